@@ -116,7 +116,7 @@ class Untitled(Local):
             "A federation is 2; give what federation(...) returns, and the number of rounds by its name, ",
         ),
         ("local", ["digits"], 1, "A federation is 'digits'; give what federation(...) returns."),
-        ("local", [], 0, "rounds is 0; it must be a whole number of at least 1."),
+        ("local", [], 0, "rounds is 0; it must be an integer of at least 1."),
         ("local", [], -1, "rounds is -1; it must be"),
         ("local", [], 2.5, "rounds is 2.5; it must be"),
         ("local", [], True, "rounds is True; it must be"),

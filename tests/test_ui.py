@@ -57,7 +57,7 @@ def test_links_and_command(
         "hetero_digits, in words: http://127.0.0.1:5003/#/experiments/3/runs/abc?workflowType=machine_learning",
         f"hetero_cifar: {page.format(1)}&viewStateShareKey=ktpfl",
     ]
-    assert "port 5003 (port 5000 is taken)" in lines[3]
+    assert "port 5003 (port 5000 is in use)" in lines[3]
     assert (lines[0].removeprefix("hetero_digits: "), 5003) in started  # the first one is opened
 
     (arguments, environment) = next(call for call in started if isinstance(call[0], list))

@@ -68,7 +68,7 @@ def _kedro_project() -> Any:
 def find_packages_in(folder: Path) -> None:
     """Let dotted paths name what lies in a folder or in its `src`, as in a Kedro project, here and in all workers.
 
-    Python itself looks beside the command and not in the current folder. A place with another copy of this package is
+    Python itself looks next to the command and not in the current folder. A place with another copy of this package is
     left out: workers would take theirs from it.
     """
     ours = Path(__file__).parents[1]

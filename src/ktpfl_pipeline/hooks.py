@@ -98,7 +98,7 @@ class ProjectHooks:
                 "the run need less by a smaller image.size, fewer private.samples or compute.workers=1, and give the "
                 "same command again, which keeps what was finished."
             )
-        if isinstance(cause, OSError) and cause.errno is not None:  # nobody has said more of it
+        if isinstance(cause, OSError) and cause.errno is not None:  # no other message names the cause
             cause = InputError(
                 f"{cause.filename or 'A file'} could not be read or written ({cause.strerror}): see that it is there, "
                 "that it may be read and written, and that the disk has room, and give the same command again."

@@ -52,7 +52,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pretrained": {},
     "compute": {},
 }
-"""What `federation` takes beside its own arguments, with what is not as in an experiment: runs of seconds on digits."""
+"""What `federation` takes besides its own arguments, with defaults for runs of seconds on digits."""
 
 
 def federation(
@@ -74,7 +74,7 @@ def federation(
         partition: how the images are shared out, or that with more: ``{"scheme": "dirichlet", "alpha": 0.3}``.
         seed: of partition, initial models and every other draw.
         folder: where relative paths start, and where downloads are kept.
-        settings: other groups of `SETTINGS`, as they stand in conf/base; what is not given stays:
+        settings: other groups of `SETTINGS`, as in conf/base; what is not given stays:
             ``training={"epochs": 5}``.
 
     Raises:
@@ -196,7 +196,7 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
         hint = f", and the number of rounds by its name, rounds={others[0]}" if isinstance(others[0], int) else ""
         raise InputError(f"A federation is {others[0]!r}; give what federation(...) returns{hint}.")
     if type(rounds) is not int or rounds < 1:
-        raise InputError(f"rounds is {rounds!r}; it must be a whole number of at least 1.")
+        raise InputError(f"rounds is {rounds!r}; it must be an integer of at least 1.")
 
 
 def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:

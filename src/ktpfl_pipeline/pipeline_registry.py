@@ -44,12 +44,12 @@ class Pipelines(UserDict[str, Any]):
         return made
 
     def told(self) -> str:
-        """Return how a message goes on that says which pipelines there are."""
+        """Return the end of a message that lists the pipelines."""
         pairs = [name for name in self.data if f"{COMPARE}{name}" in self.data]
         others = [name for name in self.data if name not in pairs and not name.startswith((COMPARE, TUNE, "__"))]
         return (
-            f"choose from the experiments {', '.join(pairs)}, each alone or with {COMPARE} or {TUNE} before its name, "
-            f"and from {', '.join(others)}."
+            f"choose from the experiments {', '.join(pairs)}, each by itself or with {COMPARE} or {TUNE} before its "
+            f"name, and from {', '.join(others)}."
         )
 
 
@@ -61,7 +61,7 @@ def register_pipelines() -> Pipelines:
     ``sweep_<...>`` the sweep.
 
     Raises:
-        ClickException: if what stands under conf/ cannot be read.
+        ClickException: if what is under conf/ cannot be read.
     """
     try:
         sections = reading.recall()

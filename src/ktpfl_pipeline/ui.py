@@ -35,7 +35,7 @@ def main() -> None:
         sys.exit(f"Error: {error}")
     for name, page in pages.items():
         print(f"{name}: {page}")  # noqa: T201
-    taken = f" (port {PORT} is taken)" if port != PORT else ""
+    taken = f" (port {PORT} is in use)" if port != PORT else ""
     print(f"Starting MLflow on port {port}{taken}, a few seconds; stop it with Ctrl-C.", flush=True)  # noqa: T201
     if pages:
         threading.Thread(target=open_when_up, args=(next(iter(pages.values())), port), daemon=True).start()
@@ -54,11 +54,11 @@ def links(tracker: tracking.MlflowTracker, base: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return the first port, from MLflow's own on, on which nobody listens."""
+    """Return the first port, from MLflow's own on, on which no program listens."""
     for port in range(PORT, PORT + 100):
         with contextlib.suppress(OSError), socket.create_server((HOST, port)):
             return port
-    sys.exit(f"The ports {PORT} to {PORT + 99} are all taken: stop what listens on one of them.")
+    sys.exit(f"The ports {PORT} to {PORT + 99} are all in use: stop a program that uses one of them.")
 
 
 def serve(store: str, port: int) -> None:

@@ -213,7 +213,7 @@ def test_an_error_shows_the_lines_of_ones_own_only(package: Path) -> None:
         (["checked_own.others:gap"], "FAILED  numbers its classes"),
         (["checked_own.others:shuffled"], "FAILED  returns the same samples again"),
         (["checked_own.others:in_place", "--shape=1,8,8", "--classes=3"], "does not take inputs of 1 x 8 x 8"),
-        (["checked_own.others:in_place", "--shape=a"], "--shape is 'a'; it must be whole numbers"),
+        (["checked_own.others:in_place", "--shape=a"], "--shape is 'a'; it must be integers"),
         (["checked_own.others:unclear"], "give --kind=method, model or source"),
         (["checked_own.others:missing"], "there is no 'missing' in checked_own.others"),
         (["kt_pfll"], "did you mean 'kt_pfl'?"),

@@ -155,7 +155,7 @@ def test_a_name_that_was_to_be_a_dotted_path() -> None:
     ):
         with case(path, given):
             named = given if isinstance(given, str) else given[0]
-            message = f"mine.{path} is {named!r}, which is no dotted path, package.module:name; write {meant}."
+            message = f"mine.{path} is {named!r}, which is not a dotted path, package.module:name; write {meant}."
             assert refusal(path, given) == message
 
 

@@ -111,7 +111,7 @@ class TestSweep:
             with case(sections), pytest.raises(InputError) as refused:
                 list(parsing.used(["sweep_x"], sections))
             assert str(refused.value) == (
-                "mine.hyperparameters is tuned, and a sweep runs configured ones; put it to configured for sweep_x."
+                "mine.hyperparameters is tuned, and a sweep runs configured ones; set it to configured for sweep_x."
             )
 
     def test_how_values_go_together_is_checked_where_the_sweep_is_run_alone(self) -> None:
@@ -263,7 +263,7 @@ class TestPaper:
             (
                 {"part": {"columns": {"tuned": {"hyperparameters": "tuned"}}}},
                 "paper.parts.table1.columns, 'tuned': mine.hyperparameters is tuned, and the paper runs configured "
-                "ones; put it to configured for paper.",
+                "ones; set it to configured for paper.",
             ),
         ):
             with case(changes), pytest.raises(InputError, match=re.escape(message)):

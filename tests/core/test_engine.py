@@ -499,7 +499,7 @@ class TestResume:
         self, undisturbed: Run, tmp_path: Path
     ) -> None:
         fed = toy.federation(executor=Losing(dict.fromkeys(range(2, 9), "train")))
-        with pytest.raises(InputError, match=r"Round 2 was begun 3 times, .*: Client 7's model is gone\. .* again"):
+        with pytest.raises(InputError, match=r"Round 2 was started 3 times, .*: Client 7's model is gone\. .* again"):
             run(tmp_path / "run.ckpt", fed=fed)
         assert_same_run(run(tmp_path / "run.ckpt"), undisturbed)
 

@@ -199,7 +199,7 @@ class TestLeanKnowledge:
     def test_a_teacher_that_is_none_is_refused_before_it_is_encoded(self, state: PersonalState) -> None:
         fed = lean("uint8")
         upload = exchange.train_and_predict(fed, state.models, COHORT, 2)
-        with pytest.raises(InputError, match="The teacher of 20 is no distribution"):
+        with pytest.raises(InputError, match="The teacher of 20 is not a distribution"):
             exchange.teach(fed, state, upload, 2 * upload.soft, 2)
 
     def test_adversaries_lie_before_it_is_encoded(self, state: PersonalState) -> None:

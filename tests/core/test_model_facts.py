@@ -88,7 +88,7 @@ def test_the_head_is_the_layer_that_makes_the_logits(kind: str) -> None:
     facts = look(build(), SHAPE)
     if name is None:
         assert facts.head is None
-        assert facts.lacks("layer") == "no layer of its own makes its logits alone"
+        assert facts.lacks("layer") == "none of its layers computes the logits by itself"
         return
     assert facts.head is not None
     assert facts.head.name == name

@@ -90,7 +90,7 @@ def test_samples_outside_the_pool_are_nobodys():
 def test_what_does_not_fit_is_refused():
     for data, changes, words in (
         (LabelledDataset(DATA.inputs, DATA.labels), {}, "is natural, and the source of the private data does not say"),
-        (DATA, {"clients": 5}, "federation of 5 clients is not possible: the source has 4 of them. Choose so many"),
+        (DATA, {"clients": 5}, "federation of 5 clients is not possible: the source has 4 of them. Choose at most"),
         (DATA, {"clients": 3, "minimum": 30}, "the source has 2 of them with 30 samples or more (partition.minimum)"),
         (DATA, {"minimum": 101}, "federation of 0 clients is not possible: the source has 0"),
         (DATA, {"test_share": 0.9}, "'bo' of the source has 1 samples to train and validate on and 11 to test on"),

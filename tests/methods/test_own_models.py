@@ -181,5 +181,5 @@ def test_all_methods_that_do_not_fit_are_named_together() -> None:
     with pytest.raises(InputError) as error:
         promises.check_models(methods, fed)
     assert "fedper, lg_fedavg cannot be run" in str(error.value)
-    assert "'own': no layer of its own makes its logits alone" in str(error.value)
+    assert "'own': none of its layers computes the logits by itself" in str(error.value)
     assert str(error.value).endswith("or run the methods that fit: compare=local+kt_pfl.")

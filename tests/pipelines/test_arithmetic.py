@@ -205,7 +205,7 @@ class TestIdentity:
         with caplog.at_level(logging.INFO):
             assert settled(asked, data, "mine") == begun
         assert tried == []
-        assert caplog.messages == [f"mine.compute is {LAST}, as auto chose when its runs were begun."]
+        assert caplog.messages == [f"mine.compute is {LAST}, as auto chose when its runs started."]
         assert settled(asked, data, "other").compute.memory_format == "contiguous"
 
 

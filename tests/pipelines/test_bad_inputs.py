@@ -113,7 +113,7 @@ class TestCommandLine:
             ),
             (
                 "hetero_digits.compare=my_package/prior.py:Prior",
-                "hetero_digits.compare is 'my_package/prior.py:Prior', which is no dotted path",
+                "hetero_digits.compare is 'my_package/prior.py:Prior', which is not a dotted path",
             ),
             ("hetero_digits.public.batch=600", "lower public.batch to 135 or less"),
             ("hetero_digits.private.source=npz:nowhere/my.npz", "nowhere/my.npz: correct the path"),

@@ -226,7 +226,7 @@ class TestWhole:
             file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             with pytest.raises(DatasetError) as refused:
                 dataset.load()
-            with pytest.raises(ClickException, match=r"cannot be read \(its checksum is not the one beside it"):
+            with pytest.raises(ClickException, match=r"cannot be read \(its checksum is not the one next to it"):
                 ProjectHooks().on_pipeline_error(refused.value)
         file.write_bytes(whole)
         dataset.load()

@@ -70,8 +70,8 @@ def test_no_image_is_brought_to_another_size_silently(raw: Path, caplog: pytest.
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (np.arange(1, 11), "no sample has class 0; labels count from 0, so models tell 11 classes apart."),
-        (np.array([0, 1, 4]), "no sample has classes 2, 3; labels count from 0, so models tell 5 classes apart."),
+        (np.arange(1, 11), "no sample has class 0; labels count from 0, so models have 11 classes."),
+        (np.array([0, 1, 4]), "no sample has classes 2, 3; labels count from 0, so models have 5 classes."),
         (np.array([0, 99]), "no sample has classes 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 88 more; labels count from 0"),
     ],
     ids=["from 1", "a gap", "many"],
@@ -153,7 +153,7 @@ def test_a_natural_partition_needs_owners(series: Path) -> None:
         InputError, match=r"natural, .* 'npz:mine.npz' .* \(its arrays are images, labels, public\): take"
     ):
         private(series, None, partition=natural, clients=None)
-    with pytest.raises(InputError, match=r"the private source 'digits' does not say whose its samples are: take one"):
+    with pytest.raises(InputError, match=r"the samples of the private source 'digits' have no owners: choose one"):
         private(series, None, partition=natural, clients=None, private={"source": "digits"})
 
 

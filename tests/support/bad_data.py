@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
     "labels that are no class numbers": (
         save(images=IMAGES, labels=LABELS / 2),
         MINE,
-        ["label 0.5 in row 1", "whole numbers"],
+        ["label 0.5 in row 1", "integers"],
     ),
     "negative labels": (save(images=IMAGES, labels=LABELS - 1), MINE, ["label -1 in row 0", "from 0 to 9999"]),
     "pickled objects": (

@@ -106,9 +106,9 @@ FEDERATIONS: dict[str, tuple[str, Make, str]] = {
     "leaf: 100,000 open brackets": (LEAF, text("[" * 100_000), "mine.json cannot be read"),
     "leaf: a number of 100,000 digits": (LEAF, text("1" * 100_000), "mine.json cannot be read"),
     "leaf: a file of 1 TiB": (LEAF, lambda raw: sparse(raw / "mine.json", HUGE), "more than the 16 GiB allowed"),
-    "leaf: a list": (LEAF, text("[1, 2]"), "is no file of LEAF"),
-    "leaf: no users": (LEAF, written({}), "is no file of LEAF"),
-    "leaf: users that are lists": (LEAF, written(ANNE, users=[["anne"]]), "is no file of LEAF"),
+    "leaf: a list": (LEAF, text("[1, 2]"), "is not a LEAF file"),
+    "leaf: no users": (LEAF, written({}), "is not a LEAF file"),
+    "leaf: users that are lists": (LEAF, written(ANNE, users=[["anne"]]), "is not a LEAF file"),
     "leaf: a user without data": (LEAF, written(ANNE, users=["anne", "bill"]), "names other users in 'users'"),
     "leaf: a user twice": (LEAF, written(ANNE, users=["anne", "anne"]), "or one twice"),
     "leaf: a user with escape sequences": (LEAF, written({"\x1b[2J": ([[1]], [0])}), "printable characters"),
@@ -217,7 +217,7 @@ FEDERATIONS: dict[str, tuple[str, Make, str]] = {
     "clients: arrays that are a pipe": (
         OURS,
         lambda raw: [client(raw, "anne"), (raw / "mine/bill").mkdir(), os.mkfifo(raw / "mine/bill/data.npz")],
-        "is no file that can be read",
+        "is not a file that can be read",
     ),
     "clients: a name with escape sequences": (
         OURS,

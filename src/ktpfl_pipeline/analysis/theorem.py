@@ -1,7 +1,7 @@
 """Theorem 1 of KT-pFL, checked on a finished run.
 
-The theorem says that some mixture of the clients' models is, for each client, no worse than its own model and no worse
-than their plain average. On the simplex that is immediate, because both are mixtures; it says nothing about the mixture
+For each client, the theorem says, some mixture of the clients' models is at least as good as its own model and as
+their plain average. On the simplex that is immediate, because both are mixtures; it says nothing about the mixture
 that KT-pFL finds. So the best mixture is fitted here to half of each client's test samples, by maximum likelihood, and
 all four are compared on both halves.
 """

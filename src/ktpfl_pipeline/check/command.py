@@ -77,7 +77,7 @@ def kind_of(name: str) -> str:
     if kind := _shown_by(load(name, "method, model or source")):
         return kind
     raise InputError(
-        f"{name!r} is no class of a method, and does not show by its arguments whether it is a model (shape, classes) "
+        f"{name!r} is not a method's class, and its arguments do not show whether it is a model (shape, classes) "
         "or a source (argument, folder): give --kind=method, model or source."
     )
 
@@ -134,5 +134,5 @@ def _sides(shape: str) -> tuple[int, ...]:
     except ValueError:
         sides = ()
     if not sides or min(sides) < 1:
-        raise InputError(f"--shape is {shape!r}; it must be whole numbers with commas, such as 3,32,32, 9,128 or 20.")
+        raise InputError(f"--shape is {shape!r}; it must be integers with commas, such as 3,32,32, 9,128 or 20.")
     return sides

@@ -188,7 +188,7 @@ def reports_what_it_exchanges(method: Method[Any], rounds: list[Round]) -> None:
         demand(
             all(isinstance(own, Traffic) for own in sent.values())
             and all(getattr(own, ledger) >= 0 for own in sent.values() for ledger in LEDGERS),
-            f"round {each.t} reported traffic that is no Traffic of bytes of at least 0",
+            f"round {each.t} reported traffic that is not a Traffic of bytes of at least 0",
         )
         found = {kind.rpartition("_")[0] for kind in vars(Traffic()) for own in sent.values() if getattr(own, kind)}
         demand(
@@ -220,7 +220,7 @@ def leaves_absent_clients(method: Method[Any], rounds: list[Round], fed: Federat
             changed = {n for n in cohort if n in old and not toy.same(old[n], new[n])}
             if name == "models":
                 same = sorted(set(cohort) & set(old) - changed)
-                demand(not same, f"round {last.t} left the models of {same} as they were, who are in its cohort")
+                demand(not same, f"round {last.t} left the models of {same} unchanged, although they are in its cohort")
             moved |= changed
         if isinstance(old, Tensor) and old.shape[:1] == (len(toy.IDS),):  # the server's, a row for each client
             rows = fed.positions(absent)

@@ -1,1 +1,1 @@
-"""What stands under conf/: its schema, parsing, checks, files, and what tunings leave."""
+"""What is under conf/: its schema, parsing, checks, files, and what tunings leave."""

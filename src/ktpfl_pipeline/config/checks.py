@@ -54,7 +54,7 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
         find: imports what a dotted path names.
     """
     if given not in known and (meant := dotted(given)):
-        raise InputError(f"{where} is {given!r}, which is no dotted path, package.module:name; write {meant}.")
+        raise InputError(f"{where} is {given!r}, which is not a dotted path, package.module:name; write {meant}.")
     if ":" not in given:
         return check_known(where, given, known)
     with saying(f"{where}: "):
@@ -212,7 +212,7 @@ def check_configured(name: str, experiment: Experiment, study: str) -> None:
     if experiment.hyperparameters == "tuned":
         kind = "the paper" if study == PAPER else "a sweep"
         raise InputError(
-            f"{name}.hyperparameters is tuned, and {kind} runs configured ones; put it to configured for {study}."
+            f"{name}.hyperparameters is tuned, and {kind} runs configured ones; set it to configured for {study}."
         )
 
 

@@ -16,7 +16,7 @@ WHOLE = ("architectures",)
 RESERVED = ("compare_", "overview")
 """How no experiment's name begins: pipelines are called so."""
 MODELS: dict[str, type] = {"": Experiment, SWEEP: Sweep, TUNE: Tune, PAPER: Paper}
-"""What may stand in a section, by its `_kind`."""
+"""What may be in a section, by its `_kind`."""
 WHAT = {"": "an experiment", SWEEP: "a sweep", TUNE: "a tuning", PAPER: "the section of the paper"}
 """What a section is called in messages."""
 

@@ -1,7 +1,7 @@
-"""From what stands in conf/ and --params to experiments, sweeps and tunings, checked before the first node runs.
+"""From what is in conf/ and --params to experiments, sweeps and tunings, checked before the first node runs.
 
 One rule: **each value by itself is checked in all sections; how values go together, in those that the asked pipelines
-use.** So a typo is found wherever it stands, and an experiment may be changed although others inherit or sweep it.
+use.** So a typo is found wherever it is, and an experiment may be changed although others inherit or sweep it.
 `check` does the first, `used` the second.
 
 An unknown key is an error, and an `InputError` is a sentence that names the value, what is allowed and how to fix it.
@@ -32,8 +32,8 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
     """Return the configured experiments, sweeps and tunings with ``--params`` in place and what they inherit.
 
     Args:
-        configured: sections by name, as they stand under conf/.
-        runtime: what ``--params`` gives, likewise.
+        configured: sections by name, as they are under conf/.
+        runtime: what ``--params`` gives, in the same form.
 
     Raises:
         InputError: if ``--params`` names an experiment, a sweep or a tuning that does not exist; errors of `inherited`.

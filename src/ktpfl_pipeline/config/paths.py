@@ -1,4 +1,4 @@
-"""Paths to settings, ``training.epochs``, in which a method may stand by a dotted path of its own.
+"""Paths to settings, ``training.epochs``, in which a method may be named by a dotted path.
 
 Dots separate names, and ``my_package.my_method:Nearest`` is one name: the dots before its colon belong to it.
 """
@@ -40,7 +40,7 @@ def _with_methods(group: Any) -> Any:
 
 
 def _leaves(name: Any, values: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what stands below a name, by all names down to a dotted path that is whole, or to a value."""
+    """Yield what is below a name, by all names down to a dotted path that is whole, or to a value."""
     if is_path(str(name)) or not isinstance(values, Mapping):
         yield str(name), values
         return

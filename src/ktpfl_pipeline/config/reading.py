@@ -48,7 +48,7 @@ def sections(loader: Any) -> dict[str, Any]:
 
 
 def _sections_of(loader: Any, environment: str) -> dict[str, Any]:
-    """Return what stands in one environment: Kedro would not put a mapping in the place of a list."""
+    """Return what is in one environment. Kedro would not put a mapping in place of a list."""
     alone = copy.copy(loader)
     alone.base_env = alone.env = environment
     alone.inherits, alone.data = False, {}

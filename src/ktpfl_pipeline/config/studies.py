@@ -1,6 +1,6 @@
-"""What may stand under a sweep, a tuning or the paper in conf/: sections that run experiments in several settings.
+"""What may be under a sweep, a tuning or the paper in conf/: sections that run experiments in several settings.
 
-Each setting is documented where it stands, in `conf/base/parameters_{sweep,tune,paper}.yml`.
+Each setting is documented where it is set, in `conf/base/parameters_{sweep,tune,paper}.yml`.
 """
 
 from collections.abc import Mapping

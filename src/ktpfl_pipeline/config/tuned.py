@@ -26,7 +26,7 @@ class TunedMethod:
 
     Attributes:
         values: all its hyperparameters, as chosen.
-        configured: the same as they stood under conf/: the first candidate.
+        configured: the same as they were under conf/: the first candidate.
         validation: mean validation accuracy of the values, in 0..1.
         configured_validation: the same of the configured ones; None where training diverged.
         trials: how many candidates were run.
@@ -78,11 +78,11 @@ def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str
     if experiment.hyperparameters == "configured":
         return experiment
     command = f"kedro run --pipelines={TUNE}{name}"
-    configured = f"put {name}.hyperparameters to configured"
+    configured = f"set {name}.hyperparameters to configured"
     if not text:
         raise InputError(
             f"{name}.hyperparameters is tuned, and there is no {file}; run `{command}` first, in the same environment, "
-            "or put it to configured."
+            "or set it to configured."
         )
     tuned = parse(file, text, command)
     then, now = ({key: s[key] for key in s if key not in FREE} for s in (tuned.settings, experiment.shared()))
@@ -102,7 +102,7 @@ def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str
         if different := differences(tuned.methods[method].configured, given):
             raise InputError(
                 f"The hyperparameters of {name} were tuned from other values ({method}: {different}); run `{command}` "
-                f"again, put them back, or {configured}, where they are used as they are."
+                f"again, restore the old values, or {configured} to use the values under methods."
             )
         values[method] = tuned.methods[method].values
         create(method, values[method], f"{file}: methods.{method}.values")

@@ -1,4 +1,4 @@
-"""Which client has which architecture: what may stand under `architectures`, and how it is dealt out.
+"""Which client has which architecture: what may be under `architectures`, and how it is assigned.
 
 A list is dealt out in turn. A mapping has architectures with numbers of clients or with shares of them, which are dealt
 out in turn as long as each has clients left; or it has clients with an architecture for each.
@@ -14,7 +14,7 @@ Architectures = Sequence[str] | Mapping[str, int | float | str]
 
 
 def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a mapping that stands under `architectures`, its form checked: names and clients exist or not elsewhere.
+    """Return a mapping that is under `architectures`, its form checked: names and clients exist or not elsewhere.
 
     Raises:
         ValueError: with what is allowed.
@@ -44,7 +44,7 @@ def dealt(given: Architectures, clients: Sequence[int]) -> dict[int, str]:
     """Return the architecture of each client.
 
     Args:
-        given: what stands under `architectures`.
+        given: what is under `architectures`.
         clients: their ids.
 
     Raises:

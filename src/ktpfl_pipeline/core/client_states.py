@@ -1,4 +1,4 @@
-"""What clients keep from round to round beside their models: it belongs to the client, and is in the checkpoint.
+"""What clients keep from round to round besides their models: it belongs to the client, and is in the checkpoint.
 
 Optimizers' moments, by phase of training; and of predictions on their way (`knowledge/channel.py`), what is cached and
 what is fed back.
@@ -48,7 +48,7 @@ class ClientStates:
         self.fresh.setdefault(self._apart + phase, {}).update(states)
 
     def start_attempt(self) -> None:
-        """Forget this round, which is begun again."""
+        """Forget this round, which starts again."""
         self.fresh = {}
 
     def end_round(self) -> None:

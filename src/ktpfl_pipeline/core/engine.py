@@ -26,7 +26,7 @@ State = TypeVar("State")
 logger = logging.getLogger(__name__)
 
 RECOVERIES = 3
-"""How often in a row a run goes back to its checkpoint before it gives up; a round that ends begins the count anew."""
+"""How often in a row a run goes back to its checkpoint before it gives up; a round that ends starts the count again."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def run(
             losses = losses + 1 if told == before else 1
             if losses == RECOVERIES:
                 raise InputError(
-                    f"Round {told + 1} was begun {RECOVERIES} times, and each time a model was lost with its "
+                    f"Round {told + 1} was started {RECOVERIES} times, and each time a model was lost with its "
                     f"worker, the last time so: {error} See what ends the machines, and give the same command again."
                 ) from error
             logger.warning("%s Going back to %s.", error, "the last checkpoint" if checkpoint_file else "round 1")
@@ -159,7 +159,7 @@ def _run(
                 promises.check_state(method, state)
                 tried = True
         else:
-            logger.warning("Nobody showed up in round %d; nothing changes.", t)
+            logger.warning("No client took part in round %d; nothing changes.", t)
             report, out = RoundReport({}, {}, matrices[-1] if matrices else None), Out()
         record = _record(t, cohort, absent, late, out, report, fed)
         if t in evaluations:
@@ -175,7 +175,7 @@ def _run(
             history[-1] = replace(history[-1], epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
             now = report.coefficients.float().cpu()
-            matrices = [*matrices, *[now] * (t - len(matrices))]  # nobody may have shown up in the first rounds
+            matrices = [*matrices, *[now] * (t - len(matrices))]  # no client may have taken part in the first rounds
         fed.client_states.end_round()
         if schedule.patience is not None and early_stopping.best(history, lying) is history[-1]:
             best = t, state
@@ -250,7 +250,7 @@ def _round(
     Returns state, report, the cohort of the round that ended, and which clients are out of it.
 
     Raises:
-        DivergedError: if the run must stop, or if nobody of the cohort is left.
+        DivergedError: if the run must stop, or if no client of the cohort is left.
         InputError: if too few are left again and again, or the method returns something else.
     """
     out = Out(fed.executor.missing(fed, cohort, t))
@@ -276,7 +276,7 @@ def _round(
             out.skipped += gone
         else:
             if fed.log.restored >= set(rest):
-                raise diverged(dict.fromkeys(rest, "as all of its cohort; nobody learned anything"), t)
+                raise diverged(dict.fromkeys(rest, "as did all of its cohort, so that no client learned anything"), t)
             return state, report, rest, out
         fed.log.start_attempt()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-MAX_MESSAGE = 4000  # signs; a value may be a megabyte long
+MAX_MESSAGE = 4000  # characters; a value may be a megabyte long
 _USED_UP = re.compile(r"out of memory|can't allocate memory|not enough memory|Cannot allocate memory|ALLOC_FAILED")
 """What CUDA, cuBLAS, torch's allocator of the CPU and the system say in errors of their own."""
 _PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s'\"]*@")
@@ -30,7 +30,7 @@ class InputError(ValueError):
 
 
 def printable(text: str) -> str:
-    """Return a text in one line that a terminal can show: other signs are written as `repr` writes them."""
+    """Return a text in one line that a terminal can show: other characters are written as `repr` writes them."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
@@ -67,7 +67,7 @@ def by_reason(why: Mapping[int, str]) -> list[str]:
 
 
 class DivergedError(InputError):
-    """The training of a client, or of a model of the server, left the finite numbers.
+    """The training of a client, or of a model of the server, became NaN or infinite.
 
     Attributes:
         found: what of each is not finite, such as ``"its train loss is nan"``; a client by its id, a model of the
@@ -75,7 +75,7 @@ class DivergedError(InputError):
     """
 
     def __init__(self, message: str, found: Mapping[Any, str] | None = None) -> None:
-        """Keep who it was beside the message; see `diverged`."""
+        """Keep the clients with the message; see `diverged`."""
         super().__init__(message)
         self.found: dict[int | str, str] = dict(found or {})
 

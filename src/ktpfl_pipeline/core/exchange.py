@@ -30,8 +30,8 @@ from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 class Upload:
     """What the cohort's clients have after local training, and what arrived of it.
 
-    A sample that nobody gave a prediction of is not in the batch. Where some did, the mean of theirs stands in the
-    place of a client's that did not.
+    A sample without any prediction is not in the batch. Where some did, their mean is used for a client
+    without one.
 
     Attributes:
         models: their trained models.
@@ -158,7 +158,7 @@ def _named(delivery: Delivery, batch: Tensor, made: Tensor | None, t: int) -> in
 
 
 def _filled(values: Tensor, known: Tensor) -> Tensor:
-    """Return values, (|S|, B, K), with the mean of the known ones, (|S|, B), in the place of the others."""
+    """Return values, (|S|, B, K), with the mean of the known ones, (|S|, B), instead of the others."""
     count = known[..., None].to(values)
     mean = (values * count).sum(dim=0) / count.sum(dim=0)
     return torch.where(known[..., None], values, mean)
@@ -167,7 +167,7 @@ def _filled(values: Tensor, known: Tensor) -> Tensor:
 def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int) -> PersonalRound:
     """Teach each client a mixture of the cohort's soft predictions, and report the weights, (|S|, |S|) row = student.
 
-    A client outside the cohort learned from nobody but itself.
+    A client outside the cohort learned only from itself.
     """
     after, report = teach(fed, state, upload, mix_teachers(weights, upload.soft), t)
     shown = among(weights, fed.positions(list(upload.models)), len(fed.clients))

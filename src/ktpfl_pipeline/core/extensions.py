@@ -58,7 +58,7 @@ def own_errors(path: str, what: str) -> Iterator[None]:
         what: it is, such as ``"method"``.
 
     Raises:
-        InputError: in the place of the error.
+        InputError: instead of the error.
     """
     try:
         yield

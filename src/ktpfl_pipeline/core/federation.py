@@ -37,7 +37,7 @@ WEIGHS = "weighs models on private samples"
 
 @dataclass
 class RoundLog:
-    """What the phases of one round came to beside their values.
+    """What the phases of one round came to besides their values.
 
     Attributes:
         progress: told of each client that has finished a phase.
@@ -63,7 +63,7 @@ class RoundLog:
         self.start_attempt()
 
     def start_attempt(self) -> None:
-        """Forget what was found in this round, which is begun again; the time that it took counts."""
+        """Forget what was found in this round, which starts again; the time that it took counts."""
         self.losses, self.restored, self.samples, self.private = {}, set(), {}, set()
 
     def add(self, phase: str, result: PhaseResult[Any, Any]) -> None:
@@ -71,7 +71,7 @@ class RoundLog:
         if result.losses:
             self.losses.setdefault(phase, {}).update(result.losses)
         for n, samples in result.samples.items():
-            if isinstance(n, int):  # a model of the server is no client's work
+            if isinstance(n, int):  # a model of the server is not a client's work
                 self.samples.setdefault(n, Counter()).update(samples)
         self.seconds[phase] = self.seconds.get(phase, 0.0) + result.seconds
 
@@ -86,7 +86,7 @@ class Federation(Setting):
 
     Attributes:
         executor: how an operation visits many clients.
-        client_states: what these keep across rounds beside models, where settings say so.
+        client_states: what these keep across rounds besides models, where settings say so.
         log: of the round that is going on.
     """
 
@@ -101,15 +101,15 @@ class Federation(Setting):
             phase: what it is called in measurements.
             operation: called as ``operation(workspace, n, *arguments)``.
             calls: arguments by client.
-            uses: how it uses private samples beside plain local training; refused with private training.
+            uses: how it uses private samples besides plain local training; refused with private training.
         """
         return self._result(phase, operation, calls, uses).values
 
     def _result(self, phase: str, operation: Operation[Value], calls: Calls[Key], uses: str) -> PhaseResult[Key, Value]:
         if uses and self.training.privacy is not None:
             raise InputError(
-                f"training.privacy is set, and this method {uses}, which its ε would not cover: set it to null, or run "
-                "methods on plain local training alone, as docs/privacy.md lists them."
+                f"training.privacy is set, and this method {uses}, which its ε would not cover: set it to null, or "
+                "choose methods that only train locally (docs/privacy.md lists them)."
             )
         result = self.executor.run(self, phase, operation, calls, self.log.progress)
         self.log.add(phase, result)
@@ -121,8 +121,8 @@ class Federation(Setting):
             if twice := [n for n in models if (n, t) in self.log.private]:
                 raise InputError(
                     f"training.privacy is set, and this method trains client {twice[0]} twice in round {t}, which its "
-                    "ε would not cover: set it to null, or run methods on plain local training alone, as "
-                    "docs/privacy.md lists them."
+                    "ε would not cover: set it to null, or choose methods that only train locally "
+                    "(docs/privacy.md lists them)."
                 )
             self.log.private.update((n, t) for n in models)
         operation = operations.train if self.training.privacy is None else dp_sgd.train
@@ -141,7 +141,7 @@ class Federation(Setting):
 
         Args:
             rule: how a step goes; see `rules.train`.
-            others: what each client's rule needs beside its model.
+            others: what each client's rule needs besides its model.
             epochs: of each client; None takes what it affords of E.
             part: names the streams of a second training in one round.
         """
@@ -153,7 +153,7 @@ class Federation(Setting):
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
     def _check_plain(self) -> None:
-        """Check for plain steps beside a rule that says how steps go."""
+        """Check for plain steps besides a rule that says how steps go."""
         if changes := [*self.training.beyond_plain()]:
             raise InputError(
                 f"training.{changes[0]}, and this method prescribes its own step, which that would change: leave it "
@@ -161,7 +161,7 @@ class Federation(Setting):
             )
 
     def adapt(self, rule: rules.Rule, models: Models, steps: int) -> Models:
-        """Return each model after a few `steps` of a rule, to be evaluated and thrown away; see `fine_tune`."""
+        """Return each model after a few `steps` of a rule, to be evaluated and discarded; see `fine_tune`."""
         self._check_plain()
         calls = {n: (params, rule, (), 0, steps, steps) for n, params in models.items()}  # as many passes as it takes
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
@@ -170,7 +170,7 @@ class Federation(Setting):
         return {n: params for n, (params, _) in found.items()}
 
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
-        """Return each model trained on its client's private data, to be evaluated and thrown away.
+        """Return each model trained on its client's private data, to be evaluated and discarded.
 
         The shuffles are those of round 0, which no round of training has: the same at every evaluation. So is the
         learning rate, η₁ itself whatever its schedule.
@@ -258,7 +258,7 @@ class Federation(Setting):
         have to.
         """
         parts = [self.held_out(n, split, limit).inputs for n in models]
-        inputs = sent(torch.cat(parts), self.device)  # once, for all of them
+        inputs = sent(torch.cat(parts), self.device)  # once for all of them
         calls = {n: (params, inputs) for n, params in models.items()}
         uses = "" if split == "test" else WEIGHS  # test samples are looked at to judge a run, as in an evaluation
         answers = self.run("cross_predict", operations.cross_logits, calls, uses)  # (Σ V_n, K) each
@@ -269,7 +269,7 @@ class Federation(Setting):
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return what is measured of each model on its own client's `split`."""
         found = self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})
-        rows = torch.stack(list(found.values())).tolist() if found else []  # one wait for the device, for all of them
+        rows = torch.stack(list(found.values())).tolist() if found else []  # one wait for the device for all of them
         return {n: Evaluation.of(row) for n, row in zip(found, rows, strict=True)}
 
     def confusion(self, models: Models, split: Split) -> Tensor:
@@ -295,7 +295,7 @@ class Federation(Setting):
         return LabelledDataset(torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts]))
 
     def accuracy_on(self, models: Models, samples: LabelledDataset) -> list[float]:
-        """Return each model's accuracy on the same samples, which are no client's own."""
+        """Return each model's accuracy on the same samples, which belong to no client."""
         inputs, labels = sent(samples.inputs, self.device), sent(samples.labels, self.device)
         answers = self.run("evaluate", operations.cross_logits, {n: (params, inputs) for n, params in models.items()})
         return fetched([(answers[n].argmax(dim=1) == labels).double().mean() for n in models])
@@ -318,7 +318,7 @@ class Federation(Setting):
     def training_memory(self) -> list[int]:
         """Return the bytes that a step of plain local training takes, by client: an estimate, see `Cost.training`.
 
-        What a method holds beside the model that it trains is not in it.
+        What a method holds besides the model that it trains is not in it.
         """
         sizes = [min(self.training.batch_size, len(client.train)) for client in self.clients]
         costs = [self.cost(client.architecture) for client in self.clients]
@@ -342,11 +342,11 @@ class Federation(Setting):
         Args:
             before: what takes the place of each value where it diverged and is restored.
             thrown_away: whether the models are made for one evaluation. A client cannot leave the cohort then, of
-                which it may not be; ``skip`` is ``restore`` there. Their optimizers start anew, and keep nothing.
+                which it may not be; ``skip`` is ``restore`` there. Their optimizers start again, and keep nothing.
             recipe: by which it trains; None is that of local training.
 
         Raises:
-            DivergedError: if somebody diverged, unless all of them are restored.
+            DivergedError: if a client diverged, unless all of them are restored.
         """
         keeps = (recipe or self.training).keeps and not thrown_away
         states = {n: self.client_states.before(phase, n) for n in calls} if keeps else {}

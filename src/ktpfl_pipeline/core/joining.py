@@ -55,9 +55,9 @@ def taught(
         newcomers: their ids.
         fed: of both, whose distillation has T·R epochs.
         teacher: makes a newcomer's teacher.
-        introduced: whether the newcomer's own logits stand last among those that the teacher is made of: those of its
-            first model after E epochs of local training, a copy that is thrown away.
-        start: models that they are sent, in the place of their initial ones.
+        introduced: whether the newcomer's own logits come last among those that the teacher is made of: those of its
+            first model after E epochs of local training, a copy that is discarded.
+        start: models that they are sent, instead of their initial ones.
     """
     batch = fed.public_batch(fed.rounds)
     sizes = {n: wire_bytes(params) for n, params in (start or {}).items()}

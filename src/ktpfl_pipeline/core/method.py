@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.weights import Models, Params, select
 
 @dataclass(frozen=True, eq=False)
 class RoundReport:
-    """What a round tells the engine beside the new state.
+    """What a round tells the engine besides the new state.
 
     Attributes:
         after_local: the cohort's models after local training, before any knowledge came back.
@@ -45,7 +45,7 @@ Exchanged = Literal["predictions", "parameters", "prototypes", "coefficients"]
 
 @dataclass(frozen=True)
 class Method(ABC, Generic[State]):
-    """A federated method: a frozen dataclass of its hyperparameters, whose bounds stand in their annotations.
+    """A federated method: a frozen dataclass of its hyperparameters, whose bounds are in their annotations.
 
     The state is a frozen dataclass of models and tensors, and is the checkpoint. What a method says of itself, once,
     for pipelines, reports, and the checks of privacy and adversaries:
@@ -276,8 +276,8 @@ class Shared(Method[Any]):
 class FineTuned:
     """Key idea: what a method gives a client is the start, and the client's own data finish it.
 
-    The fine-tuned copy is evaluated and thrown away: the rounds are the method's. Stands before the method among the
-    bases of a class.
+    The fine-tuned copy is evaluated and discarded: the rounds are the method's. It comes before the method among
+    the bases of a class.
 
     Attributes:
         epochs: of fine-tuning; None takes E, as in a round of local training.
@@ -303,7 +303,7 @@ class FineTuned:
 
 @dataclass(frozen=True)
 class SmallCommon:
-    """What methods share whose clients train a small common model beside their own. Stands first among the bases.
+    """What methods share whose clients train a small common model and their own. It is the first of the bases.
 
     Attributes:
         common: architecture of the common model; None takes the smallest of the clients'.

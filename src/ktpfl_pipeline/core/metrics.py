@@ -83,10 +83,10 @@ class RoundRecord:
 
     Attributes:
         round: t, from 1.
-        cohort: ids of the clients that took part; nobody, where nobody showed up.
+        cohort: ids of the clients that took part; empty where none did.
         accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split), ``validation`` (validation
             split, after transfer) and, in the last evaluations, ``adapted_<e>`` (test split, after transfer and e
-            further epochs of local training, thrown away): one value in 0..1 per client of the federation, in order;
+            further epochs of local training, discarded): one value in 0..1 per client of the federation, in order;
             empty in a round that was not evaluated.
         loss: mean loss of the phase by name: one value per cohort member, in cohort order (``train``, ``distill``), or
             one per model of the server, in the order of their names (``fuse``); and ``test``, one per client of the

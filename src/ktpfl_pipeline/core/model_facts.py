@@ -74,7 +74,7 @@ class ModelFacts:
         if not needed:
             return ""
         if self.head is None:
-            return "no layer of its own makes its logits alone"
+            return "none of its layers computes the logits by itself"
         reason = self.head.problem
         if needed != "layer":
             reason = reason or self.head.unlike
@@ -190,7 +190,7 @@ def _layers(module: nn.Module) -> Iterable[tuple[str, nn.Module]]:
 def _head(
     module: nn.Module, inputs: Tensor, calls: list[Call], classes: int, tied: dict[str, str], frozen: list[str]
 ) -> Head | None:
-    """Return the last layer of which the logits are made, with no parameter beside it; None where there is none.
+    """Return the last layer of which the logits are made, with no parameter besides it; None where there is none.
 
     Layers that are linear come first: what follows them, such as a normalisation, has no parameters then.
     """

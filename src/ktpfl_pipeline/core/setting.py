@@ -51,7 +51,7 @@ class Client:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Everything that a round depends on beside the method's state.
+    """Everything that a round depends on besides the method's state.
 
     Attributes:
         clients: N clients, with distinct ids.
@@ -63,7 +63,7 @@ class Setting:
         rounds: T, of the run: what schedules of learning rates go by.
         public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels (a
             feature takes four bytes either way) from the server, or as indices into a copy that every client holds.
-        on_divergence: what becomes of a client whose training leaves the finite numbers: ``stop`` ends the run,
+        on_divergence: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run,
             ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights from before that
             training.
         adversaries: how many clients upload false predictions, and which.
@@ -260,7 +260,7 @@ class Setting:
         return [name for name, each in self.outline(architecture).named_parameters() if each.requires_grad]
 
     def outline(self, architecture: str) -> nn.Module:
-        """Return a module of an architecture for its names and shapes, one for all who ask: nobody may write to it."""
+        """Return a module of an architecture for its names and shapes, shared, so that it must not be written to."""
         if architecture not in self._outlines:
             with rng.seeded(0):
                 self._outlines[architecture] = self.build(architecture)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor on `device`; what goes from the host to a GPU goes from pinned memory, and nobody waits for it.
+    """Return a tensor on `device`; copies from the host to a GPU use pinned memory and are asynchronous.
 
     The caching allocator keeps pinned memory until the copy is done. What is on the device is not copied.
     """

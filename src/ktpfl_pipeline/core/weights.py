@@ -161,7 +161,7 @@ def vector_of(params: Params, names: Sequence[str]) -> Tensor:
 
 
 def matrix_of(models: Sequence[Params], names: Sequence[str]) -> Tensor:
-    """Return the tensors `names` of each model as a row, (n, d): one model at a time, to take no memory beside it."""
+    """Return the tensors `names` of each model as a row, (n, d): one model at a time, to take no memory besides it."""
     first = vector_of(models[0], names)
     rows = first.new_empty(len(models), len(first))
     for row, params in zip(rows, models, strict=True):
@@ -178,7 +178,7 @@ def with_vector(params: Params, names: Sequence[str], vector: Tensor) -> Params:
 def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
     """Return r linear combinations of n models of one architecture with `weights`, (r, n), summed in float64.
 
-    Running means and variances of BatchNorm are combined like parameters; of its counters, being whole numbers, the
+    Running means and variances of BatchNorm are combined like parameters; of its counters, being integers, the
     largest among the models that count is taken.
     """
     mixed: list[dict[str, Tensor]] = [{} for _ in range(len(weights))]

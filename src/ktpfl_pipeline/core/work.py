@@ -20,7 +20,7 @@ BACKPROPAGATION = 3
 MOMENTS = {"sgd": 0, "adam": 2, "adamw": 2}
 """Numbers that an optimizer keeps for each parameter; SGD one with momentum."""
 FACTORS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
-"""Where the left one of two matrices stands among the arguments."""
+"""The place of the left one of two matrices among the arguments."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def cost(module: nn.Module, shape: Shape, kind: Kind = IMAGES) -> Cost:
     """Measure a module by what is dispatched and autograd's hooks, in one forward pass of two samples on its device.
 
-    Operations that are no products of matrices and no convolutions count nothing. BatchNorm needs the second sample.
+    Operations that are neither products of matrices nor convolutions count nothing. BatchNorm needs the second sample.
     """
     own = [*module.parameters(), *module.buffers()]
     weights = {tensor.untyped_storage().data_ptr() for tensor in own}

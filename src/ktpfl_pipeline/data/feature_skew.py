@@ -1,6 +1,6 @@
 """Clients whose inputs look different: the same classes through another camera or sensor.
 
-Client n stands at level n mod `levels`, so clients of one level see alike, and a method that groups clients has groups
+Client n has level n mod `levels`, so clients of one level see alike, and a method that groups clients has groups
 to find. At level 0 the inputs are as they are; each level more changes them further.
 """
 

@@ -1,4 +1,4 @@
-"""What every method is given: private samples, the public set, and who owns what, for each seed."""
+"""What every method is given: private samples, the public set, and what each client owns, by seed."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -73,7 +73,7 @@ class SeedData:
 
     Attributes:
         private: all private samples, as their source gives them.
-        public: the public inputs, (m, ...), likewise.
+        public: the public inputs, (m, ...), in the same form.
         partition: by client, the indices of its private samples.
         classes: K, the number of classes.
         skew: how images differ between clients; None where they do not.
@@ -163,7 +163,7 @@ class FederatedData:
         settings: that it was made with, as plain values.
         skew: kind and levels by which images differ between clients, see `FeatureSkew`; None where they do not.
         names: by seed, what the source calls the clients; empty where a scheme dealt out its samples.
-        pretrained: by architecture, weights that its clients start from in the place of drawn ones.
+        pretrained: by architecture, weights that its clients start from instead of drawn ones.
     """
 
     private: LabelledDataset

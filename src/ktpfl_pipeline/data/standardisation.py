@@ -30,7 +30,7 @@ class Standardisation:
 
     @classmethod
     def of(cls, features: Tensor, training: Iterable[Tensor]) -> "Standardisation":
-        """Return that of the samples that somebody trains on.
+        """Return that of the samples that clients train on.
 
         Args:
             features: (M, C, ...) float32.

@@ -35,7 +35,7 @@ SHARPNESS = 2
 
 @dataclass(frozen=True, eq=False)
 class KTpFLJointState(KTpFLState):
-    """What crosses rounds beside c and the models u_n of clients that took part.
+    """What crosses rounds besides c and the models u_n of clients that took part.
 
     Attributes:
         taught: h_m, the last model that each client uploaded.

@@ -71,7 +71,7 @@ def find(name: str) -> Builder:
         raise unknown("model", name, MODELS)
     builder: Builder = MODELS.get(name) or load(name, "model")
     if not callable(builder):
-        raise InputError(f"{name!r} is no model: it must be a function of (shape, classes).")
+        raise InputError(f"{name!r} is not a model: it must be a function of (shape, classes).")
     return builder
 
 
@@ -106,7 +106,7 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] |
         name: a key of `MODELS`, ``torchvision:<name>``, ``timm:<name>``, ``transformers:<folder>``, or a dotted path.
         shape: of one input, (channels, height, width) of an image; a `TokenShape` of a text.
         classes: number of logits, at least 2.
-        weights: by architecture, what is taken in the place of drawn ones where it fits; see `pretrained.load`.
+        weights: by architecture, what is used instead of drawn ones where it fits; see `pretrained.load`.
 
     Returns:
         A module in training mode from numbers (n, ...), or ids (n, length), to logits (n, classes).

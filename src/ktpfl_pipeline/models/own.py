@@ -25,7 +25,7 @@ def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
     On torch's device ``meta``, where it is asked for its names and shapes alone, it is made and not tried.
 
     Raises:
-        InputError: if it cannot be made, or is no model of these inputs and classes; see `check`.
+        InputError: if it cannot be made, or is not a model of these inputs and classes; see `check`.
     """
     asked = torch.get_default_device()
     if asked.type == "meta":
@@ -50,8 +50,8 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
     """
     if lazy := [key for key, each in _tensors(model) if nn.parameter.is_lazy(each)]:
         raise InputError(
-            f"The model {name!r} has no shape for {lazy[0]} before its first input: take layers that are told their "
-            "sizes, such as nn.Linear, in the place of lazy ones."
+            f"The model {name!r} has no shape for {lazy[0]} before its first input: use layers with given "
+            "sizes, such as nn.Linear, instead of lazy ones."
         )
     parameters = dict(model.named_parameters())
     if not parameters:
@@ -147,7 +147,7 @@ def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 def _called(value: object) -> str:
-    """Return what something that is no model's output, or no model, is called in messages."""
+    """Return what something that is not a model or not its output is called in messages."""
     if isinstance(value, Tensor):
         kind = "" if value.is_floating_point() else f" of {str(value.dtype).removeprefix('torch.')}"
         return f"a tensor of {tuple(value.shape)}{kind}"

@@ -40,7 +40,7 @@ def read(file: Path) -> dict[str, Tensor]:
             raise  # the file may be whole
         reason = str(error).strip().partition("\n")[0][:200]
         raise InputError(
-            f"{file} cannot be read as weights ({type(error).__name__}: {reason}): give a file of tensors alone, which "
+            f"{file} cannot be read as weights ({type(error).__name__}: {reason}): give a file with tensors only, as "
             "torch.save(model.state_dict(), file) writes; nothing in it may run code."
         ) from None
     for key in ("state_dict", "model_state_dict", "model"):

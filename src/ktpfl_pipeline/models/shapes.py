@@ -20,7 +20,7 @@ def image(model: str, shape: Shape, least: int) -> tuple[int, int, int]:
     """Return (channels, height, width), for a `model` that takes images of at least so many pixels a side.
 
     Raises:
-        InputError: if an input is no image, or too small.
+        InputError: if an input is not an image, or is too small.
     """
     channels, height, width = _of_kind("images", model, shape)
     if min(height, width) < least:
@@ -43,7 +43,7 @@ def series(model: str, shape: Shape, least: int) -> tuple[int, int]:
     """Return (channels, length), for a `model` that takes series of at least so many values.
 
     Raises:
-        InputError: if an input is no series, or too short.
+        InputError: if an input is not a series, or is too short.
     """
     channels, length = _of_kind("series", model, shape)
     if length < least:

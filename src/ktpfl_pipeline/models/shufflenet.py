@@ -17,7 +17,7 @@ from ktpfl_pipeline.models import shapes
 def shufflenet_v2(shape: Shape, classes: int) -> nn.Module:
     """Return ShuffleNet V2 x1.0 with a 3x3 stem of stride 1 and no max pooling, as is usual for CIFAR.
 
-    It is torchvision's, but for how channels are shuffled: the same values, without leaving the images' order of
+    It is torchvision's, except for how channels are shuffled: the same values, without leaving the images' order of
     memory, which torchvision's does twice a block where that is channels-last.
 
     The last feature map is (1024, 4, 4) at 28 and at 32 pixels, averaged to (1024,): the parameters do not depend on

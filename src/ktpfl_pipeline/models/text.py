@@ -61,7 +61,7 @@ def text_transformer(shape: Shape, classes: int) -> nn.Module:
 
 
 class Embedded(nn.Module):
-    """The embeddings of tokens, and which tokens are no padding."""
+    """The embeddings of tokens, and which tokens are not padding."""
 
     def __init__(self, shape: TokenShape) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Embedded(nn.Module):
 
 
 def counting(ids: Tensor, padding: int | None) -> Tensor:
-    """Return which tokens of texts, (n, L), are no padding, (n, L) bool; all of a text of padding only."""
+    """Return which tokens of texts, (n, L), are not padding, (n, L) bool; all of a text of padding only."""
     if padding is None:
         return torch.ones_like(ids, dtype=torch.bool)
     counted = ids.ne(padding)

@@ -116,7 +116,7 @@ def _timm(name: str, image: Shape, classes: int) -> nn.Module:
 
 
 def _fit_first_convolution(model: nn.Module, channels: int) -> None:
-    """Put a convolution of so many channels in the place of the first one, drawn as torch draws convolutions."""
+    """Replace the first convolution by one with this number of channels, drawn as torch draws convolutions."""
     path, old = next((path, part) for path, part in model.named_modules() if isinstance(part, nn.Conv2d))
     new = nn.Conv2d(
         channels,

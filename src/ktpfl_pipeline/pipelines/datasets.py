@@ -34,7 +34,7 @@ class _Place(AbstractDataset[Any, Any]):
         self.metadata = metadata
 
     def save(self, data: Any) -> None:
-        """Raise an error: a dataset that is an input is written by somebody else."""
+        """Raise an error: a dataset that is an input is not written by this project."""
         raise NotImplementedError(f"a {type(self).__name__} is an input: it cannot be saved")
 
     def _describe(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class _WholeFile(_Place):
     """A file that is written whole and knows whether it is: `_write` makes its content from the data, `_read` the data.
 
     Attributes:
-        again: how to have it written anew, for the message where it cannot be read.
+        again: how to have it written again, for the message where it cannot be read.
         made: how to have it written where it is not there, for the message.
     """
 
@@ -69,7 +69,7 @@ class _WholeFile(_Place):
             raise InputError(f"{self.place} cannot be read ({reason}): delete it and {self.again}.") from error
 
     def save(self, data: Any) -> None:
-        """Write the file beside the old one, then put it in its place."""
+        """Write the file next to the old one, then put it in its place."""
         with replacing(self.place) as partial:
             self._put(data, partial)
 
@@ -206,7 +206,7 @@ class FolderDataset(_Place):
 
 
 class ComparisonsDataset(_Place):
-    """What comparisons left beside their reports, by the report's folder.
+    """What comparisons left next to their reports, by the report's folder.
 
     Kedro's PartitionedDataset would refuse an empty folder before a node could say what to do.
     """
@@ -215,7 +215,7 @@ class ComparisonsDataset(_Place):
         """Return the content of every ``comparison.json``, those of half-written reports left out.
 
         Raises:
-            InputError: if one of them is no JSON.
+            InputError: if one of them is not JSON.
         """
         found = {}
         for file in sorted(self.place.glob("**/comparison.json")):
@@ -263,7 +263,7 @@ class ReportDataset(_Place):
     """
 
     _shown = ""  # in this process, as wide as its terminal
-    _saved: Path | None = None  # likewise
+    _saved: Path | None = None  # the same
 
     @property
     def made(self) -> bool:
@@ -286,7 +286,7 @@ class ReportDataset(_Place):
         return self.page.with_name("report.md").read_text(encoding="utf-8")
 
     def save(self, data: Any) -> None:
-        """Write a `Report` beside the old one of the same variant, then put it in its place, whole."""
+        """Write a `Report` next to the old one of the same variant, then put it in its place, whole."""
         with replacing(self.place / data.variant) as partial:
             data.write(partial)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")

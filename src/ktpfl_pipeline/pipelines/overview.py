@@ -1,4 +1,4 @@
-"""What every comparison left beside its report → all finished comparisons on one page."""
+"""What every comparison left next to its report → all finished comparisons on one page."""
 
 from typing import Any
 

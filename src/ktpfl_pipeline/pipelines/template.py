@@ -97,8 +97,8 @@ def _of_source(methods: tuple[str, ...]) -> list[Node]:
 def turn(node: Node) -> tuple[int, int]:
     """Return the turn of a node among those that could run: data, one method after the other, reports.
 
-    KT-pFL comes first, then training alone, then the others as they stand in the registry. Hyperparameters are resolved
-    with the data, so that none is trained in vain.
+    KT-pFL comes first, then local-only training, then the others in the order of the registry. Hyperparameters are
+    resolved with the data, so that none is trained in vain.
     """
     box, _, method = (node.namespace or "").partition(".")
     if REPORT in (box, method):

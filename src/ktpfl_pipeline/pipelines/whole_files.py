@@ -1,7 +1,7 @@
 """Files that are always whole.
 
-A file is written beside the old one and takes its place in one step, with the checksum of its content in a file beside
-it, so that whoever reads it sees all of it or none, and can tell whether it was changed.
+A file is written next to the old one and takes its place in one step, with the checksum of its content in another
+file. So a reader sees all of it or none, and can see whether it was changed.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
 
 PARTIAL = ".partial"
 """Suffix of a file or folder that is not, or no longer, whole; whoever gathers reports passes over it."""
-CHANGED = "its checksum is not the one beside it: it was changed, or writing it was interrupted"
+CHANGED = "its checksum is not the one next to it: it was changed, or writing it was interrupted"
 
 
 def sums(folder: Path, files: Iterable[Path]) -> str:
@@ -41,7 +41,7 @@ def content_of(file: Path) -> bytes:
     """Return what is in a file that `put` left.
 
     Raises:
-        ValueError: if a checksum is beside it which is not that of the content.
+        ValueError: if a checksum is next to it which is not that of the content.
     """
     content = file.read_bytes()
     expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
@@ -61,7 +61,7 @@ def replacing(place: Path) -> Iterator[Path]:
     """Yield where to write the file or folder that takes the place of another, whole or not at all.
 
     Raises:
-        InputError: in the place of what the operating system raised, unless something else was told in a sentence.
+        InputError: instead of what the operating system raised, unless another message was given.
     """
     partial = place.with_name(f"{place.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     try:
@@ -82,7 +82,7 @@ def replacing(place: Path) -> Iterator[Path]:
 
 
 def _remove_leftovers(place: Path) -> None:
-    """Remove what this process, or one that was killed, began to write in the place of a file or folder."""
+    """Remove the unfinished new versions of a file or folder that this process, or a killed one, left."""
     for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}"):
         writer = partial.name.removeprefix(f"{place.name}.").removesuffix(PARTIAL)
         if writer.isdecimal() and (int(writer) == os.getpid() or not _runs(int(writer))):
@@ -95,7 +95,7 @@ def _runs(process: int) -> bool:
         os.kill(process, 0)  # which sends nothing
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # it is somebody else's
+    except PermissionError:  # it belongs to another user
         return True
     return True
 

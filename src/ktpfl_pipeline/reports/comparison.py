@@ -279,7 +279,7 @@ def _theorem(main: MethodResult) -> list[Block]:
     figure = (
         f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of its own model "
         "and of the average of all predictions; upward, the loss of the mixture that fits best (filled) and of the "
-        "learned coefficients (open). A mixture on or below the line is no worse than both."
+        "learned coefficients (open). A mixture on or below the line is at least as good as both."
     )
     if aggregates(main):
         figure += " The method learned them for models; here they weigh predictions, as in the theorem."

@@ -93,7 +93,7 @@ COMPARISON = Column("comparison", "Comparison")
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
-    """Return the report on all finished comparisons, from what each left beside its report, by the report's folder.
+    """Return the report on all finished comparisons, from what each left next to its report, by the report's folder.
 
     Raises:
         InputError: if none of them compares two methods, or one does not read as a comparison.

@@ -70,8 +70,8 @@ THEOREM = [
 def theorem_table(result: MethodResult) -> Table:
     """Return the check of Theorem 1 on a method's final models, one row per mixture; no rows where it was not made.
 
-    Losses are negative log-likelihoods in nats. The last two columns count, over all seeds, the clients for whom the
-    mixture is no worse than both the client's own model and the average of all, within `TOLERANCE`; on the half of the
+    Losses are negative log-likelihoods in nats. The last two columns count the clients, over all seeds, whose
+    mixture is at least as good as both their own model and the average of all, within `TOLERANCE`. On the half of the
     samples that the best mixture was fitted to, the client's certificate is added to the tolerance.
     """
     runs = [run for run in result.runs if run.theorem is not None]
@@ -101,7 +101,7 @@ def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | Non
 
     None for these two themselves. Malicious clients do not count.
     """
-    held: list[float] = []  # 1 where it is no worse
+    held: list[float] = []  # 1 where it is at least as good
     for run in runs:
         check: Any = run.theorem
         by = getattr(check, half)

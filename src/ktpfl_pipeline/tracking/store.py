@@ -51,7 +51,7 @@ def open_client(uri: str) -> Any:
 
 
 def _make(file: Path) -> None:
-    """Make an empty database beside its place, which it then takes: MLflow cannot go on with half of one."""
+    """Make an empty database next to its place, which it then takes: MLflow cannot go on with half of one."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     for left in file.parent.glob(f"{file.name}.partial*"):  # by a process that was killed: this one is alone here
@@ -114,7 +114,7 @@ class Store:
         return InputError(
             f"MLflow's store {self.uri}{place} could not be used ({reason}): put it back where it was moved, free "
             "some space where the disk is full, or run without MLflow, `enabled: false` in conf/base/tracking.yml, and "
-            "give the same command again. The run goes on after its checkpoint, and logs what is missing."
+            "give the same command again. The run then continues after its checkpoint and logs the missing points."
         )
 
 

@@ -22,8 +22,8 @@ ON_A_GPU = (
 )
 SETTINGS = (
     "set training.batch_size (8), distillation.batch_size (8), compute.prediction_batch (1000) or "
-    "compute.server_memory (512) lower, or compute.workers to 1, and give the same command again, "
-    "which goes on after the last finished round."
+    "compute.server_memory (512) lower, or compute.workers to 1, and give the same command again: "
+    "it continues after the last finished round."
 )
 
 

@@ -68,10 +68,12 @@ class TestCheckTeachers:
         soft[1, 2] = torch.tensor(row)
         with pytest.raises(InputError) as refusal:
             check_teachers(soft, [3, 7, 11])
-        assert f"The teacher of 7 is no distribution on public sample 2 of the batch (it {said})" in str(refusal.value)
+        assert f"The teacher of 7 is not a distribution on public sample 2 of the batch (it {said})" in str(
+            refusal.value
+        )
 
     def test_of_all_alike(self) -> None:
-        with pytest.raises(InputError, match=r"The teacher of lenet is no distribution on public sample 0"):
+        with pytest.raises(InputError, match=r"The teacher of lenet is not a distribution on public sample 0"):
             check_teachers(torch.full((4, 3), 1.0), ["lenet"])
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -84,5 +86,5 @@ class TestCheckTeachers:
         fed = toy.federation()
         teachers = torch.full((5, 13, 3), 1 / 3)
         teachers[4] *= 2
-        with pytest.raises(InputError, match=r"The teacher of 20 is no distribution"):
+        with pytest.raises(InputError, match=r"The teacher of 20 is not a distribution"):
             fed.distill(fed.initial_models(), teachers, fed.public_batch(1), 1)

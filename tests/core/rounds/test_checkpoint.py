@@ -171,13 +171,13 @@ class TestStamp:
         monkeypatch.setattr(checkpoint, "__version__", "99")
         message = refused(file)
         assert f"made with version {VERSION} of ktpfl_pipeline, and this is 99;" in message
-        assert "delete the checkpoint to start the run anew" in message
+        assert "delete the checkpoint to start the run again" in message
 
     def test_a_checkpoint_of_torch_alone_is_refused(self, file: Path) -> None:
         """As before checkpoints had a sum."""
         file.parent.mkdir()
         torch.save(CONTENT, file)
-        assert "cannot be read (its end, with the checksum, is missing); delete it to start the run anew" in refused(
+        assert "cannot be read (its end, with the checksum, is missing); delete it to start the run again" in refused(
             file
         )
 
@@ -208,7 +208,7 @@ class TestStamp:
         }[kind]
         file.write_bytes(damaged)
         message = refused(file)
-        assert "delete it to start the run anew" in message or VERSION in message
+        assert "delete it to start the run again" in message or VERSION in message
         assert file.read_bytes() == damaged
 
     @settings(derandomize=True, max_examples=60, deadline=None)
@@ -219,7 +219,7 @@ class TestStamp:
         file = tmp_path_factory.getbasetemp() / "any.ckpt"
         file.write_bytes(content)
         stamped(file)
-        assert "delete it to start the run anew" in refused(file)
+        assert "delete it to start the run again" in refused(file)
 
 
 class Bomb:
@@ -246,7 +246,7 @@ class TestUnreadable:
         generator = random.Random(0)
         for length in [1, 2, 5, 30, 200] * 20:
             file.write_bytes(generator.randbytes(length))
-            assert "delete it to start the run anew" in refused(file)
+            assert "delete it to start the run again" in refused(file)
         for text in ("hello", "{}", "(lp0\n.", "ccheckpoint\nload\n."):
             file.write_text(text)
             assert "cannot be read" in refused(file)
@@ -259,7 +259,7 @@ class TestUnreadable:
         file.parent.mkdir()
         torch.save(content, file)
         stamped(file)
-        assert "; delete it to start the run anew" in refused(file)
+        assert "; delete it to start the run again" in refused(file)
 
     @pytest.mark.parametrize("what", CHECKPOINTS)
     def test_a_hostile_file(self, file: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +283,7 @@ class TestUnreadable:
         else:
             torch.save(Bomb(trace) if how == "torch" else {**CONTENT, "state": Bomb(trace)}, file)
         stamped(file)
-        assert "delete it to start the run anew" in refused(file)
+        assert "delete it to start the run again" in refused(file)
         assert not trace.exists()
         torch.load(file, weights_only=False) if how != "pickle" else pickle.loads(file.read_bytes())
         assert trace.exists()  # it would have run

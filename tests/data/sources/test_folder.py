@@ -32,7 +32,7 @@ def test_files_that_are_skipped_are_warned_of_once(tmp_path, caplog):
         caplog.clear()
         load(source, tmp_path)
         (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        assert "files beside the images are skipped, 1 without an ending, 2 .gif, 1 .heic; images are .bmp," in told
+        assert "other files are skipped, 1 without an ending, 2 .gif, 1 .heic; images are .bmp," in told
 
 
 def test_folder_stays_grey_when_all_images_are(tmp_path):

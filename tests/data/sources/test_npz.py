@@ -123,9 +123,9 @@ def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
         ({"images": GREY, "labels": LABELS + 0.5}, ("the label 0.5 in row 0", "class numbers")),
         (
             {"images": GREY, "labels": LABELS[:, None]},
-            ("'labels'", "shape (4, 1)", "whole numbers or text of shape (N,)"),
+            ("'labels'", "shape (4, 1)", "integers or text of shape (N,)"),
         ),
-        ({"images": GREY, "labels": LABELS > 0}, ("'labels'", "bool", "whole numbers")),
+        ({"images": GREY, "labels": LABELS > 0}, ("'labels'", "bool", "integers")),
         ({"images": GREY, "labels": LABELS - 1}, ("the label -1 in row 0", "number the classes")),
         ({"images": GREY, "labels": np.full(4, 2**64 - 1, np.uint64)}, ("18446744073709551615", "from 0 to 9999")),
         ({"images": GREY, "labels": np.full(4, 10_000)}, ("10000", "from 0 to 9999")),

@@ -68,7 +68,7 @@ def test_rows_without_their_file_are_left_out_on_request(shots: Path, caplog: py
         ("path,label,split\na/1.png,1,later\n", "the split 'later' in row 2: write train, val or test"),
         ("path,label\na/1.png\n", "row 2 has 1 cells and the first row has 2"),
         ("path,label\n", "lists no image"),
-        ("path,label\na,1\n", "is no file that can be read"),
+        ("path,label\na,1\n", "is not a file that can be read"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, words: str, shots: Path) -> None:

@@ -45,7 +45,7 @@ def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def wearing(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
-    """Put a common head on pooled features in the place of the model's own, until the own one comes back.
+    """Put a common head on pooled features instead of the model's own, until the own one comes back.
 
     Inside, the common head's parameters are the module's, and those of its own are not.
 
@@ -63,7 +63,7 @@ def wearing(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
 
 
 def fitted(params: Params, name: str, head: Params) -> Params:
-    """Return a model that wears a common head, (W P, b), in the place of its own, which is called `name`."""
+    """Return a model with a common head, (W P, b), instead of its own, which is called `name`."""
     own = params[f"{name}.weight"]  # (K, f)
     everything = torch.eye(own.shape[1], device=own.device, dtype=own.dtype)
     pooling = pooled(everything, head["weight"].shape[1])  # (f, F), P transposed

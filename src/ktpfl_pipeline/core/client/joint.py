@@ -1,7 +1,7 @@
 """Two models as one, as FedMRL's clients use them: a small common extractor's features go into the own model's head.
 
 The tensors say what they belong to: names that begin with ``own`` to the own extractor, with ``head`` to its head, with
-``common`` to the common extractor, and with ``projector:`` and the common model's architecture to what stands between.
+``common`` to the common extractor, and with ``projector:`` and the common model's architecture to what is between.
 So whoever has a model's tensors can build its module.
 """
 
@@ -57,7 +57,7 @@ def projector_name(architecture: str) -> str:
 
 
 def common_of(params: Params) -> str:
-    """Return the architecture of a joint model's common part; empty, where the model is no joint one."""
+    """Return the architecture of a joint model's common part; empty, where the model is not a joint one."""
     found = next((name for name in params if name.startswith(PREFIX)), "")
     return found.partition(".")[0].removeprefix(PREFIX).replace("/", ".")
 

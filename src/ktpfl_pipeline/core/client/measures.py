@@ -1,4 +1,4 @@
-"""What predictions are worth beside accuracy and loss: over classes that are not equally frequent, and as confidences.
+"""What predictions are worth besides accuracy and loss: over classes that are not equally frequent, and as confidences.
 
 Over the classes that a client's split has: balanced accuracy is the mean of their recalls, macro F1 the mean of their
 F1 scores, 2 TP / (2 TP + FP + FN). Expected calibration error: Guo, Pleiss, Sun, Weinberger: On Calibration of Modern

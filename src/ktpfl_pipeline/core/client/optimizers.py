@@ -55,7 +55,7 @@ def state_of(optimizer: torch.optim.Optimizer) -> Params:
 
 @dataclass(frozen=True)
 class Remembering(Generic[Value]):
-    """A client operation that trains, and takes and returns its optimizer's state beside what it did anyway."""
+    """A client operation that trains, and takes and returns its optimizer's state besides what it did anyway."""
 
     operation: Callable[..., Outcome[Value]]
 

@@ -21,7 +21,7 @@ class Outcome(Generic[Value]):
 
     Attributes:
         value: the result.
-        loss: the mean training loss, (), where it trained; on the device, so that nobody waits for one client's.
+        loss: the mean training loss, (), where it trained; on the device, so that no step waits for one client's.
         finite: whether the weights that it trained are numbers, a bool on the device; see `checked`.
         samples: how many were backpropagated, by architecture; `workspace.OWN` is the client's.
     """

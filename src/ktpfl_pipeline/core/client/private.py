@@ -41,7 +41,7 @@ class PrivateSamples:
         return self._space.numbers(self._changed(batch))
 
     def _changed(self, batch: Tensor) -> Tensor:
-        """Return the inputs as they are, but for their augmentation."""
+        """Return the inputs unchanged except for their augmentation."""
         if self._augment is None:
             return self._split.inputs.index_select(0, batch)
         if batch is not self._batch:

@@ -67,7 +67,7 @@ def train(
 
     Args:
         rule: how a step goes.
-        others: what the rule needs beside the model.
+        others: what the rule needs besides the model.
         epochs: passes over the training split.
         steps: at most so many in all.
         part: names the streams of a second training in one round.

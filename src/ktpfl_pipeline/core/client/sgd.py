@@ -30,7 +30,7 @@ def descend(
         samples: how many samples there are.
         recipe: passes over them, batch size (the last, shorter batch is kept), and how a step goes.
         t: the round, for the learning rate.
-        shuffle: the stream that orders the samples anew in each epoch.
+        shuffle: the stream that orders the samples again in each epoch.
     """
     parameters = trained(module)
     device = parameters[0].device

@@ -124,8 +124,8 @@ def _hopeless(space: Workspace, params: Params, size: int, plain: list[float]) -
 def _marks(space: Workspace, params: Params, size: int, steps: int = 1, plain: Sequence[float] = ()) -> list[float]:
     """Return the seconds after which each layer's output, and its gradient, was there, and at last all `steps`.
 
-    Of the client with `size` samples. On a CPU it is stopped at the layer where it is `HOPELESS` beside `plain`, the
-    marks of the first arithmetic: the marks of all later layers are missing.
+    Of the client with `size` samples. On a CPU it is stopped at the layer where it is `HOPELESS` compared with `plain`,
+    the marks of the first arithmetic: the marks of all later layers are missing.
     """
     space.setting.claim()
     module, marks = space.module(size, params), list[float]()

@@ -131,7 +131,7 @@ class Workspace:
         return self.setting.compute.dtype == "bfloat16"
 
     def split(self, n: int, name: Split) -> LabelledDataset:
-        """Return one split of client n, on the device: there it stays, or goes anew each time; see `resident`."""
+        """Return one split of client n, on the device: it stays there, or is copied each time; see `resident`."""
         if (n, name) in self._splits:
             return self._splits[n, name]
         samples: LabelledDataset = getattr(self.setting.by_id[n], name)

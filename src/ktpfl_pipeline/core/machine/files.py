@@ -9,7 +9,7 @@ from ktpfl_pipeline.core.errors import system_error, unwritable
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows: nobody waits for anybody
+except ImportError:  # Windows: no process waits for another
     flock = None  # type: ignore[assignment]
 
 
@@ -17,7 +17,7 @@ except ImportError:  # Windows: nobody waits for anybody
 def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Have a folder for this process alone: another that asks for it waits until this one leaves it, or ends.
 
-    Where the system or its disk offers no such locks, or the folder cannot be made or opened, nobody waits.
+    Where the system or its disk offers no such locks, or the folder cannot be made or opened, no process waits.
 
     Args:
         folder: it is made where it is missing.

@@ -37,7 +37,7 @@ def told(who: str, setting: Setting) -> Iterator[None]:
     """Tell of memory that `who` uses up in the block.
 
     Raises:
-        InputError: in the place of torch's error.
+        InputError: instead of torch's error.
     """
     try:
         yield
@@ -50,6 +50,6 @@ def told(who: str, setting: Setting) -> Iterator[None]:
             f"{who} used up the memory of {setting.device} ({reason}): set training.batch_size "
             f"({setting.training.batch_size}), distillation.batch_size ({setting.distillation.batch_size}), "
             f"compute.prediction_batch ({setting.compute.prediction_batch}) or compute.server_memory "
-            f"({setting.compute.server_memory}) lower, or compute.workers to 1, and give the same command again, which "
-            "goes on after the last finished round."
+            f"({setting.compute.server_memory}) lower, or compute.workers to 1, and give the same command again: it "
+            "continues after the last finished round."
         ) from error

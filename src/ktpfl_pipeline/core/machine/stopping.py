@@ -9,7 +9,7 @@ from typing import Any
 
 
 class TerminatedError(KeyboardInterrupt):
-    """Somebody asked this process to end: a scheduler, a container, systemd."""
+    """This process was asked to end: by a scheduler, a container or systemd."""
 
 
 def heed() -> None:

@@ -27,7 +27,7 @@ class Objective(Protocol):
 class Divergence:
     """λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2, 4), the KL averaged over the public samples.
 
-    Rows are worked on in blocks, so that beside the predictions and the matrix only a bounded piece of memory is taken.
+    Rows are computed in blocks, so that only a bounded piece of memory is taken besides the predictions and the matrix.
 
     Attributes:
         log_soft: (N, B, K) log s, of the soft predictions s.

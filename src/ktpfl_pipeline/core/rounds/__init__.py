@@ -1,1 +1,1 @@
-"""What a round has beside its method: who takes part, what is measured and kept, and who joins after the last."""
+"""What a round has besides its method: who takes part, what is measured and kept, and who joins after the last."""

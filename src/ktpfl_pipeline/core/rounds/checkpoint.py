@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.machine.files import replacing
 
 MARK = b"\nktpfl checkpoint "
 SUM = 64  # hexadecimal digits
-LINE = 1000  # bytes; the last line has some 200
+LINE = 1000  # bytes; the last line has about 200
 CHUNK = 2**20
 
 
@@ -30,7 +30,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
     """Write `content` (tensors, numbers, strings, lists and dicts of them) so that a reader sees all of it or none.
 
     A process killed at any moment leaves either the checkpoint that was there or the new one: the content goes to a
-    file beside it, is forced to the disk, and takes the name in one step.
+    file next to it, is forced to the disk, and takes the name in one step.
 
     Args:
         path: the file.
@@ -77,26 +77,26 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
     except pickle.UnpicklingError as error:  # torch's own message tells how to run the code all the same
         raise InputError(
             f"The checkpoint {path} holds other things than tensors and numbers, which could run code when read; "
-            "delete it to start the run anew."
+            "delete it to start the run again."
         ) from error
     except OSError as error:
         raise InputError(
             f"The checkpoint {path} cannot be read ({error.strerror or error}); see that the file may be read, or "
-            "delete it to start the run anew."
+            "delete it to start the run again."
         ) from error
     except (KeyError, TypeError) as error:
-        raise InputError(f"The checkpoint {path} names no settings; delete it to start the run anew.") from error
-    except Exception as error:  # bytes that are no checkpoint make the reader stumble in any way at all
+        raise InputError(f"The checkpoint {path} names no settings; delete it to start the run again.") from error
+    except Exception as error:  # bytes that are not a checkpoint make the reader fail in any way
         if used_up(error):
             raise  # the checkpoint may be whole
         reason = str(error).partition("\n")[0]
         raise InputError(
-            f"The checkpoint {path} cannot be read ({reason}); delete it to start the run anew."
+            f"The checkpoint {path} cannot be read ({reason}); delete it to start the run again."
         ) from error
     if content is None:
         raise InputError(
-            f"The checkpoint {path} was made with version {version} of ktpfl_pipeline, and this is {__version__}; go on"
-            " with that version, or delete the checkpoint to start the run anew."
+            f"The checkpoint {path} was made with version {version} of ktpfl_pipeline, and this is {__version__};"
+            " continue with that version, or delete the checkpoint to start the run again."
         )
     if changes := differences(made_with, settings):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Who takes part in a round: the cohort that is drawn, who of it shows up, and who of these is late."""
+"""The clients of a round: the cohort that is drawn, which of them take part, and which of these are late."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def turnout(
 
     Late predictions are of some use still (`exchange`), so stragglers take part where clients upload these and no
     models. Where they upload something else, a straggler sits out until its last upload has arrived. Where they upload
-    nothing, nobody is late.
+    nothing, no client is late.
 
     Args:
         method: what happens in the round.

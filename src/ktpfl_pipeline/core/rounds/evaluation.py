@@ -61,7 +61,7 @@ def evaluate(
 ) -> RoundRecord:
     """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
-    A few clients at a time: models that `personal` makes and nobody keeps must not all be there at once.
+    A few clients at a time: models that `personal` makes and that are not kept must not all be there at once.
 
     Args:
         record: of the round, to which accuracies, measures and the test loss are added.
@@ -74,7 +74,7 @@ def evaluate(
         history: of the rounds before: where the last was evaluated, a client outside the cohort has it still.
         adapt: epochs of local training after which models are evaluated too; nothing is remembered of these.
         pool: samples of all clients on which every model is evaluated; None for none.
-        away: clients that cannot be asked. What was last measured of them stands, and NaN where nothing ever was. A
+        away: clients that cannot be asked. What was last measured of them counts, and NaN where nothing ever was. A
             round in which no client answers, and none ever did, is left as one that is not evaluated.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Clients that are held out of training, join after its last round, and are judged beside those that were there."""
+"""Clients that are held out of training, join after its last round, and are evaluated next to those that took part."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
     """Return the ids of the newcomers, ascending: round(share · N); those of a smaller share are among a larger one's.
 
     Raises:
-        InputError: if that is nobody, or leaves nobody.
+        InputError: if no client is held out, or none is left.
     """
     ids = sorted(clients)
     size = round(share * len(ids))
@@ -41,7 +41,7 @@ def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Clien
         method: as it was run.
         state: after the last round.
         fed: of the clients that were there.
-        held: the newcomers, one at least.
+        held: the newcomers, at least one.
         epochs: above 0, ascending, E among them say; 0, as they joined, is always there.
     """
     there = opened(method.personal(state, fed.by_id, fed))

@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Handle
 
 PLAIN = frozenset({*(int, float, bool, NoneType, str, bytes, complex), *(torch.dtype, torch.device, torch.Size)})
-"""Types beside tensors that a checkpoint is read back with; derived ones are not, such as ``numpy.float64``."""
+"""Types besides tensors that a checkpoint is read back with; derived ones are not, such as ``numpy.float64``."""
 SEQUENCES = frozenset({list, tuple, set})
 
 
@@ -52,7 +52,7 @@ def check_state(method: Any, state: Any) -> None:
         state: what its `init` or its `round` returned.
 
     Raises:
-        InputError: naming the method, the field, and the type that stands in it.
+        InputError: naming the method, the field, and the type that is in it.
     """
     if isinstance(state, type) or not is_dataclass(state):
         raise InputError(
@@ -98,7 +98,7 @@ def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None
 
 
 def name_of(method: Any) -> str:
-    """Return where a method's class stands, as a dotted path."""
+    """Return where a method's class is, as a dotted path."""
     return f"{type(method).__module__}:{type(method).__qualname__}"
 
 

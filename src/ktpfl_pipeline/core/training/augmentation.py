@@ -42,7 +42,7 @@ def check(wanted: Augmentation, inputs: Tensor) -> None:
     """Check that inputs, (M, ...), can be changed so.
 
     Raises:
-        InputError: if they are no images, or have no colours that a transform could change.
+        InputError: if they are not images, or have no colours that a transform could change.
     """
     names = [name for each in wanted for name in each]
     if not names:

@@ -6,7 +6,7 @@ the Sampled Gaussian Mechanism, 2019, https://arxiv.org/abs/1908.10530, as Opacu
 
 The guarantee is against an observer of all that a client ever uploads, and covers whether one sample is among its
 training samples; how many samples a client has is taken for known. Noise is drawn from a named stream, so whoever knows
-the seed can remove it: this simulates what privacy costs, and protects nobody.
+the seed can remove it: this simulates what privacy costs; it protects no real data.
 """
 
 import math

@@ -58,7 +58,7 @@ def convert(folder: Path) -> Arrays:
 
 
 def _shards(place: Path, root: Path) -> dict[int, Path]:
-    """Return the files of a part by the client's number; a `config.json` beside them is passed over."""
+    """Return the files of a part by the client's number; a `config.json` next to them is passed over."""
     return {int(file.stem): file for file in files_in(place, root, (".npz",)) if file.stem.isdecimal()}
 
 
@@ -85,7 +85,7 @@ def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
             " and class numbers are converted."
         )
     if y.shape != (len(x),):
-        raise InputError(f"{file} has {len(x):,} inputs and labels of shape {y.shape}: it is cut; make it anew.")
+        raise InputError(f"{file} has {len(x):,} inputs and labels of shape {y.shape}: it is cut; generate it again.")
     return x, y
 
 

@@ -28,7 +28,7 @@ class Settings(NamedTuple):
         label: the column with the class.
         client: the column that says whose each row is; None for none.
         drop: columns that are left out, such as ids.
-        missing: more texts that stand for a missing value.
+        missing: more strings that mean a missing value.
         drop_rows: whether rows with a missing value are left out; else a missing number becomes the median of its
             column, and a missing text a value of its own.
         decimal: what separates the decimals of a number.

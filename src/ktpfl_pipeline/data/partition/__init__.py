@@ -1,4 +1,4 @@
-"""Who gets which samples, and which of them for training, validation and test.
+"""Which client gets which samples, and which of them are for training, validation and test.
 
 `partition` shares samples out by a scheme of `SCHEMES`; `natural` leaves them with the owners that they came with.
 """
@@ -68,7 +68,7 @@ def partition(
         labels_per_client: k of `k_labels`.
         shards_per_client: of `shards`.
         sigma: of `lognormal`, in (0, `MAX_SIGMA`]: a large value makes the clients' amounts very different.
-        minimum: the fewest samples that a client may have: `dirichlet` is drawn anew until all have them, `quantity`
+        minimum: the fewest samples that a client may have: `dirichlet` is drawn again until all have them, `quantity`
             gives them to all, and with another scheme fewer are an error. No less than can be split.
         test_share: the part of a client's samples to test on, rounded up, in (0, 1).
         validation_share: the part of what remains to validate on, rounded, at least one sample; 0 for none.

@@ -1,4 +1,4 @@
-"""The partition that nobody had to make: every sample stays with the owner that it came with."""
+"""The natural partition: every sample stays with the owner that it came with."""
 
 import logging
 
@@ -33,7 +33,7 @@ def natural(
 
     Args:
         dataset: an `OwnedDataset`, M samples.
-        clients: N, how many of the owners take part, drawn anew with each seed; None for all.
+        clients: N, how many of the owners take part, drawn again with each seed; None for all.
         seed: the run's seed; the split of an owner does not depend on who else takes part.
         minimum: an owner with fewer samples, or with none, is left out, which the log tells; where it is above 0, so is
             one that cannot be split.
@@ -49,8 +49,8 @@ def natural(
     """
     if not isinstance(dataset, OwnedDataset):
         raise InputError(
-            "partition.scheme is natural, and the source of the private data does not say whose samples they are: take"
-            " one that does (an .npz file with an array 'clients', a folder for each client), or another scheme."
+            "partition.scheme is natural, and the private samples have no owners: choose a source with owners (an .npz"
+            " file with an array 'clients', a folder per client), or another scheme."
         )
     check_shares(test_share, validation_share)
     indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())
@@ -76,7 +76,7 @@ def natural(
         enough = f" with {minimum:,} samples or more (partition.minimum)" if minimum else ""
         raise InputError(
             f"a federation of {clients:,} clients is not possible: the source has {len(kept):,} of them{enough}. Choose"
-            " so many or fewer, null for all."
+            " at most that many, or null for all."
         )
     if clients < len(kept):
         kept = np.sort(stream(seed, "partition", NATURAL).permutation(kept)[:clients])

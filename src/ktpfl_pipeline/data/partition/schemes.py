@@ -1,4 +1,4 @@
-"""Who gets which samples, from the labels alone: the ways to share a dataset out among clients.
+"""Which client gets which samples, from the labels only: the ways to share a dataset out among clients.
 
 KT-pFL section 5.1 shares the data out in two ways and contradicts itself about which is which; we name them after what
 they do. By its Table 1 and figure captions `all_labels` is its Non-IID_1 and `two_labels` its Non-IID_2.
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.partition.split import Array, stream
 
-MAX_DRAWS = 100  # how often `dirichlet` is drawn anew before it gives up
+MAX_DRAWS = 100  # how often `dirichlet` is drawn again before it gives up
 MAX_SIGMA = 20.0  # with 100 clients one of them has all of a class long before
 MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, the sampler overflows
 
 
 class Asked(NamedTuple):
-    """What a scheme is told beside the number of clients.
+    """What a scheme is given besides the number of clients.
 
     Attributes:
         alpha: concentration of `dirichlet` and `quantity`.
@@ -60,7 +60,7 @@ def _all_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     The paper does not say how different. Here each client first gets a floor of every class: `enough` samples for one
     to be trained and one to be tested on, where the class has that many for all, else a single one (none where a class
     has fewer samples than there are clients). The rest of the class goes by proportions drawn uniformly from all
-    possible ones, Dirichlet(1, ..., 1), anew for each class.
+    possible ones, Dirichlet(1, ..., 1), drawn again for each class.
     """
 
     def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
@@ -114,7 +114,7 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
     """Return the owners where classes are dealt like cards.
 
     From a shuffled deck of all classes each client takes the next k that differ; an empty deck is followed by a freshly
-    shuffled one. So the numbers of owners of any two classes differ by one at most (20 clients, 10 classes, k = 2: four
+    shuffled one. So the numbers of owners of any two classes differ by at most one (20 clients, 10 classes, k = 2: four
     owners each). A class is shared out evenly among its owners (± 1). With fewer than K / k clients some classes would
     have no owner and their samples would be lost, so that is refused.
     """
@@ -234,7 +234,7 @@ def _deal_classes(
 
 
 def _portions(proportions: NDArray[np.float64], total: int) -> Array:
-    """Return whole numbers near `proportions` x `total` that add up to `total`."""
+    """Return integers near `proportions` x `total` that add up to `total`."""
     bounds = np.rint(np.cumsum(proportions) * total).astype(np.int64)
     return np.diff(bounds, prepend=0)
 

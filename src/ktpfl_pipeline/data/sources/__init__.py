@@ -29,7 +29,7 @@ from ktpfl_pipeline.data.sources.returned import check_returned
 __all__ = ["SOURCES", "Reading", "Source", "adapt", "find", "load", "load_public"]
 
 Source = Callable[[str, Path], LabelledDataset]
-"""Called with what stands behind the colon of `source:`, and the folder where datasets are and relative paths start."""
+"""Called with what is behind the colon of `source:`, and the folder where datasets are and relative paths start."""
 
 SOURCES: dict[str, Source] = {
     "digits": digits.load,
@@ -83,7 +83,7 @@ def find(source: str) -> tuple[Source, str]:
     function: Source = extensions.load(own["path"], "source")
     if not callable(function):
         raise InputError(
-            f"{own['path']!r} is no source: it must be a function (argument, folder) that returns a LabelledDataset."
+            f"{own['path']!r} is not a source: it must be a function (argument, folder) that returns a LabelledDataset."
         )
     return function, own["argument"] or ""
 

@@ -1,4 +1,4 @@
-"""What stands behind the colon of a source: nothing, or a path."""
+"""What is behind the colon of a source: nothing, or a path."""
 
 import os
 from pathlib import Path
@@ -17,12 +17,12 @@ def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
 
     Args:
         name: of the source.
-        argument: what stands behind its colon.
+        argument: what is behind its colon.
         folder: where relative paths start.
         example: of a source with a path, for the message.
 
     Raises:
-        InputError: if it is no path, or leaves the folder.
+        InputError: if it is not a path, or leaves the folder.
     """
     if not argument:
         raise InputError(f"source {name!r} needs a path: write {example!r}.")

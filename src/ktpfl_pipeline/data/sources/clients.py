@@ -28,7 +28,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         ``train.npz`` and ``test.npz``: the client is tested on the second.
 
     Args:
-        argument: the folder. One in it that is called `public` is no client: see `included`.
+        argument: the folder. One in it that is called `public` is not a client: see `included`.
         folder: where relative paths start.
         reading: how image files are read.
     """
@@ -53,7 +53,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the public inputs beside the clients, (M, ...): the images in `public`, or those of `public.npz`."""
+    """Return the public inputs next to the clients, (M, ...): the images in `public`, or those of `public.npz`."""
     root = find("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)
@@ -74,7 +74,7 @@ def _arrays(place: Path, root: Path) -> list[Path]:
         check_file(file, root)
     if found not in ([], [place / "data.npz"], both):
         raise InputError(
-            f"{place} has {' and '.join(file.name for file in found)}: a client has data.npz alone, or train.npz and"
+            f"{place} has {' and '.join(file.name for file in found)}: a client has only data.npz, or train.npz and"
             " test.npz."
         )
     return found

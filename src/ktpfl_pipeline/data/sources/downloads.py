@@ -41,13 +41,13 @@ def load_emnist(argument: str, folder: Path) -> LabelledDataset:
     upright = samples.inputs.transpose(2, 3).contiguous()  # the files hold every image column by column
     labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
     if labels.min() < 0:
-        raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them anew.")
+        raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them again.")
     names = samples.class_names and samples.class_names[len(samples.class_names) - EMNIST_LETTERS :]
     return LabelledDataset(upright, labels, class_names=names if split == "letters" else samples.class_names)
 
 
 def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
-    """Return the train and the test part of a torchvision dataset together: each client splits its share anew.
+    """Return the train and the test part of a torchvision dataset together: each client splits its share again.
 
     What is in `folder` is used; what is missing or cannot be read is downloaded, or unpacked from an archive there.
     """
@@ -64,7 +64,7 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
     if [len(part) for part in images] != [len(part) for part in labels] or images[0].shape[1:] != images[1].shape[1:]:
         raise InputError(
             f"The files of {dataset} in {folder} do not go together (images {[tuple(part.shape) for part in images]},"
-            f" labels {[tuple(part.shape) for part in labels]}): delete them, and they are fetched anew."
+            f" labels {[tuple(part.shape) for part in labels]}): delete them, and they are fetched again."
         )
     both = torch.cat(images)
     both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
@@ -103,8 +103,8 @@ def _whole_idx(path: Path) -> bool:
 def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list[Any]:
     """Return the parts of a dataset after downloading it into `folder`, where whole files alone ever appear.
 
-    torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder beside, and
-    moves over, file by file, once both parts have been read.
+    torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder next to it,
+    and moves over, file by file, once both parts have been read.
     """
     from torchvision.datasets.utils import check_integrity
 

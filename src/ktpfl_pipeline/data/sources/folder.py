@@ -153,7 +153,7 @@ def check_file(file: Path, root: Path) -> None:
     """Check that `file` is one that can be read, is not too large, and lies within `root`."""
     _check_inside(file, root)
     if not file.is_file():  # reading a pipe would wait for ever
-        raise InputError(f"{file} is no file that can be read (a folder, a pipe, a broken link): remove it.")
+        raise InputError(f"{file} is not a file that can be read (a folder, a pipe, a broken link): remove it.")
 
 
 def _check_inside(path: Path, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Labels as sources have them: class numbers, as integers or as whole numbers in floats, or names of classes."""
+"""Labels as sources have them: class numbers, as integers or as floats with integer values, or names of classes."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any
     """Return labels, (M,), as int64.
 
     Args:
-        labels: integers, or floats that are whole numbers (a label column with missing values in pandas, and the
+        labels: integers, or floats with integer values (a label column with missing values in pandas, and the
             generators of FedProx, write 3.0).
         where: the labels are, for the message: a file, a user, a source.
 
@@ -28,7 +28,7 @@ def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any
         label = labels[row].item()
         shown = f"{label:.12g}" if isinstance(label, float) else label
         raise InputError(
-            f"{where} has the label {shown} in row {row} (rows count from 0): labels are class numbers, whole numbers"
+            f"{where} has the label {shown} in row {row} (rows count from 0): labels are class numbers, integers"
             f" from 0 to {MAX_CLASSES - 1}; number the classes."
         )
     return labels.astype(np.int64)

@@ -95,13 +95,15 @@ def _content(file: Path, content: Any) -> dict[str, _Share]:
     parts = content if isinstance(content, dict) else {}
     users, data, numbers = parts.get("users"), parts.get("user_data"), parts.get("num_samples")
     if not isinstance(users, list) or not users or not isinstance(data, dict) or {*map(type, users)} != {str}:
-        raise InputError(f"{file} is no file of LEAF: it must have a list 'users' of names, and 'user_data' of each.")
+        raise InputError(f"{file} is not a LEAF file: it must have a list 'users' of names, and 'user_data' of each.")
     client_names(users, file)
     if len(set(users)) < len(users) or set(data) != set(users):
         raise InputError(f"{file} names other users in 'users' than in 'user_data', or one twice: name each once.")
     shares = {user: _share(f"user {user!r} of {file}", data[user]) for user in users}
     if numbers is not None and numbers != [len(share.y) for share in shares.values()]:
-        raise InputError(f"{file} has other 'num_samples' than users have labels: it is cut or mixed up, make it anew.")
+        raise InputError(
+            f"{file} has other 'num_samples' than users have labels: it is cut or mixed up; generate it again."
+        )
     return shares
 
 
@@ -146,7 +148,7 @@ def _texts(where: str, x: list[Any]) -> list[str]:
 
 
 def _text_labels(where: str, y: list[Any]) -> Any:
-    """Return class numbers, (n,) int64, or the labels themselves where all are single characters that are no digits."""
+    """Return class numbers, (n,) int64, or the labels where all are single characters that are not digits."""
     if all(isinstance(label, str) and len(label) == 1 for label in y):
         return y
     if wrong := [label for label in y if type(label) not in (int, float) or abs(label) >= MAX_CLASSES]:

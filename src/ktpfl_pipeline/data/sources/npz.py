@@ -50,7 +50,7 @@ def load(argument: str, folder: Path) -> LabelledDataset:
         clients: optional: whose each sample is, integers or text, N.
         classes: optional: the names of the classes in the order of their numbers, text, K.
         columns: optional: the names of the features, for the reader of the file; not read.
-        test: optional, beside clients: which samples they are tested on, true or false or 0 and 1, N.
+        test: optional, together with clients: which samples they are tested on, true or false or 0 and 1, N.
         public: optional: see `included`.
         vocabulary: optional, with tokens: the token of each id, text, V. Without it the ids go up to the highest one.
         padding: optional, with tokens: the id that fills short texts, one integer.
@@ -235,14 +235,14 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
 
 
 def _check_beside(path: Path, kind: str, headers: Headers) -> None:
-    """Check the arrays beside the inputs, which are called `kind`."""
+    """Check the arrays besides the inputs, which are called `kind`."""
     if "test" in headers and "clients" not in headers:
         raise InputError(
-            f"{path} has an array 'test' and none that is called 'clients': say whose each sample is, or leave test"
-            " out; without owners each client's share is split anew."
+            f"{path} has an array 'test' but no array 'clients'. Add 'clients' with the owner of each sample, or leave"
+            " 'test' out."
         )
     for name, kinds, what, each in (
-        ("labels", "iufUS", "whole numbers or text", "one class number"),
+        ("labels", "iufUS", "integers or text", "one class number"),
         ("clients", "iuUS", "integers or text", "one client"),
         ("test", "biu", "true or false", "one such value"),
     ):
@@ -303,7 +303,7 @@ def _check_meaning(path: Path, kind: str, headers: Headers) -> None:
 
 _PLAIN = {
     "labels": "save class numbers, with .astype('int64'), or names of classes, with .astype(str)",
-    "clients": "save text, with .astype(str), or whole numbers, with .astype('int64')",
+    "clients": "save text, with .astype(str), or integers, with .astype('int64')",
     "test": "save true or false, with .astype(bool)",
 }
 """What to save instead of an array of Python objects, in which pandas has text."""

@@ -151,7 +151,7 @@ def photographs(
 
 
 def _warn_of_skipped(where: Path, files: list[Path]) -> None:
-    """Warn of the files beside the images that are none by their names, such as a `.gif`."""
+    """Warn of the files next to the images that are none by their names, such as a `.gif`."""
     skipped: Counter[str] = Counter()
     for place in {file.parent for file in files}:
         with readable(place):
@@ -159,9 +159,7 @@ def _warn_of_skipped(where: Path, files: list[Path]) -> None:
         skipped.update(file.suffix.lower() for file in beside if file.suffix.lower() not in IMAGE_SUFFIXES)
     if skipped:
         kinds = [f"{number:,} {suffix or 'without an ending'}" for suffix, number in sorted(skipped.items())]
-        logger.warning(
-            f"{where}: files beside the images are skipped, {', '.join(kinds)}; images are {', '.join(IMAGE_SUFFIXES)}."
-        )
+        logger.warning(f"{where}: other files are skipped, {', '.join(kinds)}; images are {', '.join(IMAGE_SUFFIXES)}.")
 
 
 def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
@@ -239,7 +237,7 @@ def _common_mode(headers: dict[Path, _Header], reading: Reading) -> str:
             )
         if header.deep and reading.window is None:
             raise InputError(
-                f"{file} has more than 8 bits per channel (mode {header.mode}): say which of its values become black"
-                " and white, as in image: {window: [0, 4095]} for 12 bits or [0, 65535] for 16, or save it with 8 bits."
+                f"{file} has more than 8 bits per channel (mode {header.mode}): set the values of"
+                " black and white, for example image: {window: [0, 4095]} for 12 bits, or save it with 8 bits."
             )
     return "L" if all(header.mode in ("1", "L", "LA") or header.deep for header in headers.values()) else "RGB"

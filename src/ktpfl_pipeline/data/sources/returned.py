@@ -19,7 +19,7 @@ def check_returned(samples: Any, source: str) -> LabelledDataset:
     """Return the samples that the function of a `source` returned, with labels in int64, after checking them.
 
     Raises:
-        InputError: if they are no `LabelledDataset` of one label for each input, or of other numbers than it says.
+        InputError: if they are not a `LabelledDataset` of one label for each input, or of other numbers than it says.
     """
     who = f"source {source!r}"
     if not isinstance(samples, LabelledDataset):

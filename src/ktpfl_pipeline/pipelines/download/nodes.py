@@ -106,8 +106,8 @@ def _warn_of_gaps(labels: Any, source: str) -> None:
         which = f"class{'es' * (len(absent) > 1)} {', '.join(map(str, absent[:10]))}"
         more = f" and {len(absent) - 10:,} more" * (len(absent) > 10)
         logger.warning(
-            f"{source}: no sample has {which}{more}; labels count from 0, so models tell {int(labels.max()) + 1:,} "
-            "classes apart. If that is not meant, renumber the labels, or list those that there are in private.classes."
+            f"{source}: no sample has {which}{more}; labels count from 0, so models have {int(labels.max()) + 1:,} "
+            "classes. To change this, renumber the labels, or list the existing ones in private.classes."
         )
 
 
@@ -121,8 +121,8 @@ def _without_owners(source: str, raw_folder: Path) -> InputError:
     name, _, argument = source.partition(":")
     has = f" (its arrays are {', '.join(npz.names(argument, raw_folder))})" if name == "npz" else ""
     return InputError(
-        f"partition.scheme is natural, and the private source {source!r} does not say whose its samples are{has}: take"
-        " one that does (an .npz file with an array 'clients', a folder for each client), or another scheme."
+        f"partition.scheme is natural, and the samples of the private source {source!r} have no owners{has}: choose"
+        " one with owners (an .npz file with an array 'clients', a folder per client), or another scheme."
     )
 
 
@@ -177,7 +177,7 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
 
 
 def _draw(samples: Any, total: int) -> Any:
-    """Return `total` of the samples, stratified by class: the same for every seed, for they are the experiment's."""
+    """Return `total` of the samples, stratified by class: the same for every seed."""
     import numpy as np
     import torch
 

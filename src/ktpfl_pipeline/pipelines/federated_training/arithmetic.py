@@ -2,7 +2,7 @@
 
 Arithmetics of one precision class are plain ones first: float32 before TF32 before bfloat16, contiguous before channels
 last. A trial's times are kept in the user's cache folder, by machine; what was chosen for the runs of an experiment,
-beside their checkpoints, so that what was begun goes on as it began, wherever that is.
+next to their checkpoints, so that a run continues as it started, on any machine.
 """
 
 import contextlib
@@ -75,7 +75,7 @@ def _chosen(
     place, question = folder and folder / name / CHOSEN, _question(name, experiment, data, ways)
     kept = _read(place).get(question) if place else None
     if begun := [way for way in ways if str(way) == kept]:
-        _say(question, logging.INFO, f"{name}.compute is {kept}, as auto chose when its runs were begun.")
+        _say(question, logging.INFO, f"{name}.compute is {kept}, as auto chose when its runs started.")
         return begun[0]
     tried, clients = list(dict.fromkeys([plain, *ways])), _clients(experiment, data)
     times = trial(experiment, data, tried)
@@ -95,7 +95,7 @@ def _chosen(
 def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     """Return the arithmetics that the settings leave to choose from, the plainest first; mostly one.
 
-    Products of `auto` are no coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's. Private
+    Products of `auto` are not coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's. Private
     training goes with neither bfloat16 nor channels last, and features have no channels.
     """
     asked, private = experiment.compute, experiment.training.privacy is not None
@@ -178,7 +178,7 @@ def _classes(data: FederatedData) -> int:
 
 
 def _step(experiment: Experiment, data: FederatedData) -> str:
-    """Return what a step's time depends on beside the architecture and the machine."""
+    """Return what a step's time depends on besides the architecture and the machine."""
     shape = "x".join(map(str, data.private.shape))
     return f"{shape}, {_classes(data)} classes, batches of {experiment.training.batch_size}"
 

@@ -13,7 +13,7 @@ from ktpfl_pipeline.data.federated import FederatedData
 
 
 def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
-    """Return the federation of one seed: the data of each client that is no newcomer, with its architecture.
+    """Return the federation of one seed: the data of each client that is not a newcomer, with its architecture.
 
     Args:
         experiment: the settings.

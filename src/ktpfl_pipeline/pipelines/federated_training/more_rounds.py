@@ -35,7 +35,7 @@ def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path) ->
             folder.with_name(f"seed-{seed}-{digest(shorter)[:8]}") / "checkpoint.pt", shorter, torch.device("cpu")
         )
         if content is not None:
-            logger.info("%s, seed %d: goes on after %d rounds of an earlier run.", job.method, seed, rounds)
+            logger.info("%s, seed %d: continues after %d rounds of an earlier run.", job.method, seed, rounds)
             checkpoint.save(folder / "checkpoint.pt", {**content, "settings": dict(settings)})
             return
 

@@ -13,7 +13,7 @@ def settle(experiment: Experiment, federation: Any, *, name: str) -> Experiment:
 
 
 def train(experiment: Experiment, federation: Any, *, name: str, method: str) -> Any:
-    """Run `method` once for each seed, resuming what was begun, and return its `FinishedRun`s.
+    """Run `method` once for each seed, resuming what was started, and return its `FinishedRun`s.
 
     Raises:
         InputError: if the data were made with other settings.

@@ -20,7 +20,7 @@ from ktpfl_pipeline.methods import title as title_of
 logger = logging.getLogger(__name__)
 LONG = 3600.0  # seconds
 QUIET = 60.0  # seconds between log lines where there is no terminal
-BESIDE = 72  # characters of a line beside its bar
+BESIDE = 72  # characters of a line next to its bar
 STARTS = {"train": 0.0, "predict": 0.3, "distill": 0.4, "evaluate": 0.9}
 """The share of a round that is over when a phase begins."""
 
@@ -31,19 +31,19 @@ class Plan:
 
     Attributes:
         trainings: how many methods are trained, each with all seeds, as far as it is known.
-        begun: how many of them were begun.
+        started: how many of them were started.
         done: runs that are finished.
         trained: runs that were trained here, in parts where they were resumed.
         spent: seconds that these took.
-        anew: whether it was said that settings are new.
+        restated: whether it was said that settings are new.
     """
 
     trainings: int
-    begun: int = 0
+    started: int = 0
     done: int = 0
     trained: float = 0.0
     spent: float = 0.0
-    anew: bool = False
+    restated: bool = False
 
     def left(self, runs: float) -> str:
         """Say how long so many runs will take, judged by those before; nothing before the first round."""
@@ -51,9 +51,9 @@ class Plan:
 
     def say_anew(self) -> None:
         """Say at the first run, and only there, that runs with other settings are kept."""
-        if not self.done and not self.anew:
+        if not self.done and not self.restated:
             logger.info("New settings, data or code; earlier runs are kept.")
-        self.anew = True
+        self.restated = True
 
 
 _plan: ContextVar[Plan | None] = ContextVar("plan", default=None)
@@ -90,9 +90,9 @@ class Progress(Display):
             name, BarColumn(width), where, console=console, transient=True, disable=not console.is_terminal
         )
         plan = _plan.get()
-        if plan is None or plan.begun == plan.trainings:  # nobody announced it
+        if plan is None or plan.started == plan.trainings:  # it was not announced
             _plan.set(plan := Plan(1))
-        plan.begun += 1
+        plan.started += 1
         self.point = point
         self.plan, self.title, self.rounds = plan, title_of(method), experiment.rounds
         self.runs = len(experiment.seeds) * plan.trainings
@@ -116,7 +116,7 @@ class Progress(Display):
         finally:
             taken = time.monotonic() - start
             self.plan.done += 1
-            self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # beside the rounds
+            self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # besides the rounds
         spent = f"in {duration(taken)}" if shown.trained else "(finished before)"
         left = self.plan.left(self.runs - self.plan.done) if self.disable else ""
         line = f"{self.plan.done}/{self.runs}  {self.title}, seed {seed}: {shown.accuracy} {spent}{left and ', '}{left}"

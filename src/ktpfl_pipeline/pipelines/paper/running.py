@@ -41,7 +41,7 @@ def run_left(planned: Sequence[Planned]) -> dict[str, str]:
                 failures[key] = str(error).partition("\n")[0] or type(error).__name__
                 where = f"{each.part}, {each.experiment}, {each.label}, {each.job.method}, seed {seed}"
                 expected = isinstance(error, InputError)
-                logger.error("%s failed, and the others go on: %s", where, failures[key], exc_info=not expected)
+                logger.error("%s failed; the other runs continue: %s", where, failures[key], exc_info=not expected)
     return failures
 
 

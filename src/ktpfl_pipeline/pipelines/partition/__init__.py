@@ -1,1 +1,1 @@
-"""Who gets which samples, saved as indices."""
+"""Which client gets which samples, saved as indices."""

@@ -66,7 +66,7 @@ def _join(
         raise InputError(
             "The partition.csv of this experiment below data/03_primary is not what these settings draw: it was saved "
             "with others, or another run of the experiment has just written its own. Run the whole pipeline, without "
-            "--only-missing-outputs, which draws it anew; or set back what it was drawn with: seeds, clients, "
+            "--only-missing-outputs, which draws it again; or set back what it was drawn with: seeds, clients, "
             "partition, or the private and public samples."
         )
     if methods:
@@ -114,7 +114,7 @@ def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[
         found[name] = models.pretrained.read(path)
         model = models.build(name, private.shape, private.classes)
         taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
-        logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn anew.")
+        logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn at random.")
     return found
 
 

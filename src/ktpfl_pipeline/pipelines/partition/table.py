@@ -16,11 +16,11 @@ from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 
 Partition = dict[int, ClientIndices]
-"""Who owns which private samples, by client."""
+"""The private samples of each client."""
 
 
 def partitions_of(experiment: Experiment, private: LabelledDataset, public_set: PublicSet) -> dict[int, Partition]:
-    """Return the partition of each seed of an experiment; samples of an open part are nobody's."""
+    """Return the partition of each seed of an experiment; samples of an open part belong to no client."""
     asked = experiment.partition
     if asked.feature_skew != "none":
         FeatureSkew(asked.feature_skew, asked.feature_levels, 0).check(private.inputs)

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 def report(experiment: Experiment, hyperparameters: str, *results: Any, section: str, name: str) -> Any:
-    """Return the `Report` on the `MethodResult` of each method, and log it beside their runs.
+    """Return the `Report` on the `MethodResult` of each method, and log it next to their runs.
 
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
 

@@ -64,7 +64,7 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     for place, result in enumerate(results):
         parts += [(names[result.title], f"name--{place}"), (names[result.title].arrow_patch, f"leader--{place}")]
     for artist, identity in parts:
-        if artist is not None:  # a name beside its line has no leader
+        if artist is not None:  # a name next to its line has no leader
             artist.set_gid(identity)
     return figure
 

@@ -35,7 +35,7 @@ BELOW: Any = {"orientation": "horizontal", "aspect": 34, "pad": 0.05}
 
 @styled
 def coefficient_heatmaps(result: MethodResult) -> Figure:
-    """Draw the coefficient matrix after the last round of the first seed, beside the similarity of the clients' labels.
+    """Draw the coefficient matrix after the last round of the first seed, and the similarity of the clients' labels.
 
     Row = student, column = teacher; clients are in the order of `_by_labels` in both. Where only the clients know their
     labels, only the matrix is drawn.
@@ -184,7 +184,7 @@ def _weights(matrices: Iterable[Any]) -> PowerNorm:
 
 
 def _bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: Any) -> Any:
-    """Put a scale of colours beside panels."""
+    """Put a scale of colours next to panels."""
     bar = figure.colorbar(image, ax=axes, **options)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=2.5)

@@ -71,7 +71,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Setting:
-    """One stated setting beside ours.
+    """One stated setting next to ours.
 
     Attributes:
         name: what is set.
@@ -117,7 +117,7 @@ def one_architecture(settings: Mapping[str, Any]) -> bool:
 
 
 def compared(cell: Known) -> list[Setting]:
-    """Return every stated setting that concerns a cell, beside ours, in the order of `STATED`."""
+    """Return every stated setting that concerns a cell, next to ours, in the order of `STATED`."""
     return [setting for rule in STATED if (setting := rule(cell)) is not None]
 
 
