@@ -56,7 +56,7 @@ class Pipelines(UserDict[str, Any]):
 def register_pipelines() -> Pipelines:
     """Return every pipeline by name.
 
-    Of each experiment there are ``<experiment>`` (KT-pFL alone) and ``compare_<experiment>`` (with its rivals, see
+    Of each experiment there are ``<experiment>`` (KT-pFL only) and ``compare_<experiment>`` (with baselines, see
     `methods_of`); of each section ``tune_<experiment>`` the tuning of their hyperparameters, and of each section
     ``sweep_<...>`` the sweep.
 

@@ -2,9 +2,9 @@
 
 `save` writes three files into a folder, and `load` reads them; neither needs any image:
 
-- ``cells.json``: the scale, the parts, and each cell with its settings and the keys of its runs;
-- ``runs.csv.gz``: one row per run: key, method, seed, architectures, samples, bytes and seconds over all rounds;
-- ``evaluations.csv.gz``: one row per run, client and evaluated round: the accuracy (0..1) at each evaluation point.
+- ``cells.json``: the scale, the parts, and each cell with its settings and the keys of its runs.
+- ``runs.csv.gz``: one row per run. It has key, method, seed, architectures, samples, bytes and seconds over all rounds.
+- ``evaluations.csv.gz``: one row per run, client and evaluated round, with the accuracy (0..1) at each point.
 
 Losses, coefficient matrices and measures other than accuracy are not kept. Equal content gives equal bytes.
 """

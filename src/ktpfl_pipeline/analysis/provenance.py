@@ -88,7 +88,7 @@ def _git(*arguments: str) -> str:
 
 
 def processor() -> str:
-    """Return the processor's name: Linux tells it in a file, other systems through `platform`."""
+    """Return the processor's name: Linux has it in a file, other systems through `platform`."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -19,7 +19,7 @@ class Ranking:
         accuracy: (settings, k).
         ranks: (k,) average rank of each method over the settings, 1 is the best; equals share the mean of their ranks.
         p: of Friedman's test that all methods rank alike.
-        critical: the difference of average ranks from which on Nemenyi's test tells two methods apart at 5 %.
+        critical: the difference of average ranks from which on Nemenyi's test separates two methods at 5 %.
     """
 
     methods: Sequence[str]

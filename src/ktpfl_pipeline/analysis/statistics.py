@@ -17,7 +17,7 @@ Name = TypeVar("Name")
 
 @dataclass(frozen=True)
 class Final:
-    """Final accuracy of a method at one evaluation point. Adversaries count in `per_client` alone.
+    """Final accuracy of a method at one evaluation point. Adversaries count only in `per_client`.
 
     Attributes:
         mean: over seeds, of the mean over clients.

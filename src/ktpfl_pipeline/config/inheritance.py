@@ -37,7 +37,7 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
     for name in named:
         _check_name(name)
     chains = {name: _chain(name, sections) for name in named}
-    ordered = sorted(chains, key=lambda name: len(chains[name]))  # what is wrong is told of whom it was said
+    ordered = sorted(chains, key=lambda name: len(chains[name]))  # an error names the section that has it
     return {name: _complete([sections[each] for each in reversed(chains[name])]) for name in ordered}
 
 
@@ -97,7 +97,7 @@ def _kind(name: str) -> str:
 
 
 def _has_settings_of(kind: str, section: Any) -> bool:
-    """Say whether a section has settings of a kind alone: what is named for YAML alone, a range, say, has not."""
+    """Say whether a section has only settings of one kind. What is named only for YAML, such as a range, has not."""
     known = {LIKE, *rules(MODELS[kind])}
     return isinstance(section, Mapping) and known.issuperset(section)
 

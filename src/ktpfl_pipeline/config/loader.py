@@ -9,7 +9,7 @@ class InheritingConfigLoader(OmegaConfigLoader):
     """A loader whose parameters are sections completed by what they inherit.
 
     Attributes:
-        inherits: whether they are; not for the sections of one environment alone.
+        inherits: whether they are; not if only the sections of one environment are read.
     """
 
     inherits = True

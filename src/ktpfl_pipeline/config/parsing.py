@@ -96,7 +96,7 @@ def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tupl
 
 
 def form(name: str, values: Any) -> Experiment:
-    """Return an experiment from its section, its form alone checked: not whether what it names exists."""
+    """Return an experiment from its section, with only its form checked: not whether what it names exists."""
     return _section(Experiment, name, values, "an experiment")
 
 

@@ -218,7 +218,7 @@ class Evaluation:
             five evaluations; the adapted models are discarded. E is `training.epochs`; 0 is always evaluated.
         global_samples: test samples of all clients, at most, on which every model is evaluated at the end.
         closing_round: whether all clients take part in the last round although `participation` is below 1.
-        patience: early stopping, the same for every method: a run ends after this number of evaluations in a row
+        patience: early stopping, the same for every method. A run ends after this number of evaluations in a row
             without a higher mean validation accuracy, and the best round counts. null: all rounds are run, and the last
             five evaluations count.
     """

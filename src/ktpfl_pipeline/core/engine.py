@@ -90,15 +90,15 @@ def run(
         schedule: rounds, participation, evaluation.
         settings: what defines the run, in plain values; a checkpoint with others is refused.
         checkpoint_file: written after each round, with an atomic replace; None keeps nothing.
-        observer: told of progress, and of each finished round after its checkpoint; of the rounds before the
-            checkpoint again when a run is resumed.
+        observer: called with progress, and with each finished round after its checkpoint. When a run is resumed it is
+            called again with the rounds before the checkpoint.
 
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
             diverge, or if a model of the server does.
-        InputError: if the method and the settings exclude each other, if the checkpoint belongs to another run, if the
-            method returns what cannot be used or kept, if the memory does not suffice, or if one round lost models with
-            their workers again and again.
+        InputError: if the method and the settings exclude each other, or the checkpoint belongs to another run. If the
+            method returns what cannot be used or kept. If the memory does not suffice, or one round repeatedly lost
+            models with their workers.
     """
     if wrong := compatibility.problems(method, fed):
         raise InputError(" ".join(wrong))

@@ -40,7 +40,7 @@ class RoundLog:
     """What the phases of one round came to besides their values.
 
     Attributes:
-        progress: told of each client that has finished a phase.
+        progress: called for each client that has finished a phase.
         late_predictions: whether those of stragglers are late; they are not where stragglers sit out instead.
         losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
         seconds: wall time by phase.
@@ -364,7 +364,7 @@ class Federation(Setting):
         for who, what in found.items():
             logger.warning("Client %s diverged (%s); it is restored to its weights from before %s.", who, what, phase)
             self.log.restored.add(int(who))
-            self.log.losses.get(phase, {}).pop(who, None)  # a real client may have told of none
+            self.log.losses.get(phase, {}).pop(who, None)  # a real client may have sent none
         values = result.values
         if keeps:
             self.client_states.add(phase, {n: states[n] if n in found else left for n, (_, left) in values.items()})

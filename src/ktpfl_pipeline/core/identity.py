@@ -1,4 +1,4 @@
-"""Settings laid flat, how two of them differ, and one short hash: what tells runs, sweeps, tunings, reports apart."""
+"""Settings laid flat, how two of them differ, and one short hash: what distinguishes runs, sweeps, tunings, reports."""
 
 import hashlib
 import json

@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.weights import Models, Params, select
 
 @dataclass(frozen=True, eq=False)
 class RoundReport:
-    """What a round tells the engine besides the new state.
+    """What a round returns to the engine besides the new state.
 
     Attributes:
         after_local: the cohort's models after local training, before any knowledge came back.
@@ -53,7 +53,7 @@ class Method(ABC, Generic[State]):
     Attributes:
         title: what it is called in tables and figures.
         exchanges: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and
-            ``coefficients``; nothing for training alone.
+            ``coefficients``; nothing for local-only training.
         private_data: what private samples are used for: ``training``, plain local training and nothing else, or in a
             few words what else.
         one_architecture: whether all clients need the same architecture.
@@ -131,9 +131,9 @@ class Method(ABC, Generic[State]):
     def join(self, state: State, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Return what clients that were held out of training begin with when they join after it.
 
-        Unless a method has a way of its own: where predictions travel, their initial models learn from the average of
-        all clients' soft predictions; where models of one architecture do, they are given the average of all of these;
-        else they have their initial models.
+        A method may override this. If predictions are exchanged, the initial models of new clients learn from the
+        average of all clients' soft predictions. If models of one architecture are exchanged, new clients get their
+        average. Otherwise they keep their initial models.
 
         Args:
             state: after the last round; it knows nothing of the newcomers.

@@ -31,7 +31,7 @@ class Evaluation:
 
 
 METRICS = tuple(entry.name for entry in fields(Evaluation))
-"""Names of an evaluation's numbers; `client.measures.packed` and `Evaluation.of` alone know their order."""
+"""Names of an evaluation's numbers; only `client.measures.packed` and `Evaluation.of` depend on their order."""
 MEASURES = tuple(name for name in METRICS if name not in ("accuracy", "loss"))
 """What an evaluation knows besides accuracy and loss."""
 
@@ -84,13 +84,14 @@ class RoundRecord:
     Attributes:
         round: t, from 1.
         cohort: ids of the clients that took part; empty where none did.
-        accuracy: by evaluation point, ``after_local`` and ``after_transfer`` (test split), ``validation`` (validation
-            split, after transfer) and, in the last evaluations, ``adapted_<e>`` (test split, after transfer and e
-            further epochs of local training, discarded): one value in 0..1 per client of the federation, in order;
-            empty in a round that was not evaluated.
-        loss: mean loss of the phase by name: one value per cohort member, in cohort order (``train``, ``distill``), or
-            one per model of the server, in the order of their names (``fuse``); and ``test``, one per client of the
-            federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss there.
+        accuracy: by evaluation point, one value in 0..1 per client of the federation, in order; empty in a round that
+            was not evaluated. ``after_local`` and ``after_transfer`` are on the test split, ``validation`` is on the
+            validation split after transfer. The last evaluations also have ``adapted_<e>``: on the test split, after
+            transfer and e extra local epochs, which are discarded.
+        loss: mean loss of the phase by name. ``train`` and ``distill`` have one value per cohort member, in cohort
+            order. ``fuse`` has one per model of the server, in the order of their names. ``test`` has one per client
+            of the federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss
+            there.
         measures: what else is known of the models after transfer on their clients' test splits, in evaluated rounds,
             by name: `MEASURES`; and ``global_accuracy``, on all clients' test splits. One value in 0..1 per client of
             the federation, in order; NaN where a client's samples do not have the measure.

@@ -17,7 +17,7 @@ def derive(seed: int, purpose: str, *names: int | str) -> int:
     Args:
         seed: the seed of the run.
         purpose: what the stream is for, such as ``"shuffle"``.
-        names: whatever else tells this stream from its siblings, in a fixed order.
+        names: whatever else distinguishes this stream from others, in a fixed order.
     """
     label = "/".join(str(part) for part in (seed, purpose, *names))
     return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1

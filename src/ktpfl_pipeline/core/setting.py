@@ -34,7 +34,7 @@ from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, par
 
 Split = Literal["train", "validation", "test"]
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Of weights, and of all that is added up; TF32 and bfloat16 are precisions of products alone."""
+"""Of weights, and of all that is added up; TF32 and bfloat16 are precisions of products only."""
 
 
 @dataclass(frozen=True, eq=False)

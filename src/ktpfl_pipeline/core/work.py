@@ -48,7 +48,7 @@ class Cost:
 class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations of products of matrices and of convolutions, as torch's `FlopCounterMode` does.
 
-    That takes two seconds to import, for torch's compiler; it is asked about attention alone.
+    The import takes two seconds, because of torch's compiler; only attention needs it.
 
     Attributes:
         flops: so far.

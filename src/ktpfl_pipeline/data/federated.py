@@ -41,7 +41,7 @@ class ClientData(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is told of the data of one seed's runs.
+    """What is recorded of the data of one seed's runs.
 
     Attributes:
         label_counts: (N, K) private samples of each client by class; (N, 1), all classes together, where only the
@@ -116,7 +116,7 @@ class SeedData:
         return inputs if self.scale is None else self.scale(inputs)
 
     def facts(self, clients: list[int]) -> Facts:
-        """Return what is told of the data of these clients."""
+        """Return what is recorded of the data of these clients."""
         return Facts(
             label_counts=self.label_counts[clients],
             fingerprint=self.fingerprint,

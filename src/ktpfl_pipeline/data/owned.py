@@ -29,7 +29,7 @@ class OwnedDataset(LabelledDataset):
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check that tables and pictures can tell the clients apart."""
+        """Check that names distinguish the clients in tables and pictures."""
         if len(set(self.names)) < len(self.names):
             name, times = Counter(self.names).most_common(1)[0]
             raise InputError(

@@ -142,7 +142,7 @@ def find(name: str) -> Preset:
             raise InputError(f"The method {name!r} is not a dotted path, package.module:name; write {meant}.")
         raise unknown("method", name, METHODS)
     preset = METHODS.get(name) or Preset(name)
-    preset.kind  # noqa: B018 - a path that leads nowhere is told of here
+    preset.kind  # noqa: B018 - a path that leads nowhere is an error here
     return preset
 
 

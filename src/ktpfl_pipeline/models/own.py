@@ -22,7 +22,7 @@ once."""
 def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
     """Return a new model, its weights drawn from torch's global generator, which no trial moves.
 
-    On torch's device ``meta``, where it is asked for its names and shapes alone, it is made and not tried.
+    On torch's device ``meta``, where only its names and shapes are needed, it is made and not tried.
 
     Raises:
         InputError: if it cannot be made, or is not a model of these inputs and classes; see `check`.

@@ -100,7 +100,7 @@ def _tiling(name: str, image: Shape, step: int, square: str = "") -> InputError:
 
 
 def _timm(name: str, image: Shape, classes: int) -> nn.Module:
-    """Return a model of timm, which is told the images' size where it must know it."""
+    """Return a model of timm, built for the images' size if it depends on the size."""
     import timm
 
     channels, *size = image

@@ -286,11 +286,11 @@ def _theorem(main: MethodResult) -> list[Block]:
     largest = max(value for check in checks for value in check.certificate)
     fit, test = (f"{fmean(n[half] for check in checks for n in check.samples):.0f}" for half in (0, 1))
     caption = (
-        "Theorem 1: some mixture of the clients' models is, for each client, no worse than its own model and than "
+        "Theorem 1: for each client, some mixture of the clients' models is at least as good as its own model and as "
         f"their average. The best one is fitted by maximum likelihood to half of each client's test samples ({fit} on "
         f"average). There the theorem must hold; it states nothing about the other half ({test}) and about the learned "
-        f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. No worse: by "
-        f"at most {tables.TOLERANCE:.0e} nats, plus the certificate on the fitted half. Means over clients, ± the "
+        f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. At least as good: "
+        f"worse by at most {tables.TOLERANCE:.0e} nats, plus the certificate on the fitted half. Means over clients, ± the "
         "standard deviation over seeds."
     )
     return [Picture("theorem", figures.theorem(main), figure), *tables.theorem_table(main).captioned(caption)]

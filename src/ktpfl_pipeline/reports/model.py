@@ -209,7 +209,7 @@ class Content:
         sections: everything else, in order.
         brief: what the terminal shows below the summary.
         title: heading of the page; the name where it is empty.
-        made: when, from what, how and where it was made, by what is told.
+        made: when, from what, how and where it was made, by name.
         tiles: what is seen first.
         variant: folder below that of the experiment's reports; empty for that folder itself.
         data: the numbers behind it, as text by file name.

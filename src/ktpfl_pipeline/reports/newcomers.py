@@ -22,9 +22,9 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
     caption = (
         f"{plural(clients, 'client')} held out of training, drawn by seed, joined the {existing} others after the last "
         "round. Test accuracy, mean over these new clients, when they join and after extra epochs of local training, ± "
-        "the standard deviation over seeds; minus that of local-only's new clients, which start from initial models, "
-        f"{CORRECTED} Existing clients: after as many extra epochs. Joining: bytes sent and received for the new "
-        f"clients{over_seeds(seeds)}, in MB."
+        "the standard deviation over seeds. Differences are to local-only's new clients, which start from initial "
+        f"models, {CORRECTED} Existing clients: after as many extra epochs. Joining: bytes sent and received for the "
+        f"new clients{over_seeds(seeds)}, in MB."
     )
     return newcomer_table(results).captioned(caption)
 

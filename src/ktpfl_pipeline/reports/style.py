@@ -116,7 +116,7 @@ def architecture_title(architecture: str) -> str:
 
 
 def label_colours(classes: int) -> list[str]:
-    """Return the colours of labels: ten that are told apart, or a scale where there are more."""
+    """Return the colours of labels: ten that can be distinguished, or a scale where there are more."""
     if classes <= len(_LABELS):
         return list(_LABELS[:classes])
     import matplotlib as mpl

@@ -17,11 +17,10 @@ PARAMETERS = {
 def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequence[int] = ()) -> str:
     """Return what a comparison is of in one name: ``digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part``.
 
-    That is private data, images and what was done to them, clients, partition and public set. Added are the share of
-    the clients in a round where that is not all, kind and share of adversaries where there are some, how far clients
-    cannot be relied on, how predictions travel, private training, and that hyperparameters were tuned:
-    ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have reports side by side. What is not
-    known is left out.
+    The parts are private data, images and their changes, clients, partition and public set. Settings that are not the
+    default follow: participation, adversaries, reliability, compression, private training, tuned hyperparameters. For
+    example ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have separate reports. What is
+    not known is left out.
 
     Args:
         settings: of the experiment.

@@ -194,7 +194,7 @@ def setting(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
     if isinstance(value, Mapping):
-        bare = "encoding"  # its value alone says what the section is
+        bare = "encoding"  # its value is enough to describe the section
         return " ".join(setting(each) if name == bare else f"{name}={setting(each)}" for name, each in value.items())
     return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
 

@@ -54,7 +54,7 @@ def _make(file: Path) -> None:
     """Make an empty database next to its place, which it then takes: MLflow cannot go on with half of one."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    for left in file.parent.glob(f"{file.name}.partial*"):  # by a process that was killed: this one is alone here
+    for left in file.parent.glob(f"{file.name}.partial*"):  # by a killed process: no other one is here
         left.unlink()
     partial = file.with_name(f"{file.name}.partial")
     made: Any = SqlAlchemyStore  # is not typed
@@ -75,7 +75,7 @@ def impatient() -> Iterator[None]:
 
 
 class Store:
-    """An open store: what fails there is told in one sentence, and a file that vanishes is noticed.
+    """An open store: what fails there is one message, and a file that vanishes is noticed.
 
     A run stops where it cannot be tracked. All that it trained is in its checkpoint by then, and the points that are
     missing are logged when it is started again.
@@ -89,7 +89,7 @@ class Store:
         self.opened = _identity(self.file)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other processes of this machine from looking what is there and making it; of a file's store alone."""
+        """Keep other processes from checking for the store and making it; only for a store in a file."""
         return alone(self.file.parent) if self.file else contextlib.nullcontext()
 
     @contextlib.contextmanager
@@ -124,7 +124,7 @@ def _sqlite_file(uri: str) -> Path | None:
 
 
 def _identity(file: Path | None) -> tuple[int, int] | None:
-    """Return what tells a file from one that took its place; None where there is none."""
+    """Return what distinguishes a file from one that took its place; None where there is none."""
     try:
         found = file.stat() if file else None
     except OSError:

@@ -3,11 +3,11 @@
 With `training.class_weights: balanced` a sample of class k weighs D_n / (K_n · D_n,k) in client n's local training, D_n
 being its training samples, D_n,k those of class k, and K_n the classes of which it has any: each of its classes then
 weighs alike, and the weights' mean over its training samples is 1. The loss of a batch is the weighted mean over the
-batch, Σ w ℓ / Σ w. Weights come from the client's own training labels alone, and evaluation knows none.
+batch, Σ w ℓ / Σ w. Weights come only from the client's own training labels, and evaluation uses none.
 
 Every cross-entropy of local training follows it, of common heads and second models too. What does not: losses that are
-no cross-entropy on private labels (distances to prototypes, distillation), what a server trains, and FedRoD's balanced
-softmax, which weighs classes by its own prior.
+not a cross-entropy on private labels (distances to prototypes, distillation), what a server trains, and FedRoD's
+balanced softmax, which weighs classes by its own prior.
 """
 
 import torch

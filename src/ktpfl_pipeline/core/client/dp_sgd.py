@@ -79,7 +79,7 @@ def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Ten
     Args:
         optimizer: Opacus's, of the parameters on which it has its hooks.
         loss: the sum over the samples at the given indices.
-        batch: (b,) indices; none is a step of noise alone.
+        batch: (b,) indices; none is a step of noise only.
     """
     parts = torch.split(batch, max(1, AT_ONCE // sum(parameter.numel() for parameter in optimizer.params)))
     total = torch.zeros((), device=batch.device, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """How long a training step takes on this machine in several arithmetics, measured in turns for a second or two.
 
-What is hopeless is not measured to its end: a step that takes several times as long as the first arithmetic's is
-stopped at the next layer, and its time estimated from the layers that it came to, as long as those took the first.
+A slow precision is not measured to its end. A step that takes several times as long as the first precision's is stopped
+at the next layer. Its time is estimated from the layers that it reached.
 """
 
 import logging
@@ -103,7 +103,7 @@ def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
 
 
 def clock_of(space: Workspace) -> Callable[[], float]:
-    """Return what tells seconds: those that the thread computes, where it is one on a CPU, however busy that is."""
+    """Return the clock: the seconds that the thread computes, where it is one on a CPU, however busy that is."""
     alone = space.device.type == "cpu" and space.setting.compute.threads == 1
     return time.thread_time if alone else time.perf_counter
 
@@ -129,7 +129,7 @@ def _marks(space: Workspace, params: Params, size: int, steps: int = 1, plain: S
     """
     space.setting.claim()
     module, marks = space.module(size, params), list[float]()
-    here = space.device.type == "cpu"  # a GPU has not done what it was told
+    here = space.device.type == "cpu"  # a GPU has not finished yet
     clock = clock_of(space)
 
     def mark(*_: object) -> None:

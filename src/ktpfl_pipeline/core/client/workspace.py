@@ -86,7 +86,7 @@ class Workspace:
         return module
 
     def _built(self, architecture: str) -> nn.Module:
-        """Return a new module, which leaves its input alone; what is frozen in it has its initial values."""
+        """Return a new module, which does not change its input; what is frozen in it has its initial values."""
         return prepared(self.setting.drawn(architecture), self.setting.facts(architecture))
 
     def whole(self, n: int, params: Params) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ except ImportError:  # Windows: no process waits for another
 
 @contextlib.contextmanager
 def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Have a folder for this process alone: another that asks for it waits until this one leaves it, or ends.
+    """Lock a folder for this process: another that asks for it waits until this one leaves it, or ends.
 
     Where the system or its disk offers no such locks, or the folder cannot be made or opened, no process waits.
 
@@ -24,7 +24,7 @@ def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[
         waiting: called where another process has it, before that is waited for.
     """
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # whoever reads or writes there is told
+        with contextlib.suppress(OSError):  # the reader or writer there gets the error
             folder.mkdir(parents=True, exist_ok=True)
             opened = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, opened)

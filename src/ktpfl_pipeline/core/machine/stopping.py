@@ -13,7 +13,7 @@ class TerminatedError(KeyboardInterrupt):
 
 
 def heed() -> None:
-    """Raise `TerminatedError` on SIGTERM from now on, in this process alone; its forks end at once.
+    """Raise `TerminatedError` on SIGTERM from now on, only in this process; its forks end at once.
 
     Only a main thread may ask for it.
     """

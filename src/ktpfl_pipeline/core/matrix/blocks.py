@@ -35,7 +35,7 @@ def write_block(c: Tensor, positions: Tensor, part: Tensor, mass: Tensor) -> Ten
 
 
 def among(part: Tensor, positions: Tensor, n: int) -> Tensor:
-    """Return the (n, n) matrix in which the cohort's block is `part` and every other client listens to itself alone."""
+    """Return the (n, n) matrix in which the cohort's block is `part` and every other client learns only from itself."""
     c = torch.eye(n, dtype=part.dtype, device=part.device)
     c[positions[:, None], positions] = part
     return c

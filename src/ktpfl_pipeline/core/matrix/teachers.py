@@ -50,6 +50,6 @@ def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
     row, sample = (~sound | (least < 0.0)).nonzero()[0].tolist()
     raise InputError(
         f"The teacher of {whose[row]} is not a distribution on public sample {sample} of the batch (it sums to "
-        f"{float(sums[row, sample]):.6g}, and its least value is {float(least[row, sample]):.6g}); soft predictions "
-        "must be at least 0 and sum to 1: a method mixes them with weights that sum to 1, or normalises them."
+        f"{float(sums[row, sample]):.6g}, and its least value is {float(least[row, sample]):.6g}). Soft predictions "
+        "must be at least 0 and sum to 1. A method mixes them with weights that sum to 1, or normalizes them."
     )

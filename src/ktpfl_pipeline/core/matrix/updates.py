@@ -76,7 +76,7 @@ def exact(
     """Solve every row's problem by exponentiated gradient with a line search of its own.
 
     A step is taken where the objective bends less along it than the entropy does, (g' - g)·(c' - c) ≤ (c' - c)·(log c'
-    - log c) / step: gradients alone decide, so nothing is lost to rounding near the optimum. A row is solved when
+    - log c) / step: only gradients decide, so nothing is lost to rounding near the optimum. A row is solved when
     Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`, and given up after
     `limit` steps. Every weight of c must be above zero; `step` is the first step size tried, and `steps` is not used.
     """
@@ -126,7 +126,7 @@ UPDATES: dict[str, Callable[[Objective, Tensor, Any, int], Tensor]] = {
 def default_step(update: str, rho: float, objective: Objective) -> float | Tensor | None:
     """Return a step η₃ that no ρ makes oscillate, for rows with λ a_n of at most about 2; derived in docs/kt_pfl.md.
 
-    2 / (2 + ρ) in the geometry of the entropy; of distances, for each row at most `largest_step`, (N, 1). None for
+    2 / (2 + ρ) in the geometry of the entropy; with distances, at most `largest_step` by row, (N, 1). None for
     ``pgd``, which searches: in the Euclidean geometry the objective bends by up to 1 / c_nm, so no fixed step is safe.
     """
     step = 2.0 / (2.0 + rho)

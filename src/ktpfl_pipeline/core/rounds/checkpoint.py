@@ -1,7 +1,7 @@
 """Checkpoints: one file per run, replaced whole after each round, readable without running any code from it.
 
-A checkpoint is what torch writes, followed by one line: the version of this package and a hash of the run's settings,
-then the SHA-256 sum of all that comes before the sum. torch itself reads flipped bits as other numbers.
+A checkpoint is what torch writes, followed by one line. The line has the version of this package, a hash of the run's
+settings, and the SHA-256 sum of everything before the sum. torch itself reads flipped bits as other numbers.
 """
 
 import hashlib
@@ -74,7 +74,7 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         if version == __version__:
             content = torch.load(path, map_location=device, weights_only=True)
             made_with = dict(content["settings"])
-    except pickle.UnpicklingError as error:  # torch's own message tells how to run the code all the same
+    except pickle.UnpicklingError as error:  # torch's own message describes how to run the code all the same
         raise InputError(
             f"The checkpoint {path} holds other things than tensors and numbers, which could run code when read; "
             "delete it to start the run again."

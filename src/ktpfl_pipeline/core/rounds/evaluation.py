@@ -68,7 +68,7 @@ def evaluate(
         method: whose models are evaluated.
         before: the state that the round began with.
         after: the state that it ended with.
-        report: what the round told.
+        report: what the round returned.
         fed: the federation.
         memory: of the evaluations before.
         history: of the rounds before: where the last was evaluated, a client outside the cohort has it still.

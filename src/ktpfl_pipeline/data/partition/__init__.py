@@ -62,7 +62,7 @@ def partition(
         labels: (M,), class numbers of the dataset.
         clients: N, how many clients.
         scheme: a name of `SCHEMES`.
-        seed: the run's seed; the split of a client depends on it, the client's number and the client's samples alone.
+        seed: the run's seed; the split of a client depends only on it, the client's number and samples.
         alpha: concentration of `dirichlet` and `quantity`: small values are far from IID, large ones near it.
         balanced: whether all clients of `dirichlet` get equally many samples.
         labels_per_client: k of `k_labels`.

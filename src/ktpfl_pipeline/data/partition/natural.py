@@ -35,7 +35,7 @@ def natural(
         dataset: an `OwnedDataset`, M samples.
         clients: N, how many of the owners take part, drawn again with each seed; None for all.
         seed: the run's seed; the split of an owner does not depend on who else takes part.
-        minimum: an owner with fewer samples, or with none, is left out, which the log tells; where it is above 0, so is
+        minimum: an owner with fewer samples, or with none, is left out and logged; where it is above 0, so is
             one that cannot be split.
         test_share: as of `partition`; unused where the source says what is tested on.
         validation_share: as of `partition`.

@@ -144,7 +144,7 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
 def _dirichlet(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     """Every class goes to the clients by proportions drawn from Dirichlet(alpha, ..., alpha) (Yurochkin et al. 2019).
 
-    The whole partition is drawn anew until every client has `minimum` samples, at most `MAX_DRAWS` times.
+    The whole partition is drawn again until every client has `minimum` samples, at most `MAX_DRAWS` times.
     """
     if asked.balanced:
         return _balanced(labels, clients, seed, asked.alpha)

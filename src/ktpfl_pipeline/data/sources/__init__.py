@@ -59,12 +59,12 @@ UNLABELLED: dict[str, Callable[..., Tensor]] = {
 }
 """Sources whose inputs need no labels where they are public."""
 SIZED = (folder.load, folder.unlabelled, clients.load, clients.included, table.load, table.unlabelled)
-"""What reads image files, and is told how: see `photographs.Reading`."""
+"""What reads image files, with settings: see `photographs.Reading`."""
 TOLD = (*SIZED, text.load, text.included, text.unlabelled, leaf.load, npz.unlabelled)
-"""What is told how files are read: also what reads texts, or tokens in the vocabulary of the private ones."""
+"""What has settings for reading files: also what reads texts, or tokens in the vocabulary of the private ones."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
-"""A source outside this package, and its argument; the dot in its module tells it from ``name:argument``."""
+"""A source outside this package, and its argument; the dot in its module distinguishes it from ``name:argument``."""
 
 
 def find(source: str) -> tuple[Source, str]:

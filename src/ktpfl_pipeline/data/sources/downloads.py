@@ -101,7 +101,7 @@ def _whole_idx(path: Path) -> bool:
 
 
 def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list[Any]:
-    """Return the parts of a dataset after downloading it into `folder`, where whole files alone ever appear.
+    """Return the parts of a dataset after downloading it into `folder`, where only whole files ever appear.
 
     torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder next to it,
     and moves over, file by file, once both parts have been read.

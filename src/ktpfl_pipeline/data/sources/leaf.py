@@ -117,7 +117,7 @@ def _share(where: str, data: Any) -> _Share:
     if any(isinstance(each[-1] if isinstance(each, list) and each else each, str) for each in x):
         return _Share(_texts(where, x), _text_labels(where, y))
     try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told below
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and an error below
             inputs = np.array(x, dtype=np.float32)  # with a type, for texts would be given the room of the longest
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(

@@ -366,7 +366,7 @@ def _inputs(path: Path, name: str, arrays: dict[str, Any], kind: str = "") -> Te
         return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
     if array.dtype == np.uint8:
         return torch.from_numpy(array if array.ndim == 4 else array[..., None]).permute(0, 3, 1, 2).contiguous()
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and told below
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and an error below
         features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
     check_finite(features, f"the array {name!r} in {path}")
     return features

@@ -75,8 +75,8 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
     chosen = [text for text, open_ in zip(table["text"], public, strict=True) if open_]
     if not chosen:
         raise InputError(
-            f"{place} has no public text, which public.source: included needs: add a column 'public' with true for"
-            " texts that belong to no client, or choose another public.source, such as open_part."
+            f"{place} has no public text, which public.source: included needs: add a column 'public' that is true"
+            " where a text belongs to no client, or choose another public.source, such as open_part."
         )
     if reading.known is None:
         reading = reading.of_public(load(argument, folder, reading))

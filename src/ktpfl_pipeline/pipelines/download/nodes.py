@@ -114,7 +114,7 @@ def _warn_of_gaps(labels: Any, source: str) -> None:
 def _without_owners(source: str, raw_folder: Path) -> InputError:
     """Return the error for a private source that does not say whose its samples are, where they stay with their owners.
 
-    Of a file it tells which arrays it has.
+    For a file it lists the arrays.
     """
     from ktpfl_pipeline.data.sources import npz
 

@@ -42,7 +42,7 @@ class Arithmetic(NamedTuple):
     memory_format: str
 
     def __str__(self) -> str:
-        """Return both as they are told."""
+        """Return both as text."""
         return f"{self.dtype} {self.memory_format}"
 
 

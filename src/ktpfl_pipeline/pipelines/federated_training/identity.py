@@ -1,4 +1,4 @@
-"""What is run, and what tells its runs from others: settings, data and the source that decides a result."""
+"""What is run, and what distinguishes its runs from others: settings, data and the source that decides a result."""
 
 import ast
 import hashlib
@@ -40,7 +40,7 @@ class Job:
         data: of the federation, for every seed.
         parent: MLflow's id of the sweep's or tuning's run that its runs are below; None outside of these.
         label: what the sweep or tuning sets there, where the method depends on it: ``rho=0.3``.
-        chooses: whether its runs choose between candidates: progress and tracker are then told validation accuracy, and
+        chooses: whether its runs choose between candidates: progress and tracker then get validation accuracy, and
             no test accuracy.
     """
 
@@ -130,7 +130,7 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
 
     Args:
         method: its class.
-        experiment: names the models and the data sources; those of this package are told apart by their samples.
+        experiment: names the models and the data sources; those of this package are distinguished by their samples.
         others: further source files that decide the result.
     """
     names = (experiment.private.source, experiment.public.source)

@@ -290,7 +290,7 @@ def _tell(
 ) -> None:
     """Tell of a round; accuracies, measures and the test loss are those of the benign clients.
 
-    Of a run that `chooses` between candidates, nothing of the test samples is told.
+    Of a run that `chooses` between candidates, no accuracy on test samples is shown.
     """
     record = _untested(record) if chooses else record
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}

@@ -27,7 +27,7 @@ def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, paper_runs:
 
 
 def train(paper: Paper, planned: Any) -> dict[str, str]:
-    """Run what is left, unless `paper.train` is false; one that fails is told, and the others go on."""
+    """Run what is left, unless `paper.train` is false; a run that fails is logged, and the others continue."""
     from ktpfl_pipeline.pipelines.paper.running import run_left
 
     return run_left(planned) if paper.train else {}

@@ -74,7 +74,7 @@ class Planned:
 
 
 def planned(paper: Paper, parameters: Mapping[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
-    """Return every cell of the parts that are asked for; data that cannot be made are told in their cells.
+    """Return every cell of the parts that are asked for; data that cannot be made are noted in their cells.
 
     Args:
         paper: the section.

@@ -35,7 +35,7 @@ def _partition(experiment: Experiment, private: LabelledDataset, public_set: Pub
     settings, pool = experiment.partition, free.nonzero().flatten()
     if settings.scheme == NATURAL:
         return natural(private, experiment.clients, seed, pool=pool, **_only(settings, common))
-    clients = cast("int", experiment.clients)  # null is for natural alone, see `config.checks`
+    clients = cast("int", experiment.clients)  # null is only for natural, see `config.checks`
     given = _only(settings, (*common, "alpha", "balanced", "labels_per_client", "shards_per_client", "sigma"))
     return partition(private.labels, clients, settings.scheme, seed, pool=pool, test=private.test, **given)
 

@@ -51,7 +51,7 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     handles |= base.range_of(max(len(result.seeds) for result in results))
     first = min(run.counted[0].round for result in results for run in result.runs)
     if first > curve.rounds[0]:
-        begin, end = min(first, curve.rounds[-1] - 0.5), curve.rounds[-1]  # one round alone is seen too
+        begin, end = min(first, curve.rounds[-1] - 0.5), curve.rounds[-1]  # a single round is visible too
         axes.axvspan(begin, end, color=RULE, alpha=0.4, linewidth=0, zorder=0)
         handles["rounds of the final value"] = Patch(color=RULE, alpha=0.4, linewidth=0)
     base.rounds_across(axes)

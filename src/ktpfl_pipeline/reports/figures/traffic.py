@@ -19,7 +19,7 @@ from ktpfl_pipeline.reports.words import setting
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
 """Positions of a name relative to its mark, in points across and upward."""
 NARROWEST = 0.04
-"""The least range of accuracies upward: two digits behind a percent would tell nothing apart."""
+"""The least range of accuracies upward: smaller differences could not be read."""
 
 
 @styled

@@ -47,7 +47,7 @@ def table_of(part: str) -> str:
 
 
 def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[str, list[str]]]:
-    """Return the column that is best for KT-pFL in the paper, and the others, for each setting that a table varies.
+    """Return, by setting that a table varies, the column that is best for KT-pFL in the paper, and the others.
 
     Args:
         part: the table's name.

@@ -1,7 +1,7 @@
 """Every setting that the KT-pFL paper or its released code states, and how an experiment's settings compare with them.
 
 What the paper states decides whether its numbers belong to the same setting; what only the released code shows is
-compared too, and told as such.
+compared too, and marked as such.
 """
 
 from collections import Counter
