@@ -289,9 +289,9 @@ def _theorem(main: MethodResult) -> list[Block]:
         "Theorem 1: for each client, some mixture of the clients' models is at least as good as its own model and as "
         f"their average. The best one is fitted by maximum likelihood to half of each client's test samples ({fit} on "
         f"average). There the theorem must hold; it states nothing about the other half ({test}) and about the learned "
-        f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. At least as good: "
-        f"worse by at most {tables.TOLERANCE:.0e} nats, plus the certificate on the fitted half. Means over clients, ± the "
-        "standard deviation over seeds."
+        f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. At least as "
+        f"good: worse by at most {tables.TOLERANCE:.0e} nats, plus the certificate on the fitted half. Means over "
+        "clients, ± the standard deviation over seeds."
     )
     return [Picture("theorem", figures.theorem(main), figure), *tables.theorem_table(main).captioned(caption)]
 
