@@ -150,7 +150,7 @@ def test_a_natural_partition_needs_owners(series: Path) -> None:
     assert len(private(series, None, partition=natural, clients=None, image=None)) == 40
     np.savez(series / "mine.npz", images=np.zeros((80, 28, 28), np.uint8), labels=np.arange(80) % 2, public=IMAGES)
     with pytest.raises(
-        InputError, match=r"natural, .* 'npz:mine.npz' .* \(its arrays are images, labels, public\): take"
+        InputError, match=r"natural, .* 'npz:mine.npz' .* \(its arrays are images, labels, public\): choose"
     ):
         private(series, None, partition=natural, clients=None)
     with pytest.raises(InputError, match=r"the samples of the private source 'digits' have no owners: choose one"):

@@ -144,7 +144,7 @@ def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
         ({"images": GREY, "labels": LABELS, "clients": np.array([b"\xff"] * 4)}, ("not a whole .npz", "utf-8")),
         ({"images": GREY, "labels": LABELS, "clients": ["a", "b", "", "c"]}, ("a client named ''", "rename it")),
         ({"images": GREY, "labels": LABELS, "clients": ["\x1b[31m"] * 4}, (r"named '\x1b[31m'", "printable")),
-        ({"images": GREY, "labels": LABELS, "test": LABELS > 0}, ("'test' and none", "whose each sample is")),
+        ({"images": GREY, "labels": LABELS, "test": LABELS > 0}, ("'test' but no array", "the owner of each sample")),
         ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS}, ("'test'", "other than 0 and 1")),
         ({"images": GREY, "labels": LABELS, "clients": LABELS, "test": LABELS / 1}, ("'test'", "true or false")),
         (
