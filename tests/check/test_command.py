@@ -120,6 +120,16 @@ def noisy(shape, classes):
     return Noisy(shape[0], classes)
 
 
+def bag(shape, classes):
+    embedding = nn.EmbeddingBag(shape.vocabulary, 16)
+    return nn.Sequential(embedding, nn.Linear(16, classes))
+
+
+def short(shape, classes):
+    embedding = nn.EmbeddingBag(shape.vocabulary - 1, 16)
+    return nn.Sequential(embedding, nn.Linear(16, classes))
+
+
 def steady(argument, folder):
     return LabelledDataset(torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.arange(6) % 3)
 
@@ -165,6 +175,8 @@ def checked(*given: str) -> Result:
         ["digits"],
         ["checked_own.others:steady"],
         ["checked_own.others:in_place", "--shape=20", "--classes=3"],
+        ["checked_own.others:bag", "--shape=12", "--vocabulary=30", "--classes=3"],
+        ["text_transformer", "--shape=12", "--vocabulary=30", "--classes=3"],
     ],
 )
 def test_what_keeps_its_promises_ends_with_0(given: list[str]) -> None:
@@ -213,6 +225,10 @@ def test_an_error_shows_the_lines_of_ones_own_only(package: Path) -> None:
         (["checked_own.others:gap"], "FAILED  numbers its classes"),
         (["checked_own.others:shuffled"], "FAILED  returns the same samples again"),
         (["checked_own.others:in_place", "--shape=1,8,8", "--classes=3"], "does not take inputs of 1 x 8 x 8"),
+        (["checked_own.others:short", "--shape=12", "--vocabulary=30"], "FAILED  trains"),
+        (["checked_own.others:bag", "--vocabulary=30"], "--shape is '1,28,28'; with --vocabulary it must be one"),
+        (["fasttext"], "fasttext takes texts: give --shape=<tokens in a text> and --vocabulary=<number of ids>"),
+        (["lenet", "--shape=12", "--vocabulary=30"], "lenet takes images; these are tokens of 12"),
         (["checked_own.others:in_place", "--shape=a"], "--shape is 'a'; it must be integers"),
         (["checked_own.others:unclear"], "give --kind=method, model or source"),
         (["checked_own.others:missing"], "there is no 'missing' in checked_own.others"),

@@ -476,6 +476,8 @@ class TestFacts:
         assert told.facts[1] == "8 × 8 grey, brought to 28 × 28"
         assert "8x8x1_to_28x28x1" in told.variant
         assert facts(native=[9, 128], shape=[9, 128]).facts[1] == "series of 9 × 128"
+        assert facts(native=[80], shape=[80], kind="tokens").facts[1] == "texts of 80 tokens"
+        assert facts(native=[80], shape=[80], kind="features").facts[1] == "vectors of 80"
         assert "brought" not in str(facts().facts), "results of before said nothing of it"
 
     def test_divergences_are_counted_by_method(self, run, settings):

@@ -76,6 +76,7 @@ class FinishedRun(Kept):
             without a matrix.
         shape: of one input; empty where it is not known.
         native: the same as the private source has it, before images were brought to a size; empty where they had many.
+        kind: name of the kind of inputs, see `core.kinds`; empty where it is not known.
         names: (N,) what the source calls the clients; empty where a scheme dealt out its samples.
         ids: (N,) the clients' ids, by which cohorts name them; empty where these are 0 to N - 1.
         newcomers: what became of clients that were held out, which nothing else counts; None without them.
@@ -109,6 +110,7 @@ class FinishedRun(Kept):
     trust: float | None = None
     shape: list[int] = field(default_factory=list)
     native: list[int] = field(default_factory=list)
+    kind: str = ""
     names: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     newcomers: Newcomers | None = None

@@ -11,18 +11,27 @@ import click
 
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.check.methods import BrokenError
+from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load, own_frames, raised
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.data import sources
 
 KINDS = ("method", "model", "source")
+IMAGE = "1,28,28"
+TEXTS = (models.text.__name__, models.transformers.__name__)
+"""Modules whose models take texts."""
 
 
 @click.command()
 @click.argument("name")
 @click.option("--kind", type=click.Choice(KINDS), help="What NAME is, where its function does not show it.")
-@click.option("--shape", default="1,28,28", show_default=True, help="Of a model's input: sides of an image, or fewer.")
+@click.option("--shape", default=IMAGE, show_default=True, help="Of a model's input: sides of an image, or fewer.")
+@click.option(
+    "--vocabulary",
+    type=click.IntRange(2),
+    help="Number of token ids of a model for texts; --shape is then the length of a text.",
+)
 @click.option("--classes", default=10, show_default=True, type=click.IntRange(2), help="Of a model.")
 @click.option(
     "--folder",
@@ -31,7 +40,7 @@ KINDS = ("method", "model", "source")
     type=click.Path(path_type=Path),
     help="Where relative paths of a source start.",
 )
-def check(name: str, kind: str | None, shape: str, classes: int, folder: Path) -> None:
+def check(name: str, kind: str | None, shape: str, vocabulary: int | None, classes: int, folder: Path) -> None:
     """Check a method, a model or a source: a registered NAME, or a dotted path such as my_package.topk:TopK.
 
     A method runs on toy data, a model on drawn samples; a source is read twice. Ends with 0 where all promises are
@@ -40,14 +49,14 @@ def check(name: str, kind: str | None, shape: str, classes: int, folder: Path) -
     try:
         kind = kind or kind_of(name)
         with tempfile.TemporaryDirectory() as place:
-            kept = report(name, promises(kind, name, _sides(shape), classes, folder, Path(place)))
+            kept = report(name, promises(kind, name, _shape(kind, name, shape, vocabulary), classes, folder, Path(place)))
     except InputError as error:
         raise click.ClickException(str(error)) from error
     raise SystemExit(0 if kept else 1)
 
 
 def promises(
-    kind: str, name: str, shape: tuple[int, ...], classes: int, folder: Path, place: Path
+    kind: str, name: str, shape: Shape, classes: int, folder: Path, place: Path
 ) -> Mapping[str, Callable[[], list[str] | None]]:
     """Return the promises of a method, model or source by name; `place` is a folder for checkpoints."""
     from ktpfl_pipeline.check import methods as of_methods
@@ -126,6 +135,23 @@ def own_lines(error: Exception, name: str) -> list[str]:
         f"{file}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
         for file, line, function in frames
     ]
+
+
+def _shape(kind: str, name: str, given: str, vocabulary: int | None) -> Shape:
+    """Return the shape of a model's input: that of a text, padded with id 0, where a vocabulary is given."""
+    sides = _sides(given)
+    if vocabulary is None:
+        if kind == "model" and (models.module_of(name) in TEXTS):
+            raise InputError(
+                f"{name} takes texts: give --shape=<tokens in a text> and --vocabulary=<number of ids>, such as "
+                "--shape=60 --vocabulary=5000."
+            )
+        return sides
+    if len(sides) != 1:
+        raise InputError(
+            f"--shape is {given!r}; with --vocabulary it must be one number, the tokens in a text, such as --shape=60."
+        )
+    return TokenShape(sides, vocabulary, padding=0)
 
 
 def _sides(shape: str) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.dataset import LabelledDataset, Shape
+from ktpfl_pipeline.core.dataset import LabelledDataset, Shape, TokenShape, Vocabulary
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.setting import Client
@@ -53,13 +53,28 @@ def samples(number: int, seed: int, favourite: int = 0) -> LabelledDataset:
 
 
 def drawn(number: int, shape: Shape, classes: int, seed: int) -> LabelledDataset:
-    """Return samples of any shape, a pattern for each class with noise: uint8 images, or features in float32."""
+    """Return samples of any shape, a pattern for each class with noise: images, features, or texts in tokens."""
     labels = torch.arange(number) % classes
+    if isinstance(shape, TokenShape):
+        return _texts(labels, shape, seed)
     patterns = torch.randn(classes, *shape, generator=torch.Generator().manual_seed(0))
     noise = torch.randn(number, *shape, generator=torch.Generator().manual_seed(seed))
     inputs = patterns[labels] + noise
     images = len(shape) == 3
     return LabelledDataset((inputs * 32 + 128).clamp(0, 255).to(torch.uint8) if images else inputs, labels)
+
+
+def _texts(labels: Tensor, shape: TokenShape, seed: int) -> LabelledDataset:
+    """Return texts of several lengths, about half of whose tokens are the one token of their class."""
+    generator = torch.Generator().manual_seed(seed)
+    size, first = (len(labels), *shape), 0 if shape.padding is None else shape.padding + 1
+    ids = torch.randint(first, shape.vocabulary, size, generator=generator)
+    of_class = (first + labels % (shape.vocabulary - first)).unsqueeze(1)  # (n, 1)
+    ids = torch.where(torch.rand(size, generator=generator) < 0.5, of_class, ids)
+    if shape.padding is not None:
+        lengths = torch.randint(1, shape[0] + 1, (len(labels), 1), generator=generator)
+        ids = ids.masked_fill(torch.arange(shape[0]) >= lengths, shape.padding)
+    return LabelledDataset(ids, labels, vocabulary=Vocabulary(shape.vocabulary, shape.padding))
 
 
 def federation(

@@ -49,6 +49,7 @@ class Facts:
         fingerprint: of all of it.
         shape: of an input.
         native: the same as the private source has it; empty where they had many.
+        kind: name of the kind of inputs, see `core.kinds`.
         samples: private ones.
         public: the number of public samples.
         clients: how many there are, newcomers too.
@@ -60,6 +61,7 @@ class Facts:
     fingerprint: str
     shape: list[int]
     native: list[int]
+    kind: str
     samples: int
     public: int
     clients: int
@@ -122,6 +124,7 @@ class SeedData:
             fingerprint=self.fingerprint,
             shape=list(self.private.shape),
             native=list(self.private.native or ()),
+            kind=self.private.kind.name,
             samples=len(self.private),
             public=len(self.public),
             clients=len(self.partition),

@@ -125,18 +125,19 @@ def identity(results: Sequence[MethodResult]) -> str:
 
 def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
     main, adversaries = subject(results), settings.get("adversaries", {})
-    first, source = main.runs[0].history[0], str(settings.get("private", {}).get("source", ""))
-    models = Counter(map(architecture_title, main.runs[0].architectures))
+    run = main.runs[0]
+    first, source = run.history[0], str(settings.get("private", {}).get("source", ""))
+    models = Counter(map(architecture_title, run.architectures))
     present, share, kind = len(first.sampled), adversaries.get("share"), adversaries.get("kind")
-    diverged = {r.title: sum(len(t.diverged) for run in r.runs for t in run.history) for r in results}
+    diverged = {r.title: sum(len(t.diverged) for each in r.runs for t in each.history) for r in results}
     listed = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
         SOURCES[source] if source == "real_clients" else paper.DATASETS.get(source.partition(":")[0], source),
-        brought(main.runs[0].native, main.runs[0].shape) if main.runs[0].shape else "",
-        f"partition {plain(' '.join(asked({'scheme': main.runs[0].partition, **settings.get('partition', {})})))}",
+        brought(run.native, run.shape, run.kind) if run.shape else "",
+        f"partition {plain(' '.join(asked({'scheme': run.partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
         f"{present} of them per round" if present < main.clients else "",
-        plural(main.rounds, "round") if main.runs[0].patience is None else _stopping(results),
+        plural(main.rounds, "round") if run.patience is None else _stopping(results),
         words.listed_seeds(sorted({seed for result in results for seed in result.seeds})),
         f"{100 * share:g} % of the clients are malicious and upload {kind} predictions; means are over the others"
         if share

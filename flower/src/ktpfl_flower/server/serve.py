@@ -149,6 +149,7 @@ def facts(plan: Plan, public: Tensor, attendance: Attendance) -> Facts:
         label_counts=sizes,
         fingerprint=digest({"public": hashlib.sha256(public.numpy().tobytes()).hexdigest(), "clients": said}),
         shape=list(public.shape[1:]),
+        kind=kinds.of(public).name,
         native=[],
         samples=int(sizes.sum()),
         public=len(public),

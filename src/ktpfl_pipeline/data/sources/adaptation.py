@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import gib, room
@@ -59,8 +60,15 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
     return adapted
 
 
-def described(shape: Sequence[int]) -> str:
-    """Return the shape of one input in words: ``28 × 28 grey``, ``series of 9 × 128``, ``vectors of 30``."""
+def described(shape: Sequence[int], kind: str = "") -> str:
+    """Return the shape of one input in words: ``28 × 28 grey``, ``series of 9 × 128``, ``texts of 80 tokens``.
+
+    Args:
+        shape: of the input.
+        kind: its name in `core.kinds.KINDS`; empty where it is not known.
+    """
+    if kind == kinds.TOKENS.name:
+        return f"texts of {shape[0]:,} tokens"
     if len(shape) < 3:
         return f"{'series' if len(shape) == 2 else 'vectors'} of {' × '.join(map(str, shape))}"
     return f"{_sides(shape)} {({1: 'grey', 3: 'RGB'}).get(shape[0], f'in {shape[0]} channels')}"
@@ -70,13 +78,16 @@ def _sides(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape[1:]))
 
 
-def brought(native: Sequence[int], shape: Sequence[int]) -> str:
-    """Return what was done to images, in words: ``8 × 8 grey, brought to 28 × 28``; what they are if nothing was.
+def brought(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
+    """Return what was done to inputs, in words: ``8 × 8 grey, brought to 28 × 28``; what they are if nothing was.
 
-    An empty `native` is of images of many sizes, or of one that is not known.
+    Args:
+        native: shape of an input in its source; empty for images of several sizes, or of an unknown one.
+        shape: of an input as models take it.
+        kind: see `described`.
     """
     if tuple(native) == tuple(shape):
-        return described(shape)
+        return described(shape, kind)
     if not native:
         return f"brought to {described(shape)}"
     return f"{described(native)}, brought to {_sides(shape) if native[0] == shape[0] else described(shape)}"

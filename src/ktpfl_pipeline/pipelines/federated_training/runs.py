@@ -93,6 +93,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             theorem=check_theorem(made, result, fed, experiment.theorem_samples),
             shape=facts.shape,
             native=facts.native,
+            kind=facts.kind,
             class_names=list(facts.class_names or ()),
             newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
             patience=experiment.evaluation.patience,
