@@ -49,7 +49,7 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.text.append(data)
+        self.text.append(data.replace("\N{NO-BREAK SPACE}", " "))
 
     @property
     def tags(self):

@@ -48,8 +48,9 @@ def check(name: str, kind: str | None, shape: str, vocabulary: int | None, class
     """
     try:
         kind = kind or kind_of(name)
+        given = _shape(kind, name, shape, vocabulary)
         with tempfile.TemporaryDirectory() as place:
-            kept = report(name, promises(kind, name, _shape(kind, name, shape, vocabulary), classes, folder, Path(place)))
+            kept = report(name, promises(kind, name, given, classes, folder, Path(place)))
     except InputError as error:
         raise click.ClickException(str(error)) from error
     raise SystemExit(0 if kept else 1)

@@ -32,11 +32,17 @@ def _template() -> jinja2.Template:
         "kind": lambda block: type(block).__name__,
         "entry": entry,
         "head": head,
+        "joined": joined,
         "slug": slug,
         "texts": texts,
     }
     environment.filters |= {"drawing": drawing, "json": json.dumps, "sortable": sortable}
     return environment.get_template("page.html.jinja")
+
+
+def joined(text: str) -> str:
+    """Return a text in which no line ends within a percentage or an interval: ``95 %``, ``[−1.0, +3.0]``."""
+    return re.sub(r"(?<=\d) (?=%)|(?<=\d,) (?=[-−+]?[\d.]+\])", "\N{NO-BREAK SPACE}", text)
 
 
 def drawing(picture: Picture) -> Markup:
