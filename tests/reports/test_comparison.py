@@ -14,6 +14,7 @@ from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
 from ktpfl_pipeline.reports.headline import advice, tiles
+from ktpfl_pipeline.reports.render.html import joined
 from ktpfl_pipeline.reports.style import look, readable
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "use", "path", "rect", "image", "stop"}
@@ -187,6 +188,11 @@ class TestPage:
             other.latex,
             other.console,
         )
+
+
+def test_no_line_of_a_page_ends_within_a_percentage_or_an_interval():
+    told = "+1.0 points, 95 % interval [−1.0, +3.0] over seeds 0, 1"
+    assert joined(told) == "+1.0 points, 95\N{NO-BREAK SPACE}% interval [−1.0,\N{NO-BREAK SPACE}+3.0] over seeds 0, 1"
 
 
 class TestAccessible:

@@ -370,6 +370,7 @@ class TestDifferences:
         results = [result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)]
         figure = figures.differences(results)
         assert {"no interval", "+10.0"} <= {*texts(figure)}
+        assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["no interval (1)"]
         said = [text.get_text().replace("\n", " ") for text in figure.findobj(Text)]
         assert f"Difference to local-only, {told}, and an interval needs at least 3" in said
 

@@ -88,6 +88,11 @@ _ARCHITECTURES = {
         "cnn_bn": "CNN with BN",
         "cnn1d": "1-D CNN",
         "gru": "GRU",
+        "fasttext": "fastText",
+        "text_cnn": "text CNN",
+        "text_gru": "text GRU",
+        "text_lstm": "text LSTM",
+        "text_transformer": "Transformer",
     },
 }
 

@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import headline, local_only, subject
+from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports.figures.base import arrange, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
@@ -18,6 +19,8 @@ from ktpfl_pipeline.reports.words import leading, too_few
 
 VERDICTS = {1: ("better", BLUE), 0: ("not significant", MUTED), -1: ("worse", VERMILION)}
 """Verdict on a difference to local-only by the sign of its interval, and its color."""
+NO_INTERVAL = ("no interval", MUTED)
+"""What is shown instead where there are too few seeds."""
 FAR = 4
 """Differences beyond this multiple of the median one are drawn at the edge, next to their numbers."""
 
@@ -43,7 +46,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     axes.set_xlim(max(-limit, 1.15 * min(-0.1 * limit, *(low for low, _ in ends))), limit)
     left, right = axes.get_xlim()
     for row, ((title, each), (low, high)) in enumerate(zip(ranked, ends, strict=True)):
-        verdict, colour = VERDICTS[each.sign]
+        verdict, colour = _verdict(each)
         axes.plot([max(low, left), min(high, right)], [row, row], color=colour, linewidth=2, zorder=2)
         outside = each.mean < left or each.mean > right
         look: Any = {"marker": "<" if each.mean < left else ">" if each.mean > right else "o", "markersize": 6}
@@ -51,7 +54,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
         axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
         weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
         beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
-        axes.text(1.035, row, verdict if each.ends else "no interval", **{**beside, "color": colour})
+        axes.text(1.035, row, verdict, **{**beside, "color": colour})
         axes.text(1.4, row, str(interval(each)), **beside)
         axes.text(-0.035, row, title, ha="right", **beside)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
@@ -61,14 +64,19 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     what = " of accuracy" if lead == HEADLINE else leading(lead)
     axes.set_xlabel(f"percentage points{what}", fontsize=8)
     plain(axes, grid="x")
-    signs = [each.sign for _, each in ranked]
+    verdicts = [_verdict(each) for _, each in ranked]
     handles: dict[str, Any] = {
-        f"{name} ({signs.count(sign)})": Line2D([], [], color=colour, linewidth=2)
-        for sign, (name, colour) in VERDICTS.items()
-        if sign in signs
+        f"{verdict[0]} ({verdicts.count(verdict)})": Line2D([], [], color=verdict[1], linewidth=2)
+        for verdict in (*VERDICTS.values(), NO_INTERVAL)
+        if verdict in verdicts
     }
     corrected = "Holm-corrected" if any(each.family > 1 for _, each in ranked) else "95 % interval"
     which = corrected if any(each.ends for _, each in ranked) else too_few(max(each.seeds for _, each in ranked))
     head(axes, f"Difference to local-only, {which}", handles)
     arrange(figure)  # the numbers move with the width of the axes, so that the layout is found again
     return figure
+
+
+def _verdict(difference: Difference) -> tuple[str, str]:
+    """Return what is said of a difference, and its color."""
+    return VERDICTS[difference.sign] if difference.ends else NO_INTERVAL
