@@ -131,7 +131,7 @@ def test_without_tracking_there_is_nothing_to_show(project: Path, started: list[
     [
         (
             "enabled: yes please\n",
-            r"^Error: enabled is 'yes please' in conf/base/tracking\.yml; it must be true or false",
+            r"^Error: tracking\.enabled is 'yes please'; it must be true or false",
         ),
         ("store: [\n", r"^Error: .*conf/local/tracking\.yml, line 2: "),
         (
