@@ -9,7 +9,7 @@ from ktpfl_pipeline.methods import METHODS
 
 def test_it_is_up_to_date() -> None:
     page = what_leaves.DOCUMENT.read_text(encoding="utf-8")
-    assert what_leaves.table() in page, "write it anew: python docs/generate/what_leaves.py"
+    assert what_leaves.table() in page, "write it again: python docs/generate/what_leaves.py"
     assert all(f"\n| `{name}` | " in page for name in METHODS)
 
 

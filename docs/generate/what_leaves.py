@@ -114,8 +114,8 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4d(N - 1)": lambda s: 4 * s.own * (s.clients - 1),
         "4dM'": lambda s: 4 * s.own * s.candidates,
         "4d of the body": lambda s: 4 * s.body,
-        "4d without batch normalisation": lambda s: 4 * s.unnormalised,
-        "4d of the common model": lambda s: 4 * s.common,
+        "4d without BatchNorm": lambda s: 4 * s.unnormalised,
+        "4d of the shared model": lambda s: 4 * s.common,
         "4(d_x + (d₁ + 1)K)": lambda s: 4 * s.shared,
         "4(F + 1)K": lambda s: 4 * (s.feature + 1) * s.classes,
         "4(F + 1)K + 4d of the generator": lambda s: 4 * ((s.feature + 1) * s.classes + s.generator),
@@ -242,7 +242,8 @@ def amount(number: float) -> str:
 def table() -> str:
     """Return the two tables: methods for any architectures, and those for one."""
     titles = {False: "Clients of several architectures:", True: "Clients of one architecture:"}
-    head = "| method | up | a client and round | down | a client and round | knows $D_n$ | ε |\n" + "| --- " * 7 + "|"
+    head = "| method | up | per client and round | down | per client and round | knows $D_n$ | ε |\n"
+    head += "| --- " * 7 + "|"
     parts = []
     for alike, title in titles.items():
         rows = [row(name) for name in METHODS if leaving(name).alike == alike]
