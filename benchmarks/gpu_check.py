@@ -32,8 +32,8 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
@@ -70,7 +70,7 @@ WAYS = (
     Way("bfloat16", {"dtype": "bfloat16"}),
     Way("bfloat16, channels last", BFLOAT16),
 )
-TOGETHER = Way("float32, two workers or one for each GPU", {}, lambda: WorkersExecutor(max(2, gpus())))
+TOGETHER = Way("float32, two workers or one for each GPU", {}, lambda: ProcessesExecutor(max(2, gpus())))
 
 
 def samples(number: int, channels: int, seed: int) -> LabelledDataset:

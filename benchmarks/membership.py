@@ -63,7 +63,7 @@ class Played:
 
 def settings(changes: dict[str, Any]) -> schema.Experiment:
     """Return the experiment with some settings changed."""
-    return experiment(EXPERIMENT, "quick", {"workers": 1}, changes)
+    return experiment(EXPERIMENT, "quick", {"executor": "serial"}, changes)
 
 
 @cache

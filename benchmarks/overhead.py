@@ -22,16 +22,17 @@ from workloads import WORKLOADS, federation
 from ktpfl_pipeline import methods, tracking
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core import federation as core
-from ktpfl_pipeline.core.executors import serial, workers
+from ktpfl_pipeline.core.executors import processes, serial
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.rounds import checkpoint
+from ktpfl_pipeline.core.settings import ExecutorSettings
 
 ROUNDS = 2
 IN_WORKERS = "weights after training and distillation are finite"
 TRACKING = "a round's points in MLflow"
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "checkpoint: write, checksum, force to the disk": [(checkpoint, "save")],
-    IN_WORKERS: [(serial, "checked"), (workers, "checked")],
+    IN_WORKERS: [(serial, "checked"), (processes, "checked")],
     "predictions are finite": [(core, "check_finite")],
     "teachers are distributions": [(core, "check_teachers")],
     TRACKING: [],
@@ -61,7 +62,7 @@ def main() -> None:
         for module, name in places:
             setattr(module, name, timed(getattr(module, name), spent[part]))  # before workers are forked
     work, way = WORKLOADS["kt_pfl"], {"dtype": "bfloat16", "memory_format": "channels_last"}
-    fed = federation(work, workers=cores, **way)
+    fed = federation(work, executor=ExecutorSettings(cores), **way)
     before: dict[str, float] = {}
     entry = tracking.Entry("overhead", "overhead", "0", {}, {})
     with tempfile.TemporaryDirectory() as folder:

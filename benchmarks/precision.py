@@ -38,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, Any]) -> schema.Experiment:
     """Return an experiment of conf/ with other settings of compute."""
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=env, **CONFIG_LOADER_ARGS)
-    changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "workers": "auto", **compute}}
+    changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "executor": "processes", **compute}}
     return parsing.parse(name, parsing.merged(loader["parameters"], {name: changed})[name])
 
 

@@ -38,7 +38,7 @@ def rounds(name: str, dtype: str) -> Any:
     """Prepare a round, and have made once what is made once."""
     torch.set_num_threads(1)
     resources.keep_freed_memory()  # as workers do
-    run = engine_rounds(reduced(WORKLOADS[name]), {"workers": 1, "dtype": dtype, "memory_format": "channels_last"})
+    run = engine_rounds(reduced(WORKLOADS[name]), {"dtype": dtype, "memory_format": "channels_last"})
     run()
     return run
 

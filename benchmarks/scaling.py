@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.matrix.objectives import Divergence
 from ktpfl_pipeline.core.matrix.teachers import mix_teachers, soft_predictions
 from ktpfl_pipeline.core.matrix.updates import eg
 from ktpfl_pipeline.core.setting import Client
-from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining
 
 PRIVATE, TEST, SIZE, CLASSES = 100, 20, 28, 10
 CLIENTS, PUBLIC = (20, 50, 100, 200, 1000), (300, 600, 1200, 3000, 6000)
@@ -51,7 +51,7 @@ def a_round(clients: int, public: int) -> dict[str, float]:
         training=LocalTraining(epochs=1, batch_size=50),
         distillation=Distillation(epochs=1, batch_size=100),
         compute=Compute("cpu"),
-        executor=executors.create("auto", 1, "cpu"),
+        executor=executors.create(ExecutorSettings("auto"), 1, "cpu"),
     )
     run = engine.run(methods.create("kt_pfl"), fed, engine.Schedule(rounds=2))
     fed.executor.close()

@@ -32,7 +32,7 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
-from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining
 
 ROOT = Path(__file__).parents[1]
 LIGHT = ("lenet", "cnn", "cnn_bn", "mlp") * 5
@@ -52,7 +52,7 @@ def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, 
         for n, name in enumerate(architectures)
     )
     images = samples(public, channels, 1).inputs
-    executor = executors.create(1, 1, "cpu", 1, None)
+    executor = executors.create(ExecutorSettings(), 1, "cpu")
     return Federation(clients, images, len(images), CLASSES, partial(build, channels), executor=executor, **settings)
 
 

@@ -30,6 +30,7 @@ from workloads import SIZE, TEST, TRAIN, WAYS, WORKLOADS, Workload, build, feder
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.machine import resources
+from ktpfl_pipeline.core.settings import ExecutorSettings
 
 
 def naive_rounds(work: Workload) -> Callable[[], None]:
@@ -68,7 +69,7 @@ def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
     cores = resources.cores()
     ways = {f"naive loop, {torch.get_num_threads()} threads": measure.Way(naive_rounds, work)}
     for way in work.ways or WAYS:
-        ways[way] = measure.Way(engine_rounds, work, {"workers": cores, **WAYS[way]})
+        ways[way] = measure.Way(engine_rounds, work, {"executor": ExecutorSettings(cores), **WAYS[way]})
     times, memory = measure.in_turn(ways, work.turns, work.sampled_every)
     for process in ways.values():
         process.close()
@@ -89,7 +90,7 @@ def table(name: str, work: Workload, peaks: dict[str, float]) -> list[str]:
             operations(work)
             / seconds
             / 1e9
-            / peaks[f"{dtype}, {1 if WAYS.get(way, {}).get('workers') == 1 else cores}"]
+            / peaks[f"{dtype}, {1 if WAYS.get(way, {}).get('executor') == ExecutorSettings() else cores}"]
         )
         lines.append(
             f"| {way} | {seconds:.2f} | {images / seconds:,.0f} | {measure.ratio(first, taken):.2f} | {share:.0%} "

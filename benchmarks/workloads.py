@@ -12,7 +12,7 @@ from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
-from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining, Ray
 
 PAPER = ("lenet", "alexnet", "resnet18", "shufflenet_v2")
 TRAIN, TEST, SIZE, CLASSES, RATE = 500, 100, 28, 10, 0.01
@@ -43,10 +43,11 @@ class Workload:
     sampled_every: float | None = None
 
 
+SERIAL = ExecutorSettings()
 WAYS: dict[str, dict[str, Any]] = {
-    "float32, one client after another": {"workers": 1},
+    "float32, one client after another": {"executor": SERIAL},
     "float32, workers": {},
-    "float32, Ray cluster of this machine": {"cluster": "local"},
+    "float32, Ray cluster of this machine": {"executor": ExecutorSettings(ray=Ray())},
     "float32, workers, channels last": {"memory_format": "channels_last"},
     "bfloat16, workers": {"dtype": "bfloat16"},
     "bfloat16, workers, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
@@ -83,7 +84,7 @@ def samples(number: int, channels: int, seed: int) -> LabelledDataset:
     return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
-def federation(work: Workload, workers: int = 1, cluster: str | None = None, **compute: Any) -> Federation:
+def federation(work: Workload, executor: ExecutorSettings = SERIAL, **compute: Any) -> Federation:
     """Return the workload for the engine."""
     channels = work.channels
     clients = tuple(
@@ -99,5 +100,5 @@ def federation(work: Workload, workers: int = 1, cluster: str | None = None, **c
         training=LocalTraining(epochs=1, batch_size=128, learning_rate=RATE),
         distillation=Distillation(epochs=1, batch_size=256, learning_rate=RATE),
         compute=Compute("cpu", **compute),
-        executor=executors.create(workers, 1, "cpu", cluster),
+        executor=executors.create(executor, 1, "cpu"),
     )

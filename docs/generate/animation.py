@@ -55,7 +55,7 @@ class Found:
 
 def simulate() -> Found:
     """Run the methods."""
-    settings: Any = {"training": {"epochs": 2}, "public": {"batch": 300}, "compute": {"workers": "auto"}}
+    settings: Any = {"training": {"epochs": 2}, "public": {"batch": 300}, "compute": {"executor": "processes"}}
     fed = federation("digits", clients=20, partition="two_labels", seed=SEED, **settings)
     runs = {name: engine.run(create(name), fed, engine.Schedule(ROUNDS)) for name in METHODS}
     fed.executor.close()

@@ -202,7 +202,7 @@ FEW: dict[str, dict[str, list[int]]] = {"kt_pfl": {"sent": [1, 2], "received": [
         ({"exchange": "parameters"}, "experiment.exchange is parameters; with real clients choose predictions"),
         ({"hyperparameters": "tuned"}, "experiment.hyperparameters is tuned; with real clients choose configured"),
         ({"compute": {"dtype": "auto"}}, "experiment.compute.dtype is auto; with real clients choose float32"),
-        ({"compute": {"workers": 2}}, "experiment.compute.workers is set"),
+        ({"compute": {"executor": "processes"}}, "experiment.compute.executor is set"),
         ({"methods": {"kt_pfl": {"rho": -1.0}}}, r"kt_pfl\.rho is -1\.0"),
     ],
 )

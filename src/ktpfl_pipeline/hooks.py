@@ -95,8 +95,8 @@ class ProjectHooks:
             reason = str(cause).strip().partition("\n")[0][:200] or "MemoryError"
             cause = InputError(
                 f"The run used up the memory of this machine ({reason}): see that other programs leave it more, or let "
-                "the run need less by a smaller image.size, fewer private.samples or compute.workers=1, and give the "
-                "same command again, which keeps what was finished."
+                "the run need less by a smaller image.size, fewer private.samples or compute.executor=serial, and "
+                "give the same command again, which keeps what was finished."
             )
         if isinstance(cause, OSError) and cause.errno is not None:  # no other message names the cause
             cause = InputError(

@@ -15,8 +15,8 @@ from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.settings import CHANGES
-from ktpfl_pipeline.core.validation import meanings, rules
+from ktpfl_pipeline.core.settings import CHANGES, Compute, ExecutorSettings, Ray
+from ktpfl_pipeline.core.validation import meanings, parse, plain, rules
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -298,16 +298,54 @@ def test_a_gpu_that_is_not_there(device: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_several_workers_have_one_thread_each() -> None:
-    settings = changed("compute", {"threads": 2, "workers": 3})
+    settings = changed("compute", {"threads": 2, "executor": {"processes": 3}})
     with pytest.raises(
-        InputError, match=r"^mine\.compute\.workers is 3, but compute\.threads is 2, .*; take auto or 1"
+        InputError, match=r"^mine\.compute\.executor has 3 processes, but compute\.threads is 2, .*; choose serial"
     ):
         parsing.parse("mine", settings)
 
 
+@pytest.mark.parametrize("key", ["workers", "cluster"])
+def test_the_message_for_a_removed_setting_names_its_replacement(key: str) -> None:
+    why = rf"^mine\.compute\.{key} does not exist any more\. Set compute\.executor, for example to serial, processes, "
+    with pytest.raises(InputError, match=why):
+        parsing.parse("mine", changed("compute", {key: 2}))
+
+
+@pytest.mark.parametrize(
+    ("executor", "name", "rule"),
+    [
+        ({"processes": 0}, "processes is 0", "auto or an integer from 1 to 256"),
+        ({"processes": "many"}, "processes is 'many'", "auto or an integer from 1 to 256"),
+        ({"ray": {"workers": True}}, "ray.workers is True", "auto or an integer from 1 to 256"),
+        ({"ray": {"gpus_per_worker": 1.5}}, "ray.gpus_per_worker is 1.5", "a share of one GPU, or an integer"),
+    ],
+)
+def test_a_wrong_setting_of_an_executor_is_named(executor: Any, name: str, rule: str) -> None:
+    assert refusal("compute.executor", executor).startswith(f"mine.compute.executor.{name}; it must be {rule}")
+
+
+@pytest.mark.parametrize(
+    ("value", "processes", "ray"),
+    [
+        ("serial", None, None),
+        ("processes", "auto", None),
+        ({"processes": None}, "auto", None),
+        ({"processes": 4}, 4, None),
+        ("ray", None, Ray()),
+        ({"ray": "auto"}, None, Ray("auto")),
+        ({"ray": {"workers": 8, "gpus_per_worker": 0.5}}, None, Ray("local", 8, 0.5)),
+    ],
+)
+def test_forms_of_the_executor(value: Any, processes: Any, ray: Ray | None) -> None:
+    found = parse(Compute, {"executor": value}, "compute")
+    assert found.executor == ExecutorSettings(processes, ray)
+    assert parse(Compute, plain(found), "compute") == found
+
+
 def test_a_cluster_is_checked_before_it_is_joined() -> None:
-    settings = changed("compute", {"device": "cpu", "cluster": "lokal"})
-    with pytest.raises(InputError, match=r"^mine\.compute\.cluster is 'lokal'; choose local, auto"):
+    settings = changed("compute", {"device": "cpu", "executor": {"ray": "lokal"}})
+    with pytest.raises(InputError, match=r"^mine\.compute\.executor has ray at 'lokal'; choose local, auto"):
         parsing.parse("mine", settings)
 
 

@@ -22,8 +22,8 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import RoundRecord, Traffic, mean
@@ -322,7 +322,7 @@ class TestDivergence:
 
 
 SCHEDULE_ALL = Schedule(rounds=4, evaluate_every=2)
-EXECUTORS = {"serial": SerialExecutor, "workers": lambda: WorkersExecutor(2)}
+EXECUTORS = {"serial": SerialExecutor, "workers": lambda: ProcessesExecutor(2)}
 
 
 def unlucky(policy: str, executor: str = "serial") -> Federation:

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.exchange import Upload
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.method import PersonalState
@@ -218,7 +218,7 @@ class TestLeanKnowledge:
         method, file = create("kt_pfl"), tmp_path / "run.ckpt"
         schedule = Schedule(rounds=4, participation=0.6, evaluate_every=2)
         straight = engine.run(method, lean(name), schedule)
-        with closing(WorkersExecutor(2)) as workers:
+        with closing(ProcessesExecutor(2)) as workers:
             engine.run(method, lean(name, executor=workers), replace(schedule, rounds=2), checkpoint_file=file)
         resumed = engine.run(method, lean(name), schedule, checkpoint_file=file)
         assert toy.same(resumed.state, straight.state)

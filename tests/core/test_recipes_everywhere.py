@@ -12,8 +12,8 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
@@ -70,7 +70,7 @@ class TestBits:
         recipe, method = CASES[case]
         changes = AUGMENTED if method == "kt_pfl" else AUGMENTED[:2]
         whole = run(federation(recipe, changes), method)
-        stopped(federation(recipe, changes, executor=WorkersExecutor(2)), tmp_path / "c.pt", 2, method)
+        stopped(federation(recipe, changes, executor=ProcessesExecutor(2)), tmp_path / "c.pt", 2, method)
         assert_same_run(run(federation(recipe, changes), method, tmp_path / "c.pt"), whole)
 
     def test_kept_state_makes_a_difference_from_the_second_round_on(self) -> None:

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ktpfl_pipeline.core import engine, work
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.methods import create
@@ -55,7 +55,7 @@ class TestSamples:
         assert spent("local", toy.alike(training=training))["samples"] == ALONE
 
     def test_workers_count_alike(self) -> None:
-        assert spent("kt_pfl", toy.federation(executor=WorkersExecutor(2))) == spent("kt_pfl", toy.federation())
+        assert spent("kt_pfl", toy.federation(executor=ProcessesExecutor(2))) == spent("kt_pfl", toy.federation())
 
 
 class TestCost:

@@ -345,7 +345,7 @@ def _kill_worker(fault: Fault, folder: Path, file: Path | None, pipe: int) -> No
     os.kill(workers[int(fault.amount * len(workers))], signal.SIGKILL)
     os.write(pipe, b"f")
     if fault.way != "one":
-        from ktpfl_pipeline.core.executors.workers import _Worker
+        from ktpfl_pipeline.core.executors.processes import _Worker
 
         usual = _Worker.ask
 
@@ -360,8 +360,8 @@ def _kill_worker(fault: Fault, folder: Path, file: Path | None, pipe: int) -> No
 def _two_workers(stage: Stage) -> None:
     parameters = stage.project.folder / "conf/test/parameters_hetero.yml"
     one = parameters.read_text()
-    assert "workers: 1" in one
-    parameters.write_text(one.replace("workers: 1", "workers: 2"))
+    assert "executor: serial" in one
+    parameters.write_text(one.replace("executor: serial", "executor: {processes: 2}"))
 
 
 STRIKES: dict[str, Callable[[Fault, Path, Path | None, int], None]] = {

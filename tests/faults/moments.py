@@ -74,7 +74,7 @@ class Moments:
         import sqlalchemy
 
         from ktpfl_pipeline.core.client import sgd
-        from ktpfl_pipeline.core.executors.contract import Executor
+        from ktpfl_pipeline.core.executors.base import Executor
         from ktpfl_pipeline.pipelines.federated_training.progress import SeedProgress
 
         sgd.step = self._told(sgd.step, lambda *_: self._step())

@@ -54,7 +54,7 @@ METHOD = """## How faults are injected
 | tracking database taken away | deleted, moved away, replaced by a folder, overwritten, or locked by another process for a second or permanently |
 | file unreadable | opening it fails with *Permission denied* or *Input/output error*, injected because permissions do not stop root |
 | file damaged | truncated, or one bit flipped: a checkpoint between two runs, a partition or a result between writing and reading, any output before `--only-missing-outputs` |
-| worker killed | one of two (`compute.workers`), or every one that receives a call |
+| worker killed | one of two (`compute.executor`), or every one that receives a call |
 
 Moments are the files that a run opens and renames, the statements that its database receives, and its training
 steps. To save time, runs are forked from a process that has imported everything, and figures are blank, although

@@ -18,7 +18,7 @@ from ktpfl_pipeline.check.methods import Round
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS
@@ -230,7 +230,7 @@ class TestContract:
         self, method: Method[Any], fed: Federation, straight: Run, kept: Path, tmp_path: Path
     ) -> None:
         """A round after others: 3 of 5 clients, more than workers."""
-        with closing(WorkersExecutor(2)) as executor:
+        with closing(ProcessesExecutor(2)) as executor:
             assert_same_run(resumed(method, toy.again(fed, executor=executor), kept, 2, tmp_path), straight)
 
     def test_the_place_of_tensors_in_memory_changes_nothing(self, method: Method[Any], three: Federation) -> None:

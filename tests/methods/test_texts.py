@@ -15,7 +15,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset, TokenShape
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import Compute, Privacy
 from ktpfl_pipeline.methods import METHODS, create
@@ -62,13 +62,13 @@ def test_every_method_runs_on_texts(name: str) -> None:
 
 
 @pytest.fixture
-def workers() -> Iterator[WorkersExecutor]:
-    with closing(WorkersExecutor(2)) as executor:
+def workers() -> Iterator[ProcessesExecutor]:
+    with closing(ProcessesExecutor(2)) as executor:
         yield executor
 
 
 @pytest.mark.parametrize("architecture", ["text_lstm", "text_transformer"])
-def test_workers_and_resuming_change_no_bit(architecture: str, workers: WorkersExecutor, tmp_path: Path) -> None:
+def test_workers_and_resuming_change_no_bit(architecture: str, workers: ProcessesExecutor, tmp_path: Path) -> None:
     method = create("kt_pfl")
     asked = partial(federation, method, (architecture, "text_gru"))
     straight = engine.run(method, asked(), Schedule(ROUNDS))

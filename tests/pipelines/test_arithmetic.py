@@ -18,7 +18,7 @@ from ktpfl_pipeline import in_memory, tracking
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.federated_training import arithmetic
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settled
@@ -221,9 +221,12 @@ def test_results_are_those_of_the_chosen_setting_to_the_bit(workers: int, chosen
         kept = asdict(run)
         for record in kept["history"]:
             del record["seconds"]
-        return kept, replace(fed.compute, workers=1)
+        return kept, replace(fed.compute, executor=ExecutorSettings())
 
-    said, auto = result(memory_format=chosen), result(dtype="auto", memory_format="auto", workers=workers)
+    said, auto = (
+        result(memory_format=chosen),
+        result(dtype="auto", memory_format="auto", executor={"processes": workers}),
+    )
     assert auto == said
 
 

@@ -121,8 +121,8 @@ def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypa
         job: Any = SimpleNamespace(experiment=settings, data=samples, method="local")
         return planning.probe(job)
 
-    auto = {"workers": "auto"}
-    for compute, workers in (({"workers": 2}, 2), (auto, 4), (auto | {"threads": 2}, 1)):
+    auto = {"executor": "processes"}
+    for compute, workers in (({"executor": {"processes": 2}}, 2), (auto, 4), (auto | {"threads": 2}, 1)):
         with case(compute):
             assert probed() / probed(**compute) == pytest.approx(workers)
 

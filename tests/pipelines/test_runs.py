@@ -23,7 +23,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.settings import Adversaries, Budgets, LocalTraining, Privacy, Reliability, Stragglers
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
@@ -98,7 +98,7 @@ class TestAssemble:
             training={"epochs": 7, "batch_size": 9, "learning_rate": 0.125, "optimizer": "adam", "label_smoothing": 0.2}
             | {"schedule": {"kind": "cosine", "floor": 0.1}, "augmentation": ["flip", {"crop": {"padding": 2}}]},
             distillation={"epochs": 3, "temperature": 2.5, "batch_norm": "train"},
-            compute={"device": "cpu", "dtype": "float64", "prediction_batch": 77, "workers": 3},
+            compute={"device": "cpu", "dtype": "float64", "prediction_batch": 77, "executor": {"processes": 3}},
         )
         fed = assemble(settings, data, 0)
         assert (fed.public_batch_size, fed.public_transport, fed.classes) == (33, "indices", 10)
@@ -106,7 +106,7 @@ class TestAssemble:
             assert getattr(fed, group) == getattr(settings, group), group
         assert fed.training.augmentation == ({"flip": {"p": 0.5}}, {"crop": {"padding": 2}})
         assert fed.rounds == settings.rounds
-        assert isinstance(fed.executor, WorkersExecutor)
+        assert isinstance(fed.executor, ProcessesExecutor)
         assert fed.executor.workers == 3
         assert fed.build("mlp")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
@@ -154,9 +154,9 @@ class TestIdentity:
     def test_what_changes_no_result_does_not_count(self, data: FederatedData) -> None:
         """The other seeds of the experiment, the other methods' hyperparameters, a default written out, workers."""
         expected = self.of(data)
-        assert self.of(data, compute={"workers": 7}) == expected
+        assert self.of(data, compute={"executor": {"processes": 7}}) == expected
         if find_spec("ray"):
-            assert self.of(data, compute={"device": "cpu", "cluster": "local"}) == self.of(
+            assert self.of(data, compute={"device": "cpu", "executor": "ray"}) == self.of(
                 data, compute={"device": "cpu"}
             )
         assert self.of(data, seeds=[0, 5]) == expected

@@ -19,7 +19,7 @@ MISSPELT = [
     (
         "compute.zzz",
         1,
-        "mine.compute has device, dtype, memory_format, threads, workers, cluster, prediction_batch, server_memory.",
+        "mine.compute has device, dtype, memory_format, threads, executor, prediction_batch, server_memory.",
     ),
 ]
 """(setting, value, end of the message)."""
@@ -76,9 +76,14 @@ OUT_OF_RANGE = [
     ("partition.validation_share", -0.1, "0"),
     ("partition.validation_share", 1.0, "below 1"),
     ("compute.threads", 0, "1"),
-    ("compute.workers", 0, "auto or an integer from 1 to 256"),
-    ("compute.workers", "many", "auto or an integer from 1 to 256"),
-    ("compute.workers", True, "auto or an integer from 1 to 256"),
+    ("compute.executor", "threads", "it must be serial, processes, {processes: 4}"),
+    ("compute.executor", 4, "it must be serial, processes, {processes: 4}"),
+    (
+        "compute.executor",
+        {"processes": 2, "ray": "local"},
+        "it must be serial, processes, {processes: 4}",
+    ),
+    ("compute.executor", {"serial": 2}, "it must be serial, processes, {processes: 4}"),
     ("compute.prediction_batch", 0, "1"),
     ("image.channels", 5, " 4"),
     ("image.size", 0, "number of pixels from 1 to 8192, or two in brackets, height and width"),

@@ -135,7 +135,7 @@ def check_federation(name: str, experiment: Experiment) -> None:
             dealt(experiment.architectures, range(experiment.clients))
     compute = experiment.compute
     with saying(f"{name}."):
-        executors.create(compute.workers, compute.threads, compute.place(), compute.cluster)
+        executors.create(compute.executor, compute.threads, compute.place())
 
 
 def check_families(name: str, experiment: Experiment) -> None:

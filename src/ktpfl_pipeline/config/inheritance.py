@@ -11,7 +11,7 @@ from ktpfl_pipeline.core.validation import rules, spelt_out
 
 LIKE = "like"
 """The key that names the section from which is taken what a section leaves out."""
-WHOLE = ("architectures",)
+WHOLE = ("architectures", "executor")
 """Settings whose mapping is one value: a federation of 9 LeNets and 3 MLPs, say."""
 RESERVED = ("compare_", "overview")
 """How no experiment's name begins: pipelines are called so."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
-from ktpfl_pipeline.config.schema import ALL, RUN_BY_FLOWER, Experiment
+from ktpfl_pipeline.config.schema import ALL, REPLACED, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError, nearest
 from ktpfl_pipeline.core.validation import Group
@@ -235,6 +235,7 @@ def _section(kind: type[Group], name: str, values: Any, what: str) -> Group:
         raise InputError(f"{name} has a number of more than 4,300 digits, or contains itself. Correct it.") from None
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {values!r}; it must be a section with the settings of {what}.")
-    if isinstance(compute := values.get("compute"), Mapping) and "flower" in compute:
-        raise InputError(f"There is no setting {name}.compute.flower any more. {RUN_BY_FLOWER}")
+    compute = values.get("compute")
+    for removed in [each for each in REPLACED if isinstance(compute, Mapping) and each in compute]:
+        raise InputError(f"{name}.compute.{removed} does not exist any more. {REPLACED[removed]}")
     return parse_group(kind, values, name)

@@ -11,6 +11,7 @@ from annotated_types import Ge, Le, Lt, MaxLen, MinLen
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.settings import (
+    EXECUTORS,
     Adversaries,
     Budgets,
     Compute,
@@ -46,8 +47,13 @@ OPEN_PART, NO_PUBLIC = "open_part", "none"
 REAL = "real_clients"
 """The private source of an experiment with real clients, which only Flower runs (distribution `ktpfl_flower`)."""
 RUN_BY_FLOWER = "Real clients are run by Flower: `flwr run flower/app`, with a federation.yml (docs/real_clients.md)."
-PLACES = ("workers", "cluster")
+PLACES = ("executor",)
 """Settings of `compute` that say where clients are computed and never change a result."""
+REPLACED = {
+    "flower": RUN_BY_FLOWER,
+    **dict.fromkeys(("workers", "cluster"), f"Set compute.executor, for example to {EXECUTORS}."),
+}
+"""Settings of `compute` that were removed, and what replaces them."""
 REPORTED = ("headline", "subject")
 """Settings of reports; no run depends on them."""
 CHOICE = ("methods", "compare", "exchange", *REPORTED)

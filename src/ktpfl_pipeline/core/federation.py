@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, diverged
-from ktpfl_pipeline.core.executors.contract import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
+from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
 from ktpfl_pipeline.core.matrix.teachers import check_teachers

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 
 from ktpfl_pipeline.core.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Part, Positive, Reads, Share, parse, plain
@@ -20,6 +20,7 @@ PublicTransport = Literal["float32", "uint8", "indices"]
 ClassWeights = Literal["none", "balanced"]
 OnDivergence = Literal["stop", "skip", "restore"]
 Threads = Annotated[int, Ge(1), Le(256)]
+Workers = Literal["auto"] | Threads
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,71 @@ class Distillation(Recipe):
     batch_norm: BatchNormPolicy = BATCH_NORM
 
 
+EXECUTORS = "serial, processes, {processes: 4}, ray, or {ray: {address: auto, workers: 8}}"
+"""Examples of `Compute.executor`, for messages."""
+
+
+def _gpus(value: Any) -> Any:
+    """Return a number of GPUs that Ray can assign."""
+    if isinstance(value, float) and value > 1 and not value.is_integer():
+        raise ValueError("a share of one GPU, or an integer")
+    return value
+
+
+def _ray(value: Any) -> Any:
+    """Return the settings of Ray: an address may replace them."""
+    return {"address": value} if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Workers on the machines of a Ray cluster.
+
+    Attributes:
+        address: ``local`` starts Ray on this machine; ``auto`` joins the cluster of this machine, and ``host:port`` the
+            cluster with this head.
+        workers: a number; or ``auto``: one per CPU of the cluster, or as many as its GPUs have room for.
+        gpus_per_worker: GPUs that Ray assigns to each worker, an integer or a share of one GPU; null: one if
+            `compute.device` is a GPU, else none.
+    """
+
+    address: str = "local"
+    workers: Workers = "auto"
+    gpus_per_worker: Annotated[float | None, Reads(_gpus), Gt(0), Le(256)] = None
+
+
+@dataclass(frozen=True)
+class ExecutorSettings:
+    """Where clients are computed: one after another in this process (``serial``), or in one of these ways.
+
+    Attributes:
+        processes: processes of this machine, each of which computes one client at a time; ``auto``: one per core as
+            far as memory allows, or one per GPU.
+        ray: workers on a Ray cluster.
+    """
+
+    processes: Workers | None = None
+    ray: Annotated[Ray | None, Reads(_ray)] = None
+
+
+ALONE: dict[str, Any] = {"processes": "auto", "ray": {}}
+"""The settings of an executor of which only the name is given."""
+
+
+def _executor(value: Any) -> Any:
+    """Return the values of `ExecutorSettings` for an executor's name, or for a mapping of its name to its settings."""
+    if isinstance(value, ExecutorSettings):
+        return value
+    given = {value: None} if isinstance(value, str) else value
+    if isinstance(given, Mapping):
+        given = {name: each for name, each in given.items() if each is not None or len(given) == 1}
+        if not given or given == {"serial": None}:
+            return {}
+        if given.keys() in ({"processes"}, {"ray"}):
+            return {name: ALONE[name] if each is None else each for name, each in given.items()}
+    raise ValueError(EXECUTORS)
+
+
 @dataclass(frozen=True)
 class Compute:
     """Device, precision and processes.
@@ -181,10 +247,9 @@ class Compute:
         memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures;
             ``auto``, the faster one. It changes rounding.
         threads: torch threads. Another number rounds float32 differently, so it is part of a run's identity.
-        workers: processes, each of which computes one client at a time; ``auto``: one per core as far as memory
-            allows, or one per GPU. The number never changes a result.
-        cluster: where workers are: null, on this machine; ``local``, in Ray on this machine; ``auto`` or
-            ``host:port``, on a Ray cluster.
+        executor: where clients are computed: ``serial``, one after another; ``processes`` or ``{processes: 4}``, in
+            processes of this machine; ``ray`` or ``{ray: {address: auto, workers: 8}}``, on a Ray cluster. It never
+            changes a result.
         prediction_batch: samples per step in predictions and evaluation; bounds memory and does not change results.
         server_memory: MiB for the arithmetic of the coefficients, in addition to predictions and matrix.
     """
@@ -193,8 +258,7 @@ class Compute:
     dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
     memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
     threads: Threads = 1
-    workers: Literal["auto"] | Threads = 1
-    cluster: str | None = None
+    executor: Annotated[ExecutorSettings, Reads(_executor, EXECUTORS)] = ExecutorSettings()
     prediction_batch: Count = 1000
     server_memory: Count = 512
 

@@ -14,7 +14,7 @@ from torch import nn
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import batch_norm
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import BatchNormPolicy
 from ktpfl_pipeline.core.settings import Distillation
@@ -167,7 +167,7 @@ def personal(method: Any, run: Any) -> Any:
 
 
 def test_workers_and_a_resumed_run_change_nothing(method: Any, straight: Any, tmp_path: Path) -> None:
-    with closing(WorkersExecutor(2)) as executor:
+    with closing(ProcessesExecutor(2)) as executor:
         workers = engine.run(method, federations(executor), engine.Schedule(3))
     file = tmp_path / "run.pt"
     stopped = pytest.raises(KeyboardInterrupt)

@@ -12,7 +12,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.criterion import balanced
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.methods import create
 
@@ -65,7 +65,7 @@ def test_every_loss_on_private_labels_follows(method: str) -> None:
 def test_who_computes_changes_nothing() -> None:
     """Clients share a workspace, and each has weights of its own."""
     serial = models("local", federation("balanced"))
-    with closing(WorkersExecutor(2)) as workers:
+    with closing(ProcessesExecutor(2)) as workers:
         for executor in (workers, toy.ReverseExecutor()):
             assert toy.same(models("local", federation("balanced", executor=executor)), serial)
 

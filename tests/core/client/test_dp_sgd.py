@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.settings import Budgets, Compute, LocalTraining, Privacy, Reliability
@@ -165,7 +165,7 @@ class TestRun:
     def test_resumes_repeats_and_is_shared_out_to_the_bit(self, tmp_path: Path) -> None:
         file = tmp_path / "run.ckpt"
         straight = self.run(file)
-        others = [self.run(executor=WorkersExecutor(2))]
+        others = [self.run(executor=ProcessesExecutor(2))]
         shutil.copy(file.with_suffix(".1"), file)
         for other in (*others, self.run(file)):
             assert toy.same(other.state, straight.state)

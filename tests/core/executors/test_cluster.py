@@ -30,7 +30,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Setting
-from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining, Ray
 from ktpfl_pipeline.core.weights import opened, wire_bytes
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -294,7 +294,7 @@ class TestLoss:
 
 class TestChoice:
     def test_the_cluster_that_is_named(self) -> None:
-        made = executors.create("auto", threads=1, device="cpu", cluster="10.0.0.5:6379")
+        made = executors.create(ExecutorSettings(ray=Ray("10.0.0.5:6379")), threads=1, device="cpu")
         assert isinstance(made, ClusterExecutor)
         assert (made.address, made.workers) == ("10.0.0.5:6379", "auto")
 
@@ -302,14 +302,37 @@ class TestChoice:
         ("address", "threads", "device", "why"),
         [
             ("local", 2, "cpu", r"compute\.threads is 2; .* set compute\.threads to 1"),
-            ("local", 1, "cuda", r"compute\.device means a GPU; set it to cpu"),
+            (
+                "local",
+                1,
+                "cuda:1",
+                r"is cuda:1; Ray assigns GPUs to workers: set compute\.device to cuda",
+            ),
             ("lokal", 1, "cpu", r"; choose local, auto, or the head's host:port"),
             ("ray://head:10001", 1, "cpu", "start the run on one of its machines, with auto"),
         ],
     )
     def test_what_is_impossible(self, address: str, threads: int, device: str, why: str) -> None:
-        with pytest.raises(InputError, match=rf"^compute\.cluster is '{address}'.*{why}"):
-            executors.create(2, threads, device, cluster=address)
+        with pytest.raises(InputError, match=rf"^compute\.executor has ray at '{address}'.*{why}"):
+            executors.create(ExecutorSettings(ray=Ray(address)), threads, device)
+
+    def test_gpus_of_workers_on_a_cpu(self) -> None:
+        with pytest.raises(InputError, match=r"with gpus_per_worker 0\.5, and compute\.device means a CPU"):
+            executors.create(ExecutorSettings(ray=Ray(gpus_per_worker=0.5)), 1, "cpu")
+
+    @pytest.mark.parametrize(
+        ("given", "gpus"), [({}, 1), ({"gpus_per_worker": 0.25}, 0.25), ({"gpus_per_worker": 2}, 2)]
+    )
+    def test_a_worker_has_a_gpu_or_a_share_of_one(self, given: dict[str, Any], gpus: float) -> None:
+        made = executors.create(ExecutorSettings(ray=Ray(**given)), 1, "cuda")
+        assert isinstance(made, ClusterExecutor)
+        assert made.gpus == gpus
+
+    def test_workers_fit_on_the_gpus_of_a_cluster(self) -> None:
+        found = [
+            ray_session.per_gpu(gpus, there) for gpus, there in ((1, 4), (0.5, 4), (0.4, 2), (0.1, 1), (2, 5), (4, 2))
+        ]
+        assert found == [4, 8, 4, 10, 2, 0]
 
 
 class TestErrors:
@@ -321,7 +344,7 @@ class TestErrors:
 
     def test_more_workers_than_the_cluster_has_cpus(self) -> None:
         executor = ClusterExecutor(ray_session.LOCAL, 3)
-        with pytest.raises(InputError, match=r"compute\.workers is 3, and the cluster has 2 CPUs; take auto"):
+        with pytest.raises(InputError, match=r"has 3 Ray workers, and the cluster has 2 CPUs; take auto"):
             executor.run(toy.federation(), "phase", double, {3: (1,)})
 
     def test_auto_is_one_worker_for_each_cpu(self) -> None:
@@ -336,7 +359,7 @@ class TestErrors:
     def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, executor: ClusterExecutor) -> None:
         """All workers end with an error, and it takes seconds to start others: here and below only one."""
         fed = toy.federation(1, executor=executor)
-        with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers of the cluster, .* memory"):
+        with pytest.raises(InputError, match=r"Client \d+'s phase ended 2 workers of the cluster, .* memory"):
             fed.run("phase", die, {toy.IDS[0]: ()})
 
 

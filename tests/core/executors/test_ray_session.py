@@ -9,6 +9,7 @@ import pytest
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import ray_session
+from ktpfl_pipeline.core.settings import ExecutorSettings, Ray
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install '.[ray]'")
 
@@ -39,14 +40,14 @@ def join_nobody() -> str:
 def test_a_cluster_that_does_not_answer(capfd: pytest.CaptureFixture[str]) -> None:
     """In a process that is in no cluster yet: nobody listens at port 1."""
     said = forked.result(join_nobody)
-    assert said.startswith("compute.cluster is '127.0.0.1:1', and that cluster cannot be joined from here (")
+    assert said.startswith("compute.executor has ray at '127.0.0.1:1', and that cluster cannot be joined from here (")
     assert capfd.readouterr() == ("", "")
 
 
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_session, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs Ray: pip install '\.\[ray\]'"):
-        executors.create(2, 1, "cpu", cluster="local")
+        executors.create(ExecutorSettings(ray=Ray(workers=2)), 1, "cpu")
 
 
 def test_the_store_fits_into_what_is_there(tmp_path: Path) -> None:

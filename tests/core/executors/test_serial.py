@@ -40,7 +40,7 @@ def test_progress_after_each_client(executor: SerialExecutor) -> None:
 
 def test_a_phase_is_timed(executor: SerialExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([10.0, 11.5])
-    monkeypatch.setattr("ktpfl_pipeline.core.executors.contract.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("ktpfl_pipeline.core.executors.base.time.perf_counter", lambda: next(clock))
     assert executor.run(toy.federation(), "train", count, {3: (1,)}).seconds == 1.5
 
 

@@ -11,9 +11,9 @@ from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError, used_up
-from ktpfl_pipeline.core.executors.contract import starved
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
+from ktpfl_pipeline.core.executors.remote import call_failed
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 ON_A_GPU = (
@@ -22,7 +22,7 @@ ON_A_GPU = (
 )
 SETTINGS = (
     "set training.batch_size (8), distillation.batch_size (8), compute.prediction_batch (1000) or "
-    "compute.server_memory (512) lower, or compute.workers to 1, and give the same command again: "
+    "compute.server_memory (512) lower, or compute.executor to serial, and give the same command again: "
     "it continues after the last finished round."
 )
 
@@ -38,7 +38,7 @@ def wrong(space: Any, n: int) -> Outcome[None]:
     raise RuntimeError("mat1 and mat2 shapes cannot be multiplied (8x64 and 65x3)")
 
 
-@pytest.mark.parametrize("executor", [SerialExecutor(), WorkersExecutor(2)], ids=["serial", "workers"])
+@pytest.mark.parametrize("executor", [SerialExecutor(), ProcessesExecutor(2)], ids=["serial", "workers"])
 def test_a_client_and_the_settings_are_named(executor: Any) -> None:
     with pytest.raises(InputError) as raised:
         executor.run(toy.federation(), "train", greedy, dict.fromkeys(toy.IDS, ()))
@@ -56,8 +56,8 @@ def test_a_model_of_the_server_is_named_and_what_remembers_its_optimizer_goes_by
         SerialExecutor().run(fed, "distill", used_up, {"mlp": ()})
     with pytest.raises(InputError, match=r"^Client 11's used_up used up the memory of cpu "):
         SerialExecutor().run(fed, "train", Remembering(used_up), {11: ({}, ())})
-    assert str(starved("mlp", "distill", "workers", "SIGKILL")).startswith(
-        "The server's mlp's distill ended two workers"
+    assert str(call_failed("mlp", "distill", "workers", "SIGKILL")).startswith(
+        "The server's mlp's distill ended 2 workers"
     )
 
 

@@ -11,7 +11,7 @@ import toy
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord
 from ktpfl_pipeline.core.rounds import early_stopping
 from ktpfl_pipeline.methods import create
@@ -95,7 +95,7 @@ def test_some_run_ends_early() -> None:
 
 
 def test_workers_and_a_resumed_run_end_there_too(method: str, stopped: engine.Run, tmp_path: Path) -> None:
-    with closing(WorkersExecutor(2)) as executor:
+    with closing(ProcessesExecutor(2)) as executor:
         others = [run(method, fed=federation(method, executor=executor))]
     for last in (1, len(stopped.history)):  # in the middle, and after the round at which it ended
         file = tmp_path / f"{last}.pt"

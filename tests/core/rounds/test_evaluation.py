@@ -12,8 +12,8 @@ import toy
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Observer, Schedule
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.settings import LocalTraining, Privacy
@@ -24,7 +24,7 @@ from ktpfl_pipeline.methods.local import Local
 RULER = Schedule(rounds=2, participation=0.6, adapt_epochs=(1, 2))
 EXECUTORS: dict[str, Any] = {
     "serial": SerialExecutor,
-    "workers": lambda: WorkersExecutor(2),
+    "workers": lambda: ProcessesExecutor(2),
 }
 
 

@@ -11,7 +11,7 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.metrics import Newcomers
@@ -158,7 +158,7 @@ class TestJudge:
 
     def test_workers_give_what_serial_gives(self) -> None:
         one, (method, whole, fed) = joined("kt_pfl")[0], parted("kt_pfl")
-        workers = WorkersExecutor(2)
+        workers = ProcessesExecutor(2)
         try:
             fed = toy.again(fed, executor=workers)
             done = engine.run(method, fed, Schedule(ROUNDS))

@@ -11,7 +11,7 @@ import toy
 
 from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.engine import Schedule
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import Budgets, LocalTraining, Reliability, Stragglers
 from ktpfl_pipeline.core.simulation.reliability import absent, drawn
@@ -171,7 +171,7 @@ def test_resumed_and_with_workers_all_is_as_in_one_go(name: str, tmp_path: Path)
     assert any(record.absent for record in whole.history)
     assert any(record.late for record in whole.history)
     file = tmp_path / "checkpoint.pt"
-    with closing(WorkersExecutor(2)) as workers:
+    with closing(ProcessesExecutor(2)) as workers:
         engine.run(method, toy.again(fed, executor=workers), Schedule(2), checkpoint_file=file)
     resumed = engine.run(method, toy.again(fed), Schedule(rounds), checkpoint_file=file)
     assert toy.same(timeless(resumed), timeless(whole))

@@ -27,7 +27,7 @@ DEFAULTS: dict[str, Any] = {
 THEIRS = (
     *("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers", "budgets"),
     *("newcomers", "theorem_samples", "evaluation.global_samples"),
-    *("compute.workers", "compute.cluster"),
+    *("compute.executor"),
 )
 """Settings of an experiment that describe what only clients have; the server's file may not change them."""
 CHOICES = {

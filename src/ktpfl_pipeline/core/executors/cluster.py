@@ -1,18 +1,19 @@
 """Clients on the machines of a Ray cluster: the serial executor's result, bit for bit.
 
-A worker is a Ray actor with one torch thread. Each client has its worker, which is sent its samples once; a model that
-it makes stays on its machine as an object of Ray, and the server holds a handle (`RemoteParams`) that fetches it when a
-tensor is looked at: to mix models, and for the checkpoint. The next operation for this client is given the handle back.
-Knowledge, losses and accuracies travel.
+A worker is a Ray actor with one CPU, one torch thread and, to compute on GPUs, a share of a GPU, which Ray assigns.
+Each client has its worker, which is sent its samples once. A model that the worker makes stays on the worker's machine
+as an object of Ray, and the server holds a handle (`RemoteParams`), which fetches the model when a tensor is looked at:
+to mix models, and for the checkpoint. The next operation for this client is given the handle. Predictions, losses and
+accuracies travel.
 
-A worker that dies is replaced, given its clients' samples anew, and goes on with what it had not answered. Its models
-survive it, in the memory of its machine. With the machine they are gone; `LostError` then takes the engine back to its
-checkpoint. Only this file and `ray_session.py` know of Ray, and they load it when needed.
+A worker that dies is replaced, is sent its clients' samples again, and continues with the calls that it had not
+answered. Its models survive in the memory of its machine. If the machine is lost, `LostError` takes the engine back to
+its checkpoint. Only this file and `ray_session.py` know of Ray, and they load it when needed.
 """
 
 import traceback
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
@@ -20,11 +21,19 @@ from torch import Tensor
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
-from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, parts, starved
-from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, check_versions
-from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.ray_session import (
+    Session,
+    about,
+    carry_tensors,
+    check,
+    check_versions,
+    receive_on,
+)
+from ktpfl_pipeline.core.executors.remote import ATTEMPTS, call_failed, fields_of
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Setting
+from ktpfl_pipeline.core.settings import Workers
 from ktpfl_pipeline.core.weights import Handle
 
 Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
@@ -33,19 +42,19 @@ PATIENCE = 120
 """Seconds in which the workers must have started: each loads torch, from a slow disk perhaps."""
 
 
-class ClusterExecutor(SerialExecutor):
+class ClusterExecutor(Executor):
     """Runs each client's operation on the machine where its data and model are.
 
     Attributes:
         address: ``"local"``, or that of a cluster: ``"auto"`` for the one that this machine belongs to, or its head's
             ``host:port``.
-        workers: number of actors; ``"auto"`` is one for each of the cluster's CPUs.
+        workers: number of actors; ``"auto"`` is one for each CPU of the cluster, or as many as its GPUs have room for.
+        gpus: of each actor; 0 for workers that compute on CPUs.
     """
 
-    def __init__(self, address: str, workers: int | Literal["auto"] = "auto") -> None:
+    def __init__(self, address: str, workers: Workers = "auto", gpus: float = 0) -> None:
         """Start nothing yet: the cluster is joined when the first phase starts."""
-        super().__init__()
-        self.address, self.workers = address, workers
+        self.address, self.workers, self.gpus = address, workers, gpus
         self._session: Session | None = None
         self._pool: list[Any] = []  # handles of the actors
         self._homes: dict[Any, int] = {}  # position in the pool by client
@@ -58,7 +67,7 @@ class ClusterExecutor(SerialExecutor):
         """Return the outcome for each client, as the workers answer; models among the values are `RemoteParams`.
 
         Raises:
-            InputError: if the cluster cannot be had, or a client's call has ended two workers.
+            InputError: if the cluster cannot be had, or a client's call has ended `ATTEMPTS` workers.
             LostError: if a model that the call needs is gone with its machine.
         """
         if not calls:
@@ -74,7 +83,6 @@ class ClusterExecutor(SerialExecutor):
 
     def close(self) -> None:
         """End the workers, and Ray where it was started for them; the next phase starts others."""
-        super().close()
         self._stop()
         if self._session is not None:
             self._session.end()
@@ -114,7 +122,7 @@ class ClusterExecutor(SerialExecutor):
             except ray.exceptions.RayError as error:
                 attempts[asked.n] += 1  # the first without an answer is the one that was at work
                 if attempts[asked.n] >= ATTEMPTS:
-                    raise starved(asked.n, phase, "workers of the cluster", type(error).__name__) from error
+                    raise call_failed(asked.n, phase, "workers of the cluster", type(error).__name__) from error
                 self._renew(asked.position)
                 waiting = {key: other for key, other in waiting.items() if other.position != asked.position}
                 ask(asked.position)
@@ -131,15 +139,16 @@ class ClusterExecutor(SerialExecutor):
         """Bring the federation's data to the workers, which are started where there are none."""
         if self._setting is setting:
             return
-        check(self.address, setting.compute.threads, setting.device.type)
+        check(self.address, setting.compute.threads, setting.device)
         torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
         if self._session is None:
-            self._session = Session(self.address, self.workers)
+            self._session = Session(self.address, self.workers, self.gpus)
         import ray
 
         if not self._pool:
-            self._pool = [_actor(cpus=1) for _ in range(min(self._session.workers, len(setting.clients)))]
+            self._pool = [_actor(1, self.gpus) for _ in range(min(self._session.workers, len(setting.clients)))]
             _check_started(self._pool)
+        receive_on(setting.device)
         self._setting, self._homes = setting, share_out(setting, len(self._pool))
         self._public = ray.put(setting.public)
         for position, ready_to_work in enumerate([self._set_up(position) for position in range(len(self._pool))]):
@@ -154,10 +163,10 @@ class ClusterExecutor(SerialExecutor):
         """Send a worker the settings, the public set, and the data of its clients alone."""
         setting = self._setting
         assert setting is not None
-        given = parts(
+        given = fields_of(
             setting,
             clients=tuple(client for client in setting.clients if self._homes[client.id] == position),
-            compute=replace(setting.compute, device=setting.device.type),  # what auto means here
+            compute=replace(setting.compute, device=setting.device.type),  # on a GPU, the first that Ray assigned
         )
         del given["public"]
         return self._pool[position].set_up.remote(given, self._public)
@@ -165,7 +174,7 @@ class ClusterExecutor(SerialExecutor):
     def _renew(self, position: int) -> Any:
         """Start a worker in the place of a dead one, wherever there is room: its machine may be gone too."""
         _end(self._pool[position])
-        self._pool[position] = _actor(cpus=0)
+        self._pool[position] = _actor(0, self.gpus)
         return self._set_up(position)
 
     def _stop(self) -> None:
@@ -186,7 +195,7 @@ class _Asked(Generic[Key]):
 
 
 def share_out(setting: Setting, workers: int) -> dict[int, int]:
-    """Return each client's worker: the largest first, each to whoever has least to do.
+    """Return each client's worker: the largest first, each to the worker with the least to do.
 
     What a client costs is taken to be its training samples times the numbers in its model.
     """
@@ -285,6 +294,7 @@ class _Worker:
 
     def set_up(self, given: dict[str, Any], public: Tensor) -> None:
         """Take the federation, as far as it is this worker's."""
+        receive_on(given["compute"].place())
         self._space = Workspace(Setting(**given, public=public))
 
     def take(self, operation: Operation[Any], calls: dict[Any, tuple[Any, ...]]) -> None:
@@ -320,8 +330,8 @@ def _check_started(pool: list[Any]) -> None:
         check_versions(ray.get([worker.about.remote() for worker in pool], timeout=PATIENCE))
     except ray.exceptions.GetTimeoutError:
         raise InputError(
-            f"Within {PATIENCE} s the cluster had no CPU free for each of {len(pool)} workers; set compute.workers "
-            "lower, or wait until others are done."
+            f"Within {PATIENCE} s the cluster had no CPU or GPU free for each of {len(pool)} workers; set fewer "
+            "workers in compute.executor, or wait until others are done."
         ) from None
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[-1]
@@ -331,10 +341,12 @@ def _check_started(pool: list[Any]) -> None:
         ) from error
 
 
-def _actor(cpus: int) -> Any:
+def _actor(cpus: int, gpus: float) -> Any:
     import ray
 
-    made = ray.remote(num_cpus=cpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(_Worker)
+    made = ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(
+        _Worker
+    )
     return made.remote()
 
 

@@ -10,7 +10,7 @@ import socket
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.machine.stopping import heeding
+from ktpfl_pipeline.core.settings import Workers
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
@@ -34,26 +35,30 @@ QUIET = {
 }
 
 
-def check(address: str, threads: int, device: str) -> None:
-    """Check that the cluster at `address` is possible with these settings, those of `executors.create`.
+def check(address: str, threads: int, device: torch.device, gpus_per_worker: float | None = None) -> None:
+    """Check that the cluster at `address` is possible with these settings.
 
     Raises:
         InputError: naming the setting and what it must be.
     """
-    why = {
+    reasons = {
         f" and compute.threads is {threads}; each worker has one: set compute.threads to 1.": threads != 1,
-        ", whose workers have CPUs, and compute.device means a GPU; set it to cpu, or leave the cluster out.": (
-            device != "cpu"
+        f" with gpus_per_worker {gpus_per_worker}, and compute.device means a CPU: set compute.device to cuda, or "
+        "leave gpus_per_worker out.": device.type == "cpu" and gpus_per_worker is not None,
+        f" and compute.device is {device}; Ray assigns GPUs to workers: set compute.device to cuda.": (
+            device.index is not None
         ),
         ", an address from outside; start the run on one of its machines, with auto.": address.startswith("ray://"),
         "; choose local, auto, or the head's host:port.": (
             address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address)
         ),
-        ", which needs Ray: pip install '.[ray]' in the project's folder; or leave it out.": find_spec("ray") is None,
+        ", which needs Ray: pip install '.[ray]' in the project's folder; or choose processes.": (
+            find_spec("ray") is None
+        ),
     }
-    for reason, holds in why.items():
+    for reason, holds in reasons.items():
         if holds:
-            raise InputError(f"compute.cluster is {address!r}{reason}")
+            raise InputError(f"compute.executor has ray at {address!r}{reason}")
 
 
 class Session:
@@ -64,8 +69,11 @@ class Session:
         alive: whether references to objects of the cluster are good still.
     """
 
-    def __init__(self, address: str, workers: int | Literal["auto"]) -> None:
-        """Start a cluster or join one; where this process is part of one already, stay in that."""
+    def __init__(self, address: str, workers: Workers, gpus: float = 0) -> None:
+        """Start a cluster or join one; where this process is part of one already, stay in that.
+
+        `workers` is how many are asked for, and `gpus` how many GPUs each of them needs.
+        """
         os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
         if address == LOCAL:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # listen on the loopback address alone
@@ -78,15 +86,23 @@ class Session:
                 self._start_or_join(address, workers)
         carry_tensors()
         self.alive = True
-        cpus = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-        self.workers = max(1, cpus) if workers == "auto" else workers
-        if self.workers > max(1, cpus):
+        there = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        cpus, own_gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
+        most = min(max(1, cpus), per_gpu(gpus, own_gpus)) if gpus else max(1, cpus)
+        self.workers = most if workers == "auto" else workers
+        if not 0 < self.workers <= most:
             self.end()
+            if not most:
+                raise InputError(
+                    f"compute.executor has Ray workers with {gpus:g} GPUs each, and the cluster has {own_gpus:g} GPUs; "
+                    "set compute.device to cpu, or gpus_per_worker lower."
+                )
+            has = f"{cpus} CPUs" + (f" and {own_gpus:g} GPUs, of which each worker needs {gpus:g}" if gpus else "")
             raise InputError(
-                f"compute.workers is {workers}, and the cluster has {cpus} CPUs; take auto, or at most {cpus}."
+                f"compute.executor has {workers} Ray workers, and the cluster has {has}; take auto, or at most {most}."
             )
 
-    def _start_or_join(self, address: str, workers: int | Literal["auto"]) -> None:
+    def _start_or_join(self, address: str, workers: Workers) -> None:
         import ray
 
         if address == LOCAL:
@@ -96,7 +112,7 @@ class Session:
             ray.init(
                 address=LOCAL,
                 num_cpus=resources.default_workers() if workers == "auto" else workers,
-                num_gpus=0,
+                num_gpus=torch.cuda.device_count(),
                 include_dashboard=False,
                 object_store_memory=object_store(),
                 _temp_dir=self._folder.name,
@@ -117,6 +133,11 @@ class Session:
             self._folder.cleanup()
 
 
+def per_gpu(gpus: float, there: float) -> int:
+    """Return how many workers with `gpus` GPUs each fit on the `there` GPUs of a cluster; a share is of one GPU."""
+    return int(there) * int(1 / gpus + 1e-9) if gpus <= 1 else int(there // gpus)
+
+
 def about() -> dict[str, str]:
     """Return the versions of torch and of this package's source, and the processor's instructions, of this machine."""
     digest = hashlib.sha256()
@@ -126,9 +147,14 @@ def about() -> dict[str, str]:
     return {
         "torch": torch.__version__,
         "ktpfl_pipeline": f"source {digest.hexdigest()[:8]}",
-        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "instructions": " and ".join([torch.backends.cpu.get_cpu_capability(), *gpu_names()]),
         "machine": platform.node(),
     }
+
+
+def gpu_names() -> list[str]:
+    """Return the kinds of GPUs that this process sees."""
+    return sorted({torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())})
 
 
 def check_versions(found: list[dict[str, str]]) -> None:
@@ -189,8 +215,8 @@ def _join_ray(address: str) -> None:
     except Exception as error:  # of many kinds: no such cluster, another version of Ray or Python, not one of its hosts
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"compute.cluster is {address!r}, and that cluster cannot be joined from here ({reason}); start one with "
-            "ray start --head, or leave compute.cluster out."
+            f"compute.executor has ray at {address!r}, and that cluster cannot be joined from here ({reason}); start "
+            "one with ray start --head, or choose processes."
         ) from error
 
 
@@ -201,12 +227,22 @@ def carry_tensors() -> None:
     register_serializer(Tensor, serializer=_packed, deserializer=_unpacked)
 
 
-def _packed(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], Any]:
+RECEIVING = [torch.device("cpu")]
+"""Where this process puts tensors that another process had on a GPU."""
+
+
+def receive_on(device: torch.device) -> None:
+    """Put tensors that another process had on a GPU on this process's `device` when they arrive."""
+    RECEIVING[:] = [device]
+
+
+def _packed(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], Any, bool]:
     numbers = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return tensor.dtype, tuple(tensor.shape), numbers
+    return tensor.dtype, tuple(tensor.shape), numbers, tensor.device.type != "cpu"
 
 
-def _unpacked(packed: tuple[torch.dtype, tuple[int, ...], Any]) -> Tensor:
+def _unpacked(packed: tuple[torch.dtype, tuple[int, ...], Any, bool]) -> Tensor:
     """Return a tensor in memory of its own, aligned as torch aligns, so that the same kernels run."""
-    dtype, shape, numbers = packed
-    return torch.tensor(numbers).view(dtype).view(shape)
+    dtype, shape, numbers, away = packed
+    tensor = torch.tensor(numbers).view(dtype).view(shape)
+    return tensor.to(RECEIVING[0]) if away else tensor

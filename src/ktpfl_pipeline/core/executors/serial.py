@@ -2,7 +2,7 @@
 
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.executors.contract import Calls, Executor, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.setting import Setting
 
 

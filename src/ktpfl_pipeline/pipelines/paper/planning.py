@@ -166,7 +166,7 @@ def probe(job: Job) -> float:
         samples = experiment.rounds * each + evaluated
         total += samples * times[architecture][0] / batch
     asked = experiment.compute
-    return total / executors.side_by_side(asked.workers, asked.threads, Compute(asked.device).place())
+    return total / executors.parallel(asked.executor, asked.threads, Compute(asked.device).place())
 
 
 def _validated(experiment: Experiment, method: str, share: float) -> Experiment:

@@ -3,14 +3,14 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.errors import ClientsMissing, InputError, named
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.transfer import fetched
 
@@ -24,25 +24,8 @@ Progress = Callable[[str, int, int], None]
 """Called as ``progress(phase, done, total)`` after each client."""
 
 
-def parts(setting: Setting, **changes: Any) -> dict[str, Any]:
-    """Return what `setting` is made of, with `changes`, for a process that makes its own of it."""
-    return {entry.name: getattr(setting, entry.name) for entry in fields(Setting)} | changes
-
-
 def silent(phase: str, done: int, total: int) -> None:
-    """Tell nobody."""
-
-
-ATTEMPTS = 2
-"""How often one client's call is given to a worker before the run gives up."""
-
-
-def starved(n: int | str, phase: str, workers: str, how: str) -> InputError:
-    """Return the error for a call of n that ended two `workers`, so called, the last of them by `how`."""
-    return InputError(
-        f"{named(n)}'s {phase} ended two {workers}, the last by {how}; this is mostly too little memory: set "
-        "compute.workers lower, 1 for none, and give the same command again."
-    )
+    """Report no progress."""
 
 
 @dataclass(frozen=True)

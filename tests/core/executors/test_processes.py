@@ -19,11 +19,11 @@ from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor, chosen
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.executors.workers import WorkersExecutor, chosen
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import resources
-from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
@@ -85,14 +85,14 @@ def die(space: Any, n: int) -> Outcome[None]:
 
 
 @pytest.fixture
-def executor() -> Iterator[WorkersExecutor]:
-    made = WorkersExecutor(2)
+def executor() -> Iterator[ProcessesExecutor]:
+    made = ProcessesExecutor(2)
     yield made
     made.close()
 
 
 @pytest.fixture
-def fed(executor: WorkersExecutor) -> Federation:
+def fed(executor: ProcessesExecutor) -> Federation:
     return toy.federation(executor=executor)
 
 
@@ -118,10 +118,10 @@ class TestRun:
             result = executor.run(fed, "phase", double, calls, lambda *what, seen=seen: seen.append(what))
             found.append((list(result.values.items()), list(result.losses.items()), result.diverged))
         assert found[0] == found[1]
-        assert told[WorkersExecutor] == told[SerialExecutor]
+        assert told[ProcessesExecutor] == told[SerialExecutor]
 
     @pytest.mark.parametrize("compute", toy.ARITHMETICS.values(), ids=toy.ARITHMETICS)
-    def test_whatever_the_arithmetic(self, executor: WorkersExecutor, compute: Compute) -> None:
+    def test_whatever_the_arithmetic(self, executor: ProcessesExecutor, compute: Compute) -> None:
         feds = [toy.federation(executor=each, compute=compute) for each in (executor, SerialExecutor())]
         states = [engine.run(KTpFL(), fed, Schedule(rounds=1)).state for fed in feds]
         assert toy.same(*states)
@@ -140,7 +140,7 @@ class TestRun:
     def test_who_took_longest_comes_first_the_next_time(self) -> None:
         slow = toy.IDS[2]
         seconds = {n: 0.5 if n == slow else 0.0 for n in toy.IDS}
-        with closing(WorkersExecutor(1)) as executor:  # one worker begins them in the order in which it is asked
+        with closing(ProcessesExecutor(1)) as executor:  # one worker begins them in the order in which it is asked
             fed = toy.federation(executor=executor)
             run(fed, quick_or_slow, seconds)
             begun = run(fed, quick_or_slow, seconds)
@@ -149,9 +149,9 @@ class TestRun:
     def test_one_call_needs_no_worker(self, fed: Federation) -> None:
         assert fed.run("phase", process, {toy.IDS[0]: ()}) == {toy.IDS[0]: os.getpid()}
 
-    def test_several_threads_each_are_refused(self, executor: WorkersExecutor) -> None:
+    def test_several_threads_each_are_refused(self, executor: ProcessesExecutor) -> None:
         fed = toy.federation(executor=executor, compute=Compute(device="cpu", threads=2))
-        with pytest.raises(InputError, match=r"compute\.workers is 2 and compute\.threads is 2; .* 1"):
+        with pytest.raises(InputError, match=r"compute\.executor has 2 processes and compute\.threads is 2; .* serial"):
             run(fed, process)
 
 
@@ -192,14 +192,14 @@ class TestBesideGPUs:
         assert [there for _, _, there in run(fed, places).values()] == [False] * 5
 
     @pytest.mark.parametrize("method", [KTpFL(), create("pfedhn")], ids=["kt_pfl", "pfedhn"])
-    def test_the_run_is_that_of_serial(self, executor: WorkersExecutor, method: Any) -> None:
+    def test_the_run_is_that_of_serial(self, executor: ProcessesExecutor, method: Any) -> None:
         feds = [toy.alike("both", executor=each, seed=5) for each in (executor, SerialExecutor())]
         assert toy.same(*(engine.run(method, fed, Schedule(rounds=2, participation=0.8)).state for fed in feds))
 
     def test_each_has_a_device_of_its_own(self, fed: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(resources, "reachable", lambda device: [torch.device("cpu", k) for k in range(2)])
         executor = fed.executor
-        assert isinstance(executor, WorkersExecutor)
+        assert isinstance(executor, ProcessesExecutor)
         run(fed, process)
         found = [executor._pool[k].ask((places, 3, ())) and executor._pool[k].answer().value for k in range(2)]
         assert [device for device, _, _ in found] == ["cpu:0", "cpu:1"]
@@ -215,7 +215,7 @@ class TestBesideGPUs:
     def test_a_worker_that_dies_is_replaced_on_its_device(self, fed: Federation, tmp_path: Path) -> None:
         assert run(fed, die_once, str(tmp_path / "trace")) == {n: n for n in toy.IDS}
 
-    def test_what_cannot_be_sent_is_named(self, executor: WorkersExecutor) -> None:
+    def test_what_cannot_be_sent_is_named(self, executor: ProcessesExecutor) -> None:
         fed = toy.federation(executor=executor, build=lambda name: toy.build(name))  # noqa: PLW0108
         with pytest.raises(InputError, match=r"cannot be sent to workers \(.*lambda.*top of a module, or set"):
             run(fed, process)
@@ -232,10 +232,10 @@ class TestDeath:
         assert run(fed, double, 4) == dict.fromkeys(toy.IDS, 8)
 
     def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, fed: Federation) -> None:
-        with pytest.raises(InputError, match=r"Client \d+'s phase ended two workers, the last by SIGKILL; .* memory"):
+        with pytest.raises(InputError, match=r"Client \d+'s phase ended 2 workers, the last by SIGKILL; .* memory"):
             run(fed, die)
 
-    def test_closing_leaves_no_process(self, executor: WorkersExecutor, fed: Federation) -> None:
+    def test_closing_leaves_no_process(self, executor: ProcessesExecutor, fed: Federation) -> None:
         found = set(run(fed, process).values())
         assert all(map(alive, found))
         executor.close()
@@ -256,7 +256,7 @@ class TestDeath:
 
 def be_busy(told: int) -> None:
     """Tell of two workers that have begun a call."""
-    fed = toy.federation(executor=WorkersExecutor(2))
+    fed = toy.federation(executor=ProcessesExecutor(2))
     pids = " ".join(map(str, set(run(fed, process).values())))
     threading.Timer(0.3, lambda: os.write(told, pids.encode())).start()
     run(fed, quick_or_slow, dict.fromkeys(toy.IDS, 60.0))
@@ -268,30 +268,33 @@ class TestChoice:
         monkeypatch.setattr(resources, "default_workers", lambda: 6)
 
     def test_auto_is_what_the_machine_carries(self) -> None:
-        made = executors.create("auto", threads=1, device="cpu")
-        assert isinstance(made, WorkersExecutor)
+        made = executors.create(ExecutorSettings("auto"), threads=1, device="cpu")
+        assert isinstance(made, ProcessesExecutor)
         assert made.workers == 6
 
     @pytest.mark.parametrize("device", ["cpu", "cuda"])
     def test_auto_is_serial_where_several_are_impossible(self, device: str) -> None:
-        assert type(executors.create("auto", 2, device)) is SerialExecutor
+        assert type(executors.create(ExecutorSettings("auto"), 2, device)) is SerialExecutor
 
     def test_auto_is_one_for_each_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for device, gpus, expected in (("cuda", 4, 4), ("cuda", 1, 1), ("cuda:1", 4, 1)):
             monkeypatch.setattr(torch.accelerator, "device_count", lambda gpus=gpus: gpus)
-            assert getattr(executors.create("auto", 1, device), "workers", 1) == expected, (device, gpus)
+            assert getattr(executors.create(ExecutorSettings("auto"), 1, device), "workers", 1) == expected, (
+                device,
+                gpus,
+            )
 
     def test_several_may_share_a_gpu(self) -> None:
-        made = executors.create(3, 1, "cuda:1")
-        assert isinstance(made, WorkersExecutor)
+        made = executors.create(ExecutorSettings(3), 1, "cuda:1")
+        assert isinstance(made, ProcessesExecutor)
         assert made.workers == 3
 
     def test_one_is_serial(self) -> None:
-        assert type(executors.create(1, threads=4, device="cpu")) is SerialExecutor
+        assert type(executors.create(ExecutorSettings(1), threads=4, device="cpu")) is SerialExecutor
 
     @pytest.mark.parametrize("device", ["cpu", "cuda"])
     def test_several_that_are_impossible_are_refused(self, device: str) -> None:
         with pytest.raises(
-            InputError, match=r"compute\.workers is 3, but .*compute\.threads is 2.*; take auto or 1\.$"
+            InputError, match=r"compute\.executor has 3 processes, but compute\.threads is 2.*; choose serial\.$"
         ):
-            executors.create(3, 2, device)
+            executors.create(ExecutorSettings(3), 2, device)

@@ -30,7 +30,8 @@ import torch
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors.contract import ATTEMPTS, Calls, Key, Operation, Progress, Value, parts, starved
+from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.remote import ATTEMPTS, call_failed, fields_of
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
 from ktpfl_pipeline.core.machine import resources
@@ -46,7 +47,7 @@ Make = Callable[[], Setting]
 """How a worker gets the setting."""
 
 
-class WorkersExecutor(SerialExecutor):
+class ProcessesExecutor(Executor):
     """Runs an operation for several clients at once, the one that took longest the last time first.
 
     Attributes:
@@ -55,8 +56,8 @@ class WorkersExecutor(SerialExecutor):
 
     def __init__(self, workers: int) -> None:
         """Start nothing yet: workers are started with the first phase."""
-        super().__init__()
         self.workers = workers
+        self._serial = SerialExecutor()  # for a phase with a single client
         self._pool: list[_Worker] = []
         self._setting: Setting | None = None
         self._parcel: _Parcel | None = None
@@ -69,10 +70,10 @@ class WorkersExecutor(SerialExecutor):
         """Return the outcome for each client, as the workers answer.
 
         Raises:
-            InputError: if a client's call has ended two workers: there is too little memory, mostly.
+            InputError: if a client's call has ended `ATTEMPTS` workers: there is too little memory, mostly.
         """
         if len(calls) < 2:
-            return super().outcomes(setting, phase, operation, calls, progress)
+            return self._serial.outcomes(setting, phase, operation, calls, progress)
         try:
             self._start(setting)
             return self._collect(phase, operation, calls, progress)
@@ -82,7 +83,7 @@ class WorkersExecutor(SerialExecutor):
 
     def close(self) -> None:
         """End the workers; the next phase starts others."""
-        super().close()
+        self._serial.close()
         for worker in self._pool:
             worker.end()
         if self._parcel is not None:
@@ -137,9 +138,8 @@ class WorkersExecutor(SerialExecutor):
         self.close()
         if setting.compute.threads != 1:
             raise InputError(
-                f"compute.workers is {self.workers} and compute.threads is {setting.compute.threads}; several workers "
-                "have one thread each, or they would fight for the same cores: set compute.threads to 1, or "
-                "compute.workers to 1."
+                f"compute.executor has {self.workers} processes and compute.threads is {setting.compute.threads}; "
+                "several processes have one thread each: set compute.threads to 1, or compute.executor to serial."
             )
         torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
         self._setting = setting
@@ -153,7 +153,7 @@ class WorkersExecutor(SerialExecutor):
         dead = self._pool[position]
         how = dead.end()
         if attempts >= ATTEMPTS:
-            raise starved(n, phase, "workers", how)
+            raise call_failed(n, phase, "workers", how)
         self._homes = {n: worker for n, worker in self._homes.items() if worker is not dead}
         self._pool[position] = self._worker(position, [worker for worker in self._pool if worker is not dead])
 
@@ -182,11 +182,11 @@ class _Parcel:
     def __init__(self, setting: Setting) -> None:
         self._memory = SharedMemory(OF_DATA, file=True)
         try:
-            self._rest = self._memory.dump(parts(setting))
+            self._rest = self._memory.dump(fields_of(setting))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
                 f"The federation cannot be sent to workers ({error}), which are not forked where there is a GPU: "
-                "define its functions and classes at the top of a module, or set compute.workers to 1."
+                "define its functions and classes at the top of a module, or set compute.executor to serial."
             ) from error
 
     def close(self) -> None:
