@@ -67,9 +67,9 @@ def test_the_app_of_the_server_runs_the_file_that_the_configuration_names(tmp_pa
 
 def test_who_gives_no_answer_in_time_is_named(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
-    with pytest.raises(InputError, match=r"No answer to hello came from nodes 1001"):
+    with pytest.raises(InputError, match=r"Nodes 1001 did not reply to the request to register"):
         run(tmp_path, apps.GridLink(Grid(files, mute=1001)), patience=0.5)
-    with pytest.raises(InputError, match=r"1 clients were there within 0\.1 s"):
+    with pytest.raises(InputError, match=r"1 clients registered within 0\.1 s"):
         run(tmp_path, apps.GridLink(Grid(files[:1])), patience=0.1)
 
 
@@ -86,11 +86,14 @@ OBJECT = Array("object", (1,), relay.STYPE, b"12345678")
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (RecordDict({}), "no message of ktpfl_flower"),
-        (RecordDict({"values": VALUES, "tensors": ConfigRecord({})}), "no message of ktpfl_flower"),
-        (RecordDict({"values": ConfigRecord({"json": "[1]"}), "tensors": ArrayRecord({})}), "no JSON of a message"),
-        (RecordDict({"values": ConfigRecord({"json": "{"}), "tensors": ArrayRecord({})}), "no JSON of a message"),
-        (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": Array(np.zeros(2))})}), "written as 'numpy"),
+        (RecordDict({}), "not a message of ktpfl_flower"),
+        (RecordDict({"values": VALUES, "tensors": ConfigRecord({})}), "not a message of ktpfl_flower"),
+        (
+            RecordDict({"values": ConfigRecord({"json": "[1]"}), "tensors": ArrayRecord({})}),
+            "not the JSON of a message",
+        ),
+        (RecordDict({"values": ConfigRecord({"json": "{"}), "tensors": ArrayRecord({})}), "not the JSON of a message"),
+        (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": Array(np.zeros(2))})}), "encoded as 'numpy"),
         (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": OBJECT})}), "tensor of 'object'"),
     ],
 )
@@ -127,29 +130,29 @@ ODD_SHAPE = Array("float32", (1,) * 65, relay.STYPE, b"1234")
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (RecordDict({"values": ConfigRecord({"json": "[" * 100_000}), "tensors": ArrayRecord({})}), "no JSON"),
+        (RecordDict({"values": ConfigRecord({"json": "[" * 100_000}), "tensors": ArrayRecord({})}), "not the JSON"),
         (RecordDict({"values": VALUES, "tensors": ArrayRecord({"0": ODD_SHAPE})}), "tensor of shape"),
     ],
 )
 def test_a_malformed_answer_is_its_own_node_s_alone(content, said):
     link = apps.GridLink(Answered(content))
-    found = {node: packet.values for node, packet in link.ask("hello", dict.fromkeys((1000, 1001), Packet({})), 5)}
+    found = {node: packet.values for node, packet in link.ask("register", dict.fromkeys((1000, 1001), Packet({})), 5)}
     assert found[1000] == {"ok": 1} and said in found[1001]["silent"]
 
 
 def test_answers_that_flower_cannot_read_are_silence(caplog):
     link = apps.GridLink(Answered(RecordDict({}), breaks=True))
-    found = [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 0.3)]
-    assert found == [{"silent": "none within 0.3 s"}] and "cannot be read" in caplog.text
+    found = [packet.values for _, packet in link.ask("register", {1001: Packet({})}, 0.3)]
+    assert found == [{"silent": "no reply within 0.3 s"}] and "cannot be read" in caplog.text
 
 
 def test_what_waited_while_others_were_read_is_not_dropped():
     link = apps.GridLink(Answered(relay.record(frame_of(Packet({"ok": 2})))))
-    assert [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 0)] == [{"ok": 2}]
+    assert [packet.values for _, packet in link.ask("register", {1001: Packet({})}, 0)] == [{"ok": 2}]
 
 
 def test_a_node_without_a_file_says_so():
-    message = Message(relay.record(frame_of(Packet({"seed": 0}))), 1, "query.hello")
+    message = Message(relay.record(frame_of(Packet({"seed": 0}))), 1, "query.register")
     message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
     reply = relay.client(message, Context(1, 1, {}, RecordDict(), {}))
     assert "not started by python -m ktpfl_flower.join" in packet_of(relay.frame_of(reply.content)).values["refused"]
@@ -160,7 +163,7 @@ def test_simulated_nodes_find_their_clients_by_a_pattern(tmp_path):
     pattern = str(tmp_path / "client-*.yml")
 
     def said(number, pattern):
-        message = Message(relay.record(frame_of(Packet({"seed": 0}))), 1, "query.hello")
+        message = Message(relay.record(frame_of(Packet({"seed": 0}))), 1, "query.register")
         message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
         context = Context(1, 1, {"partition-id": number}, RecordDict(), {"clients": pattern})
         return packet_of(relay.frame_of(relay.client(message, context).content)).values
@@ -195,17 +198,17 @@ def test_the_app_asks_the_client_s_process_by_its_socket_and_one_that_is_gone_ra
     place, frame = str(tmp_path / "s"), frame_of(Packet({"seed": 0, "number": 5}))
     context = Context(1, 1, {"client": place}, RecordDict(), {})
     with pytest.raises(OSError):
-        relay.answer("hello", frame, context)
+        relay.answer("register", frame, context)
     with Listener(place, "AF_UNIX") as listener:
         threading.Thread(target=answering.serve, args=(Member(file), listener), daemon=True).start()
-        said = packet_of(relay.answer("hello", frame, context)).values
+        said = packet_of(relay.answer("register", frame, context)).values
         assert (said["client"], said["number"]) == (0, 5)
-        odd = packet_of(relay.answer("hello", Frame("[1]"), context)).values
-        assert "no JSON of a message" in odd["refused"]
+        odd = packet_of(relay.answer("register", Frame("[1]"), context)).values
+        assert "not the JSON of a message" in odd["refused"]
         with Client(place, "AF_UNIX") as stranger:
-            stranger.send_bytes(b"hello")
+            stranger.send_bytes(b"register")
             stranger.send_bytes(b"no frame")
-        assert packet_of(relay.answer("hello", frame, context)).values["client"] == 0
+        assert packet_of(relay.answer("register", frame, context)).values["client"] == 0
 
 
 def test_flower_s_own_words_are_not_passed_on():
@@ -217,5 +220,5 @@ def test_flower_s_own_words_are_not_passed_on():
                 yield name
 
     link = apps.GridLink(Failing(relay.record(frame_of(Packet({})))))
-    found = [packet.values for _, packet in link.ask("hello", {1001: Packet({})}, 5)]
+    found = [packet.values for _, packet in link.ask("register", {1001: Packet({})}, 5)]
     assert found == [{"silent": "no answer before the message expired"}]

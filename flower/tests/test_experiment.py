@@ -14,9 +14,10 @@ from blank import blank_figures
 from project_copy import PowerCut, Project
 from real_clients import COMPARED, NoLink, deal_out, in_one_process, planned
 
+from ktpfl_flower.alike import Data
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job, serve
-from ktpfl_flower.server.attendance import Hello
+from ktpfl_flower.server.registration import Registration
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.analysis.results import FinishedRun, summarise
 from ktpfl_pipeline.core.errors import InputError
@@ -109,15 +110,18 @@ def test_a_server_that_was_killed_goes_on_and_other_samples_are_another_run(untr
     assert result["runs"][0]["wire"] == {}  # of which the bytes before are not known
     asked = len(link.seen)
     run_all(untracked, link)
-    assert {kind for kind, *_ in link.seen[asked:]} == {"hello", "end"}  # finished before
+    assert {kind for kind, *_ in link.seen[asked:]} == {"register", "end"}  # finished before
     data = folder / "01_raw" / "clients" / "0" / "data.npz"
     with np.load(data) as found:
         images, labels = found["images"], found["labels"]
     np.savez(data, images=255 - images, labels=labels)
-    hello = Packet({"seed": 0, "run": "0"})
-    seals = [[Member(file).answer("hello", hello).values["seal"] for file in files] for _ in range(2)]
-    assert seals[0] == seals[1]
-    assert [said["seal"] == seal for said, seal in zip(_hellos(link), seals[0], strict=True)] == [False, True]
+    asked = Packet({"seed": 0, "run": "0"})
+    found = [[Member(file).answer("register", asked).values["fingerprint"] for file in files] for _ in range(2)]
+    assert found[0] == found[1]
+    assert [said["fingerprint"] == one for said, one in zip(_registrations(link), found[0], strict=True)] == [
+        False,
+        True,
+    ]
 
 
 def test_a_server_that_is_started_again_goes_on_with_a_quorum(untracked: Project) -> None:
@@ -135,7 +139,7 @@ def test_a_server_that_is_started_again_goes_on_with_a_quorum(untracked: Project
 def test_a_finished_comparison_is_taken_as_it_is(project: Project) -> None:
     link = NoLink(sorted((project.folder / "data" / "01_raw").glob("client-*.yml")))
     run_all(project, link)
-    asked = {(kind, packet.values["run"]) for kind, _, packet, _ in link.seen if kind != "hello"}
+    asked = {(kind, packet.values["run"]) for kind, _, packet, _ in link.seen if kind != "register"}
     assert len(asked) == 1 and {kind for kind, _ in asked} == {"end"}  # the method that was trained last
 
 
@@ -143,10 +147,10 @@ def test_a_client_with_other_samples_is_no_part_of_the_run_that_is_taken_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def changes(kind: str, n: int, answer: Packet) -> Packet:
-        return Packet({**answer.values, "seal": "other"}) if kind == "hello" and n == 0 else answer
+        return Packet({**answer.values, "fingerprint": "other"}) if kind == "register" and n == 0 else answer
 
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3))
-    plan, public = planned(tmp_path, patience=0.05), torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
+    plan, public = planned(tmp_path, patience=0.05), serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8))
     met = [serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept")]
     link.changes = changes
     met.append(serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept"))  # all are there: another run
@@ -154,14 +158,16 @@ def test_a_client_with_other_samples_is_no_part_of_the_run_that_is_taken_up(
     link.stop(2)
     met.append(serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept"))
     assert [sorted(each.here) for each in met] == [[0, 1, 2], [0, 1, 2], [1]]
-    assert [each.clients[0].seal == "other" for each in met] == [False, True, True]
-    assert "Node 100 is not let in: Client 0 (node 100) is not as it was when the run began (seal=" in caplog.text
-    assert met[2].why[2] == "has not joined again since the server did"
+    assert [each.clients[0].fingerprint == "other" for each in met] == [False, True, True]
+    assert (
+        "Node 100 is not admitted: Client 0 (node 100) has changed since the run started (fingerprint=" in caplog.text
+    )
+    assert met[2].why[2] == "has not registered since the server started"
 
 
-def _hellos(link: NoLink) -> list[dict[str, Any]]:
+def _registrations(link: NoLink) -> list[dict[str, Any]]:
     """Return what each client said of itself last."""
-    return list({n: answer.values for kind, n, _, answer in link.seen if kind == "hello"}.values())
+    return list({n: answer.values for kind, n, _, answer in link.seen if kind == "register"}.values())
 
 
 def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(run: dict[str, Any]) -> None:
@@ -175,7 +181,7 @@ def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(
 
 def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:
     link, runs = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2)), set[str]()
-    public = torch.zeros(300, 1, 8, 8, dtype=torch.uint8)
+    public = serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8))
     for memory in (512, 7):
         plan = planned(tmp_path)
         compute = replace(plan.experiment.compute, server_memory=memory)
@@ -192,16 +198,16 @@ FEW: dict[str, dict[str, list[int]]] = {"kt_pfl": {"sent": [1, 2], "received": [
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"partition": {"scheme": "two_labels"}}, "experiment.partition is set, and only the clients can"),
+        ({"partition": {"scheme": "two_labels"}}, "experiment.partition is set, but only the clients can"),
         ({"architectures": ["lenet"]}, "experiment.architectures is set"),
         ({"private": {"source": "digits"}}, "experiment.private is set"),
         ({"evaluation": {"global_samples": 9}}, "experiment.evaluation.global_samples is set"),
-        ({"public": {"source": "open_part"}}, "experiment.public.source is open_part, and the server has no private"),
+        ({"public": {"source": "open_part"}}, "experiment.public.source is open_part, but the server has no private"),
         ({"clients": None}, "experiment.clients is missing"),
-        ({"compare": ["fedmd"]}, "experiment.compare is set; list all methods under methods"),
-        ({"exchange": "parameters"}, "experiment.exchange is parameters; with real clients choose predictions"),
-        ({"hyperparameters": "tuned"}, "experiment.hyperparameters is tuned; with real clients choose configured"),
-        ({"compute": {"dtype": "auto"}}, "experiment.compute.dtype is auto; with real clients choose float32"),
+        ({"compare": ["fedmd"]}, "experiment.compare is set; list the methods under methods"),
+        ({"exchange": "parameters"}, "experiment.exchange is parameters; with real clients it must be predictions"),
+        ({"hyperparameters": "tuned"}, "experiment.hyperparameters is tuned; with real clients it must be configured"),
+        ({"compute": {"dtype": "auto"}}, "experiment.compute.dtype is auto; with real clients it must be float32"),
         ({"compute": {"executor": "processes"}}, "experiment.compute.executor is set"),
         ({"methods": {"kt_pfl": {"rho": -1.0}}}, r"kt_pfl\.rho is -1\.0"),
     ],
@@ -215,12 +221,12 @@ def test_what_is_the_clients_own_is_refused(changes: dict[str, Any], sentence: s
 def test_methods_that_combine_models_are_refused_before_any_is_trained() -> None:
     """Clients say what they have when they are there, so it is the first method's meeting that tells of all."""
 
-    def said(n: int, architecture: str) -> Hello:
+    def said(n: int, architecture: str) -> Registration:
         own = {"client": n, "name": "", "architecture": architecture, "sizes": [8, 2, 2], "shape": [1, 28, 28]}
-        return Hello(**own, classes=["0"], versions={}, seal="")
+        return Registration(**own, classes=["0"], versions={}, data=Data(), fingerprint="")
 
     found = {n: said(n, architecture) for n, architecture in ((3, "mlp"), (0, "lenet"), (1, "mlp"))}
-    sentence = r"several architectures \(lenet of 0; mlp of 1, 3\), and .* need one: leave fedavg out of methods"
+    sentence = r"several architectures \(lenet: 0; mlp: 1, 3\), .* combine their models. Remove fedavg from methods"
     with pytest.raises(InputError, match=sentence):
         serve.check_architectures(("kt_pfl", "fedavg", "local"), found)
     serve.check_architectures(("kt_pfl", "feddf", "local"), found)

@@ -1,14 +1,19 @@
-"""What both ends of a real federation must have alike, or they would round differently."""
+"""What the server and all clients must have in common; otherwise they would round differently."""
 
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from annotated_types import Ge, Le, MaxLen
 
 from ktpfl_pipeline import __version__
+from ktpfl_pipeline.core.dataset import Vocabulary
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.validation import Count
+from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY
 
 PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 """What systems call the same kind of processor."""
@@ -24,8 +29,63 @@ class Arithmetic:
     prediction_batch: Count = 1000
 
 
+@dataclass(frozen=True)
+class Meaning:
+    """What the ids of tokens mean, in a form that the server and the clients can compare.
+
+    Attributes:
+        fingerprint: a hash of the tokens in the order of their ids.
+        size: the number of ids.
+        padding: the id that fills short texts; None if there is none.
+    """
+
+    fingerprint: Annotated[str, MaxLen(64)]
+    size: Annotated[int, Ge(1), Le(MAX_VOCABULARY)]
+    padding: Annotated[int, Ge(0), Le(MAX_VOCABULARY)] | None = None
+
+    def __str__(self) -> str:
+        """Return the attributes in words."""
+        padding = "no padding" if self.padding is None else f"padding id {self.padding}"
+        return f"{self.size:,} tokens, {padding}, fingerprint {self.fingerprint}"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What kind of samples a client or the public set has.
+
+    Attributes:
+        kind: of the samples.
+        vocabulary: what the ids of tokens mean; None for images.
+    """
+
+    kind: Literal["images", "tokens"] = "images"
+    vocabulary: Meaning | None = None
+
+
+def meaning(known: Vocabulary | None, source: str) -> Meaning | None:
+    """Return the meaning of a source's tokens; None for other kinds of samples.
+
+    Raises:
+        InputError: if others could not compare it, because the source does not give its tokens, or made the vocabulary
+            from its own texts.
+    """
+    if known is None:
+        return None
+    if known.frequent is not None:
+        raise InputError(
+            f"{source} has texts whose vocabulary is made from these texts, so it would differ between clients. Set "
+            "text.tokenizer to the same tokenizer.json at the server and at all clients."
+        )
+    if known.words is None:
+        raise InputError(
+            f"{source} has tokens without a vocabulary, so nothing shows whether others' ids mean the same. Save the "
+            "array 'vocabulary' in the file, the same at the server and at all clients."
+        )
+    return Meaning(digest(list(known.words)), known.size, known.padding)
+
+
 def versions() -> dict[str, str]:
-    """Return the versions that both ends must have alike, or they would round differently."""
+    """Return the versions that the server and all clients must have in common."""
     processor = platform.machine().lower()
     return {
         "ktpfl_pipeline": __version__,

@@ -15,17 +15,17 @@ from ktpfl_flower.wire import frame_of as frame_with
 from ktpfl_pipeline.core.errors import InputError
 
 PULSE = 0.2
-"""Seconds between two looks for answers."""
+"""Seconds between two requests for new replies."""
 CAUSES = {
-    1: "its SuperNode could not load the app: see that ktpfl_flower is installed there",
-    2: "its program is not running, or failed: its log says why",
+    1: "its SuperNode could not load the app: check that ktpfl_flower is installed there",
+    2: "its program is not running or failed; its log states the cause",
     3: "no answer before the message expired",
     4: "no answer before the message expired",
     5: "its SuperNode is not connected",
     7: "its SuperNode does not trust the app",
-    8: "its SuperNode's app was killed",
+    8: "its SuperNode stopped the app",
 }
-"""What Flower's error codes mean here, in a few words; Flower's own texts are paragraphs."""
+"""Short explanations of Flower's error codes; Flower's own are paragraphs."""
 logger = logging.getLogger(__name__)
 
 server = ServerApp()
@@ -39,48 +39,48 @@ class GridLink:
     def __init__(self, grid: Grid) -> None:
         """Send nothing yet."""
         self._grid = grid
-        self._waiting: dict[str, tuple[int, str]] = {}  # node and kind of each message that is not answered
+        self._waiting: dict[str, tuple[int, str]] = {}  # node and kind of each message without a reply
 
     def addresses(self) -> list[int]:
         """Return the nodes that are connected."""
         return sorted(self._grid.get_node_ids())
 
     def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
-        """Send each node a message of a kind, and yield the answers as they come in time."""
+        """Send each node a message of a kind, and yield the replies that arrive within `seconds`."""
         messages = [Message(record(frame_with(packet)), node, f"query.{kind}") for node, packet in packets.items()]
         waiting = dict(zip(self._grid.push_messages(messages), packets, strict=True))
         end, over = time.monotonic() + seconds, False
         while waiting and not over:
-            over = time.monotonic() >= end  # one more look: others' answers may have taken the time
+            over = time.monotonic() >= end  # look once more, because other replies may have used up the time
             for message in self._pulled(waiting):
                 yield waiting.pop(message.metadata.reply_to_message_id), _answer(message)
             if waiting and not over:
                 self.pause()
         self._waiting |= {name: (node, kind) for name, node in waiting.items()}
         for node in waiting.values():
-            yield node, Packet({"silent": f"none within {seconds:g} s"})
+            yield node, Packet({"silent": f"no reply within {seconds:g} s"})
 
     def late(self) -> Iterator[tuple[int, str, Packet]]:
-        """Yield the answers that came after their time."""
+        """Yield the replies that arrived too late."""
         for message in self._pulled(self._waiting) if self._waiting else ():
             node, kind = self._waiting.pop(message.metadata.reply_to_message_id)
             yield node, kind, _answer(message)
 
     def pause(self) -> None:
-        """Wait until it is worth looking again."""
+        """Wait until new replies may have arrived."""
         time.sleep(PULSE)
 
     def _pulled(self, names: Iterable[str]) -> list[Message]:
-        """Return the answers that have come to these messages.
+        """Return the replies that have arrived for these messages.
 
-        If Flower cannot read one of them, all that came with it are lost, and their nodes count as silent.
+        If Flower cannot read one of them, all replies of the same request are lost, and their nodes count as silent.
         """
         try:
             return list(self._grid.pull_messages(list(names)))
         except OSError:  # the SuperLink is gone
             raise
         except Exception as error:
-            logger.warning("Answers came that cannot be read; they are ignored (%s).", type(error).__name__)
+            logger.warning("Some replies cannot be read and are ignored (%s).", type(error).__name__)
             return []
 
 
@@ -91,21 +91,21 @@ def _answer(message: Message) -> Packet:
     try:
         return packet_of(frame_of(message.content))
     except InputError as error:
-        return Packet({"silent": f"its answer is malformed: {error}"})
+        return Packet({"silent": f"its reply is malformed: {error}"})
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        return Packet({"silent": f"its answer is malformed ({type(error).__name__})"})  # by Flower's own records
+        return Packet({"silent": f"its reply is malformed ({type(error).__name__})"})  # raised by Flower's own records
 
 
 @server.main()  # type: ignore[untyped-decorator,unused-ignore]
 def main(grid: Grid, context: Context) -> None:
-    """Run what the server's file asks for; the run's configuration names the file."""
+    """Run the methods of the server's file, which the run's configuration names."""
     from ktpfl_flower.server import job
 
     logging.basicConfig(format="%(message)s", stream=sys.stdout)  # for when Kedro has not set up logging
     for name, level in {"ktpfl_pipeline": logging.INFO, "ktpfl_flower": logging.INFO, "httpx": logging.WARNING}.items():
         logging.getLogger(name).setLevel(level)
     file = Path(str(context.run_config["federation"]))
-    sys.argv = ["flwr", "run", "flower/app", "--run-config", f"federation='{file}'"]  # the command that reports name
+    sys.argv = ["flwr", "run", "flower/app", "--run-config", f"federation='{file}'"]  # the command that reports show
     try:
         job.run(file, GridLink(grid))
     except InputError as error:

@@ -1,6 +1,6 @@
-"""Predictions that travel as bytes of an encoding, both ways: what a client does with them.
+"""Predictions that travel encoded, in both directions: what a client does with them.
 
-A client keeps what an encoding loses and sends it next time, as it keeps a model: under a number.
+A client stores what an encoding loses, as it stores a model, and adds it to its next upload.
 """
 
 import torch
@@ -22,7 +22,7 @@ Bytes = tuple[Tensor, ...]
 def logits(
     space: Workspace, n: int, params: Params, batch: Tensor, encoding: EncodingName, k: int, kept: Params
 ) -> Outcome[tuple[Params, Bytes]]:
-    """Return what the client keeps now, and the bytes of its logits on the public samples `batch`."""
+    """Return what the client stores, and its encoded logits on the public samples `batch`, (B,) int64."""
     values, batch = operations.logits(space, n, params, batch).value.cpu(), batch.cpu()
     check_finite("predictions", {n: values})
     nothing = torch.zeros(len(space.setting.public), values.shape[1], dtype=values.dtype)
@@ -35,17 +35,17 @@ def logits(
 def distill(
     space: Workspace, n: int, params: Params, encoding: EncodingName, k: int, teacher: Bytes, batch: Tensor, t: int
 ) -> Outcome[Params]:
-    """Fit the client's model to a teacher that came as bytes."""
+    """Fit the client's model to an encoded teacher."""
     shape = (len(batch), space.setting.classes)
     read = channel.decode(Knowledge(encoding, k), as_bytes(teacher), shape, False)
     return operations.distill(space, n, params, read, batch, t)
 
 
 def as_tensors(buffers: Buffers) -> Bytes:
-    """Return buffers as they travel."""
+    """Return buffers as tensors, (bytes,) uint8 each."""
     return tuple(torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in buffers)
 
 
 def as_bytes(travelled: Bytes) -> Buffers:
-    """Return the buffers that travelled."""
+    """Return the buffers that `as_tensors` was given."""
     return tuple(each.numpy().tobytes() for each in travelled)

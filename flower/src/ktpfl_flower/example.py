@@ -1,7 +1,7 @@
-"""Write a federation to try: ``python -m ktpfl_flower.example``.
+"""Write an example federation: ``python -m ktpfl_flower.example``.
 
-Handwritten digits, dealt out so that each client has mostly labels of its own; a file for each client; the server's
-file and its public images. Files of one's own have the same form.
+It writes handwritten digits, partitioned so that clients differ in their classes, a file for each client, the server's
+file, and public images.
 """
 
 import argparse
@@ -43,13 +43,15 @@ experiment:               # as a section of conf/, without what only clients can
 def main(arguments: list[str] | None = None) -> None:
     """Write the files, and print the commands that use them."""
     parser = argparse.ArgumentParser("python -m ktpfl_flower.example", description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("data/01_raw/real_clients"), help="where to")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", default=Path("data/01_raw/real_clients"), help="where the files are written"
+    )
     parser.add_argument("--clients", type=int, choices=range(2, 1 + len(NAMES)), default=2)
     asked = parser.parse_args(arguments)
     write(asked.folder, asked.clients)
     run = f"""flwr run flower/app here --stream --run-config "federation='$PWD/{asked.folder}/federation.yml'\""""
     join = "python -m ktpfl_flower.join {} --insecure --superlink 127.0.0.1:8000"
-    print(f"Each client in a terminal of its own, and the run in another one:\n\n{run}")  # noqa: T201
+    print(f"Start each client and the run in separate terminals:\n\n{run}")  # noqa: T201
     for name in NAMES[: asked.clients]:
         print(join.format(asked.folder / f"{name}.yml"))  # noqa: T201
 

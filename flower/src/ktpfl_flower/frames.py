@@ -1,10 +1,10 @@
-"""A message as bytes: a text, and named arrays with dtype and shape. No torch and no Flower, so it loads in no time."""
+"""A message as bytes: a text, and named arrays with dtype and shape. Loads fast, without torch and Flower."""
 
 import json
 from dataclasses import dataclass, field
 
 LENGTH = 8
-"""Bytes of the header's length, which comes first."""
+"""Size in bytes of the header's length, which comes first."""
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Frame:
 
     Attributes:
         text: JSON.
-        arrays: by name: dtype, shape, and the numbers as bytes, the last dimension first in memory.
+        arrays: by name: dtype, shape, and the values as bytes in C order.
     """
 
     text: str
@@ -30,7 +30,7 @@ class Frame:
         """Return the message that `to_bytes` wrote.
 
         Raises:
-            ValueError: if it is not one.
+            ValueError: if the bytes are not a message.
         """
         end = LENGTH + int.from_bytes(data[:LENGTH], "big")
         try:
@@ -41,7 +41,7 @@ class Frame:
         arrays = {}
         for name, dtype, shape, size in listed:
             if size < 0 or end + size > len(data):
-                raise ValueError("A message ends before its arrays do.")
+                raise ValueError("A message is shorter than its header states.")
             arrays[name] = dtype, shape, data[end : end + size]
             end += size
         return cls(str(text), arrays)

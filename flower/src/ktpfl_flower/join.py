@@ -1,7 +1,8 @@
 """Join a federation: ``python -m ktpfl_flower.join my_client.yml --insecure --superlink 192.0.2.1:8000``.
 
-This process has the samples and answers for the client, by the code that is installed here. It starts Flower's
-SuperNode, which carries messages and runs the app that the server sent; that app reaches this process by a socket only.
+This process has the samples and replies for the client, with the code that is installed here. It starts Flower's
+SuperNode, which passes messages on and runs the app that the server sent; that app reaches this process only by a
+socket.
 """
 
 import argparse
@@ -22,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a client until it is stopped; options that are not known here are the SuperNode's.
+    """Run a client until it is stopped; options that are not known here are passed to the SuperNode.
 
-    Returns 1 if the client ends by itself: a supervisor may start it again.
+    Returns 1 if the client ends by itself, so that a supervisor can start it again.
     """
     parser = argparse.ArgumentParser("python -m ktpfl_flower.join", description=__doc__.partition("\n")[0])
-    parser.add_argument("file", type=Path, help="the client's own file")
+    parser.add_argument("file", type=Path, help="the client's file")
     parser.add_argument(
-        "--socket", type=Path, help="answer at this socket, and start no SuperNode: for one under another account"
+        "--socket", type=Path, help="reply at this socket and start no SuperNode; start one under another account"
     )
     parser.epilog = "All other options go to flower-supernode: --superlink, --insecure, --root-certificates, ..."
     asked, others = parser.parse_known_args(arguments)
@@ -44,14 +45,14 @@ def main(arguments: list[str] | None = None) -> int:
         place = asked.socket or Path(folder, "client")
         listener = Listener(str(place), "AF_UNIX")
         if asked.socket:
-            os.chmod(place, 0o660)  # the SuperNode's account needs to be in the socket's group
-            logger.info("Client %d answers at %s.", member.own.client, place)
+            os.chmod(place, 0o660)  # the SuperNode's account must be in the socket's group
+            logger.info("Client %d replies at %s.", member.own.client, place)
             serve(member, listener)
         threading.Thread(target=serve, args=(member, listener), daemon=True).start()
         _supernode(place, others)
     print(  # noqa: T201
-        "The SuperNode ended; what it wrote says why. If the SuperLink was restarted, it no longer knows this client: "
-        "start the same command again.",
+        "The SuperNode ended; its output states the cause. If the SuperLink was restarted, it no longer knows this "
+        "client: run the same command again.",
         file=sys.stderr,
     )
     return 1
@@ -62,7 +63,9 @@ def _supernode(socket: Path, options: list[str]) -> int:
     port = str(watched.free_port())
     command = [str(Path(sys.executable).parent / "flower-supernode"), *options]
     command += ["--port", port, "--node-config", f'client="{socket}"']
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # it starts Flower's others
+    path = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    )  # it starts Flower's other programs
     quick = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", **os.environ, "PATH": path}
     with watched.start(command, quick) as started:
         try:

@@ -1,6 +1,6 @@
-"""What a real client does when it is asked, by name: a fixed table, so that no code travels, and what each gives away.
+"""The operations that a server can request from a real client, by name, and what the reply of each discloses.
 
-Arguments and answers are checked where they arrive, the arguments at the client and the answers at the server.
+The table is fixed, so no code travels. Clients check the arguments that they receive, and the server checks replies.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,20 +26,20 @@ TRIED = (
     *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "ds_fl"),
     *("feddf", "pfeddf", "fedproto", "fedavg", "fedavg_ft", "local"),
 )
-"""Methods whose runs with real clients equal those in one process, bit for bit, by a test. Other methods send a part of
-a model, or train by a rule that is not in the table of operations."""
+"""Methods whose runs with real clients equal those in one process bit for bit, which a test shows. Other methods send a
+part of a model, or train by a rule that is not in the table of operations."""
 Gives = Literal["model", "predictions", "prototypes", "numbers"]
 MANY = 2**31
-"""More epochs, wider features, or more classes than anyone asks for."""
+"""An upper bound for epochs, features and classes in requests."""
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What an end knows of a client that it checks arguments and answers by.
+    """What arguments for a client, and its replies, are checked against.
 
     Attributes:
-        setting: the federation's.
-        kinds: of the tensors of this client's model.
+        setting: the setting of the federation.
+        kinds: dtype and shape of the tensors of this client's model.
     """
 
     setting: Setting
@@ -48,7 +48,12 @@ class Known:
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument must be: in words, and how one finds out."""
+    """What an argument must be.
+
+    Attributes:
+        words: the same in words.
+        holds: ``holds(value, known)`` returns whether a value is allowed.
+    """
 
     words: str
     holds: Callable[[Any, Known], bool]
@@ -59,12 +64,14 @@ class Offer:
     """One operation.
 
     Attributes:
-        perform: what is done, ``perform(workspace, n, *arguments)``.
-        gives: what the client gives away by its answer; a ``model`` stays with it, and a number for it is answered.
-        takes: its arguments; those behind `needed` may be left out.
-        needed: how many there must be.
+        words: what the server requests, as in ``the request for local training``.
+        perform: the function, ``perform(workspace, n, *arguments)``.
+        gives: what the reply discloses; a ``model`` stays at the client, which replies with the model's number.
+        takes: the arguments; those after `needed` are optional.
+        needed: the number of required arguments.
     """
 
+    words: str
     perform: Callable[..., Any]
     gives: Gives
     takes: tuple[Kind, ...]
@@ -72,7 +79,7 @@ class Offer:
 
 
 def _tensor(value: Any, shape: tuple[int | None, ...], *dtypes: torch.dtype) -> bool:
-    """Say whether a value is a tensor of such a shape, in which None is any size, and of one of the dtypes."""
+    """Return whether a value is a tensor of this shape, in which None is any size, and of one of the dtypes."""
     return (
         isinstance(value, Tensor)
         and value.dtype in dtypes
@@ -105,61 +112,79 @@ SPLIT = Kind("train, validation or test", lambda value, known: value in ("train"
 BATCH = Kind("indices of public samples", _indices)
 TEACHER = Kind("probabilities of classes", lambda value, known: _tensor(value, (None, known.setting.classes), *FLOATS))
 WIDTH = Kind("a number of features", lambda value, known: _whole(value, MANY) and value > 0)
-PROTOTYPES = Kind("a prototype a class", lambda value, known: _tensor(value, (known.setting.classes, None), *FLOATS))
-SHOWN = Kind("a flag a class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
+PROTOTYPES = Kind(
+    "one prototype per class", lambda value, known: _tensor(value, (known.setting.classes, None), *FLOATS)
+)
+SHOWN = Kind("one flag per class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
 WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < MANY)
-STATE = Kind("what it kept", lambda value, known: isinstance(value, Mapping))
+STATE = Kind("what the client stored", lambda value, known: isinstance(value, Mapping))
 ENCODING = Kind("an encoding", lambda value, known: value in ("float16", "uint8", "sign", "top_k"))
-# of top_k; the others are told of it too, and it may be beyond their classes
+# only top_k uses it; for the others it may exceed the number of classes
 LIKELIEST = Kind("a number of classes", lambda value, known: _whole(value, MANY) and value > 0)
 BYTES = Kind("encoded probabilities", lambda value, known: _bytes(value))
 
 OPERATIONS = {
-    "train": Offer(operations.train, "model", (MODEL, ROUND, EPOCHS), 2),
-    "distill": Offer(operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND), 4),
-    "logits": Offer(operations.logits, "predictions", (MODEL, BATCH), 2),
-    "encoded_logits": Offer(encoded.logits, "predictions", (MODEL, BATCH, ENCODING, LIKELIEST, STATE), 5),
-    "distill_encoded": Offer(encoded.distill, "model", (MODEL, ENCODING, LIKELIEST, BYTES, BATCH, ROUND), 6),
-    "evaluate": Offer(operations.evaluate, "numbers", (MODEL, SPLIT), 2),
-    "class_means": Offer(features.class_means, "prototypes", (MODEL, WIDTH), 2),
-    "train_to_prototypes": Offer(fedproto.train_client, "model", (MODEL, PROTOTYPES, SHOWN, WEIGHT, ROUND, EPOCHS), 5),
+    "train": Offer("local training", operations.train, "model", (MODEL, ROUND, EPOCHS), 2),
+    "distill": Offer("distillation", operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND), 4),
+    "logits": Offer("predictions", operations.logits, "predictions", (MODEL, BATCH), 2),
+    "encoded_logits": Offer(
+        "encoded predictions", encoded.logits, "predictions", (MODEL, BATCH, ENCODING, LIKELIEST, STATE), 5
+    ),
+    "distill_encoded": Offer(
+        "distillation from encoded predictions",
+        encoded.distill,
+        "model",
+        (MODEL, ENCODING, LIKELIEST, BYTES, BATCH, ROUND),
+        6,
+    ),
+    "evaluate": Offer("an evaluation", operations.evaluate, "numbers", (MODEL, SPLIT), 2),
+    "class_means": Offer("prototypes", features.class_means, "prototypes", (MODEL, WIDTH), 2),
+    "train_to_prototypes": Offer(
+        "training toward prototypes",
+        fedproto.train_client,
+        "model",
+        (MODEL, PROTOTYPES, SHOWN, WEIGHT, ROUND, EPOCHS),
+        5,
+    ),
 }
 REMEMBERING = "+state"
-"""What follows the name of an operation that takes and returns its optimizer's state too."""
+"""Suffix of the name of an operation that also takes and returns the state of its optimizer."""
 
 
 def find(name: str) -> Offer:
     """Return an operation by its name.
 
     Raises:
-        InputError: if there is none.
+        InputError: if it does not exist.
     """
     offer = OPERATIONS.get(name.removesuffix(REMEMBERING))
     if offer is None or (name.endswith(REMEMBERING) and offer.gives != "model"):
-        raise InputError(f"it asks for {name[:80]!r}, and a client offers {', '.join(OPERATIONS)} alone.")
+        raise InputError(
+            f"it requests the operation {name[:80]!r}, which does not exist; a client offers {', '.join(OPERATIONS)}."
+        )
     if not name.endswith(REMEMBERING):
         return offer
     arguments = Kind("the operation's arguments", lambda value, known: _fits(offer, value, known))
-    return Offer(Remembering(offer.perform), "model", (STATE, arguments), 2)
+    return Offer(offer.words, Remembering(offer.perform), "model", (STATE, arguments), 2)
 
 
 def name_of(operation: Callable[..., Any]) -> str | None:
-    """Return the name of a client operation in the table; None where it is not there."""
+    """Return the name of a client operation; None if the table does not have it."""
     inner = operation.operation if isinstance(operation, Remembering) else operation
     found = next((name for name, offer in OPERATIONS.items() if offer.perform is inner), None)
     return found and found + REMEMBERING * (inner is not operation)
 
 
 def check_arguments(name: str, arguments: Any, known: Known) -> None:
-    """Check, at the client, what an operation is given; else raise InputError."""
+    """Check, at the client, the arguments of an operation; raise InputError if they are not allowed."""
     offer = find(name)
     words = ", ".join(kind.words for kind in offer.takes)
     if not _fits(offer, arguments, known):
-        raise InputError(f"it asks for {name} with other arguments than {words}.")
+        raise InputError(f"it requests {name} with other arguments than {words}.")
 
 
 def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known) -> None:
-    """Check, at the server, what an operation answered to these arguments; else raise InputError."""
+    """Check, at the server, the result of an operation with these arguments; raise InputError if it is not allowed."""
     offer, classes = find(name), known.setting.classes
     if name == "encoded_logits":
         sound = isinstance(value, tuple) and len(value) == 2 and (isinstance(value[0], Left) or value[0] == {})
@@ -177,55 +202,71 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
     else:
         sound = _is_left(value, known.kinds)
     if not sound:
-        raise InputError(f"its answer to {name} is not what that gives: {offer.gives}.")
+        raise InputError(f"expected {_expected(name, arguments, known)}.")
+
+
+def _expected(name: str, arguments: tuple[Any, ...], known: Known) -> str:
+    """Return in words what an operation with these arguments must return."""
+    classes = known.setting.classes
+    match find(name).gives:
+        case "predictions":
+            return f"predictions for {len(arguments[1])} samples and {classes} classes"
+        case "prototypes":
+            return f"prototypes of {arguments[1]} features, and numbers of samples, for {classes} classes"
+        case "numbers":
+            return f"{len(METRICS)} measures: a finite loss, and shares from 0 to 1"
+        case _:
+            return "the number of a stored model of its architecture"
 
 
 def _readable(value: encoded.Bytes, arguments: tuple[Any, ...], classes: int) -> bool:
-    """Say whether bytes are of as many samples and classes as were asked for; InputError says how many they are not."""
+    """Return whether bytes decode to finite predictions; raise InputError if they are for other numbers of samples."""
     _, batch, encoding, k, _ = arguments
     read = decode(Knowledge(encoding, k), encoded.as_bytes(value), (len(batch), classes), True)
     return bool(read.isfinite().all())
 
 
 def kinds_at(setting: Setting, n: int) -> Kinds:
-    """Return the kinds of the tensors of client n's model, of which none is made."""
+    """Return the kinds of the tensors of client n's model, without memory for them."""
     with torch.device("meta"):
         module = setting.build(setting.by_id[n].architecture)
     return kinds_of(weights.state_of(module.to(DTYPES[setting.compute.dtype])))
 
 
 def exchanges(method: str) -> frozenset[str]:
-    """Return what the method declares to exchange, as the privacy table has it.
+    """Return what a method declares to exchange, as in the table of what leaves a client.
 
     Raises:
-        InputError: if it was not tried on real clients.
+        InputError: if the method is not supported with real clients.
     """
     if method not in TRIED:
-        raise InputError(f"method {method[:80]!r} was not tried on real clients: choose from {', '.join(TRIED)}.")
+        raise InputError(
+            f"The method {method[:80]!r} is not supported with real clients. Choose from {', '.join(TRIED)}."
+        )
     return METHODS[method].kind.exchanges
 
 
 def check_leaves(name: str, method: str) -> None:
-    """Check that what an operation gives away is what the method declares to exchange; else raise InputError.
+    """Check that the method declares to exchange what an operation discloses; raise InputError if it does not.
 
-    Whoever may have a model may have its predictions, which follow from it.
+    A method that exchanges models may also have their predictions, which follow from the models.
     """
     gives, allowed = find(name).gives, exchanges(method)
     if gives in ("model", "numbers") or gives in allowed or (gives == "predictions" and "parameters" in allowed):
         return
     raise InputError(
-        f"it asks for {name}, which gives away {gives}, and {method} declares to exchange {_words(allowed)}."
+        f"it requests {name}, which discloses {gives}, but {method} declares to exchange only {_words(allowed)}."
     )
 
 
 def check_sent(arguments: Any, method: str) -> None:
-    """Check, at the client, that no model is sent where the method exchanges none; else raise InputError.
+    """Check, at the client, that the server sends a model only if the method exchanges models; else raise InputError.
 
-    A model of the server's making could be one whose predictions and losses tell of the samples it is tried on.
+    The predictions and losses of a model that the server made could reveal the client's samples.
     """
     allowed = exchanges(method)
     if "parameters" not in allowed and _has_model(arguments):
-        raise InputError(f"it sends a model, and {method} declares to exchange {_words(allowed)}.")
+        raise InputError(f"it sends a model, but {method} declares to exchange only {_words(allowed)}.")
 
 
 def _words(allowed: frozenset[str]) -> str:
@@ -243,7 +284,7 @@ def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
 
 
 def _are_measures(value: Tensor) -> bool:
-    """Say whether numbers are those of an `Evaluation`: a loss that is finite, and shares."""
+    """Return whether numbers can be an `Evaluation`: a finite loss, and shares."""
     named = dict(zip(METRICS, value, strict=True))
     loss = named.pop("loss")
     shares = torch.stack([share for name, share in named.items() if not (name in UNDEFINED and share.isnan())])
@@ -255,7 +296,7 @@ def _is_model(value: Any, kinds: Kinds) -> bool:
 
 
 def _is_left(value: Any, kinds: Kinds) -> bool:
-    """Say whether a value is a model that the client keeps, and whose tensors, where they came, are of these kinds."""
+    """Return whether a value is a stored model of these kinds, and so are its tensors if they were sent."""
     if not isinstance(value, Left) or value.kinds != kinds:
         return False
     return value.model is None or kinds_of(value.model) == kinds

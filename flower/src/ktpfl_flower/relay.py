@@ -1,7 +1,7 @@
-"""The client's app: it passes each message on to the client's own process, which has the samples, and its answer back.
+"""The client's app: it passes each message to the client's own process, which has the samples, and returns the reply.
 
-Flower starts a process for each message and runs the app that the server sent in it. So this app has nothing to protect
-and loads in a moment: what answers is the code that is installed at the client (`join`).
+Flower starts a process for each message and runs the app that the server sent in it. So this app contains nothing to
+protect and loads fast; the code that is installed at the client replies (`join`).
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from flwr.clientapp import ClientApp
 
 from ktpfl_flower.frames import Frame
 
-KINDS = ("hello", "begin", "perform", "end")
+KINDS = ("register", "begin", "perform", "end")
 STYPE = "bytes"
-"""The name of our way to write an array: its numbers one after another, which no reader can take for a pickle."""
+"""The name of our encoding of arrays, the values as bytes; no reader takes it for a pickle."""
 
 client = ClientApp()
 
@@ -31,29 +31,29 @@ def frame_of(content: RecordDict) -> Frame:
     """Return the message in Flower's records.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if the records are not a message of this package.
     """
     values, tensors = content.get("values"), content.get("tensors")
     if not isinstance(values, ConfigRecord) or not isinstance(tensors, ArrayRecord) or len(content) != 2:
-        raise ValueError("it is no message of ktpfl_flower.")
+        raise ValueError("it is not a message of ktpfl_flower.")
     if odd := [array.stype for array in tensors.values() if array.stype != STYPE]:
-        raise ValueError(f"it has an array written as {odd[0]!r}, and ours are written as {STYPE!r}.")
+        raise ValueError(f"it has an array encoded as {odd[0]!r}; only {STYPE!r} is allowed.")
     arrays = {name: (array.dtype, tuple(array.shape), array.data) for name, array in tensors.items()}
     return Frame(str(values.get("json")), arrays)
 
 
 def answer(kind: str, frame: Frame, context: Context) -> Frame:
-    """Return a client's answer to a message of a kind.
+    """Return a client's reply to a message of a kind.
 
     Raises:
-        OSError: if the client's own process is not there.
+        OSError: if the client's own process is not running.
     """
     if (socket := context.node_config.get("client")) is not None:
         with Client(str(socket), "AF_UNIX") as connection:
             connection.send_bytes(kind.encode())
             connection.send_bytes(frame.to_bytes())
             return Frame.from_bytes(connection.recv_bytes())
-    from ktpfl_flower.client.answering import answered, refused  # in Flower's simulation all is one process
+    from ktpfl_flower.client.answering import answered, refused  # Flower's simulation has no process per client
     from ktpfl_flower.client.member import Member
 
     number, pattern = context.node_config.get("partition-id"), str(context.run_config.get("clients", ""))
@@ -63,15 +63,16 @@ def answer(kind: str, frame: Frame, context: Context) -> Frame:
     if int(number) >= len(files):
         return refused(
             kind,
-            f"clients is {pattern!r} in the run's configuration, which matches {len(files)} files, and there are more "
-            "simulated nodes: give a pattern that matches the clients' files, or set num-supernodes to their number.",
+            f"the run's configuration has clients={pattern!r}, which matches {len(files)} files, but there are more "
+            "simulated nodes. Set clients to a pattern that matches the clients' files, or num-supernodes to their "
+            "number.",
         )
     return answered(Member(Path(files[int(number)])), kind, frame)
 
 
 def _answering(kind: str) -> Callable[[Message, Context], Message]:
     def answer_message(message: Message, context: Context) -> Message:
-        """Answer a message."""
+        """Return the reply to a message."""
         return Message(record(answer(kind, frame_of(message.content), context)), reply_to=message)
 
     return answer_message

@@ -1,6 +1,6 @@
-"""A command that ends when the process that started it does, whatever ends that process, SIGKILL included.
+"""A command that ends when its parent process ends, for any reason, including SIGKILL.
 
-A process in between runs this file and waits for the end of a pipe that only its parent holds open.
+A process in between runs this file and waits for the end of a pipe that only the parent holds open.
 """
 
 import os
@@ -12,26 +12,26 @@ import threading
 from collections.abc import Callable, Sequence
 
 PATIENCE = 10.0
-"""Seconds in which the command must end by itself, when it is told to."""
+"""Seconds that the command has to end after SIGTERM; then it is killed."""
 
 
 def start(command: Sequence[str], env: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
     """Start a command, and return the process that watches it.
 
     Args:
-        command: and its arguments.
-        env: its environment; None is this process's.
+        command: the program and its arguments.
+        env: its environment; None: that of this process.
     """
     return subprocess.Popen(
         [sys.executable, __file__, *command],
         env=env,
         stdin=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for its parent, which then ends it
+        start_new_session=True,  # Ctrl-C reaches only the parent, which then ends the command
     )
 
 
 def watch(command: Sequence[str]) -> int:
-    """Run a command until it ends, or this process's input or SIGTERM says so, and return its exit status."""
+    """Run a command until it ends, this process's input closes, or SIGTERM arrives; return its exit status."""
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     started = subprocess.Popen(command, stdin=subprocess.DEVNULL)
@@ -40,7 +40,7 @@ def watch(command: Sequence[str]) -> int:
         end()
         over.set()
 
-    for end in (started.wait, lambda: os.read(0, 1)):  # nothing is written to the pipe: what is read is its end
+    for end in (started.wait, lambda: os.read(0, 1)):  # nothing is written to the pipe, so a read returns at its end
         threading.Thread(target=tell, args=(end,), daemon=True).start()
     over.wait()
     started.terminate()

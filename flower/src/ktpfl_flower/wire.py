@@ -1,6 +1,6 @@
-"""What crosses the wire: plain values as JSON, and tensors as their bytes beside it. No pickles, no code.
+"""Messages between the server and clients: plain values as JSON, and tensors as bytes. No pickles, no code.
 
-Whoever reads a packet trusts nobody: types, dtypes, shapes and sizes are checked before a tensor is made of bytes.
+A reader trusts no sender: types, dtypes, shapes and sizes are checked before bytes become a tensor.
 """
 
 import json
@@ -22,18 +22,18 @@ DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.float32, torch.float64, torch.uint8, torch.int64, torch.bool)
 }
-"""Of tensors that travel, by name."""
+"""Dtypes that tensors in messages may have, by name."""
 LIMIT = 2**32
-"""Bytes of one packet's tensors, at most."""
-STAYS = "Private samples would have to leave their client, who alone has them: take a method that asks for none."
+"""The most bytes that the tensors of one packet may have."""
+STAYS = "Private samples would have to leave their client. Choose a method that does not need them."
 DIMENSIONS = 8
-"""Of a tensor, at most."""
+"""The most dimensions of a tensor."""
 TEXT = 2**24
-"""Signs of one packet's JSON, at most."""
+"""The most characters of one packet's JSON."""
 DEPTH = 8
-"""Of values within values, at most."""
+"""The deepest nesting of values."""
 NESTED = 64
-"""Of lists and objects within each other in a packet's JSON, at most."""
+"""The deepest nesting of lists and objects in a packet's JSON."""
 
 Kinds = dict[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape of a model's tensors."""
@@ -41,25 +41,25 @@ Kinds = dict[str, tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True, eq=False)
 class Packet:
-    """One message: plain values that JSON can write, and the tensors that these name."""
+    """One message: plain values for JSON, and the tensors that the values name."""
 
     values: dict[str, Any]
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the JSON and of the tensors; the transport adds its own."""
+        """Bytes of the JSON and of the tensors, without what the transport adds."""
         return len(json.dumps(self.values).encode()) + sum(tensor.nbytes for tensor in self.tensors.values())
 
 
 @dataclass(frozen=True, eq=False)
 class Left:
-    """A model that a client keeps, by the number that it gave it.
+    """A model that a client has stored.
 
     Attributes:
-        version: the number.
-        kinds: of its tensors; empty on the way to the client.
-        model: its tensors, where they travel too.
+        version: the number that the client gave the model.
+        kinds: dtype and shape of its tensors; empty on the way to the client.
+        model: its tensors if they travel too; else None.
     """
 
     version: int
@@ -69,18 +69,18 @@ class Left:
 
 @dataclass(frozen=True)
 class Initial:
-    """The initial model of an architecture, which both ends draw from the federation's seed."""
+    """The initial model of an architecture, which server and clients draw from the federation's seed."""
 
     architecture: str
 
 
 def kinds_of(params: Params) -> Kinds:
-    """Return dtype and shape of each of a model's tensors."""
+    """Return dtype and shape of each tensor of a model."""
     return {name: (_name(tensor.dtype), tuple(tensor.shape)) for name, tensor in params.items()}
 
 
 def packed(value: Any) -> Packet:
-    """Return a packet with a value of an operation, or its arguments, under ``value``."""
+    """Return a packet with the value of an operation, or its arguments, under ``value``."""
     tensors: dict[str, Tensor] = {}
     return Packet({"value": _tree(value, tensors)}, tensors)
 
@@ -89,7 +89,7 @@ def unpacked(packet: Packet) -> Any:
     """Return the value that `packed` was given.
 
     Raises:
-        InputError: if it is none, or if the packet has tensors that it does not name.
+        InputError: if it is missing or not allowed, or the packet has tensors that it does not name.
     """
     if "value" not in packet.values:
         raise InputError("it has no value.")
@@ -101,73 +101,73 @@ def unpacked(packet: Packet) -> Any:
 
 
 def dumped(tensor: Tensor) -> tuple[str, tuple[int, ...], bytes]:
-    """Return dtype, shape and bytes of a tensor, the last dimension first in memory."""
+    """Return dtype, shape and bytes of a tensor, in C order."""
     return _name(tensor.dtype), tuple(tensor.shape), tensor.detach().cpu().contiguous().numpy().tobytes()
 
 
 def loaded(dtype: str, shape: tuple[int, ...], data: bytes) -> Tensor:
-    """Return a tensor of its bytes.
+    """Return the tensor that `dumped` was given.
 
     Raises:
-        InputError: if the shape is none that travels, or dtype, shape and bytes do not go together.
+        InputError: if the dtype or the shape is not allowed, or the number of bytes does not match them.
     """
     if dtype not in DTYPES:
-        raise InputError(f"it has a tensor of {reprlib.repr(dtype)}, and not one of {', '.join(DTYPES)}.")
+        raise InputError(f"it has a tensor of {reprlib.repr(dtype)}; allowed are {', '.join(DTYPES)}.")
     if not is_shape(shape):
-        raise InputError(f"it has a tensor of shape {reprlib.repr(shape)}, which is none that travels.")
+        raise InputError(f"it has a tensor of shape {reprlib.repr(shape)}, which is not allowed.")
     wanted = math.prod(shape) * DTYPES[dtype].itemsize
     if wanted != len(data):
-        raise InputError(f"it has a tensor of {dtype} and shape {shape} in {len(data):,} bytes, not {wanted:,}.")
+        raise InputError(f"it has a tensor of {dtype} and shape {shape} in {len(data):,} bytes instead of {wanted:,}.")
     return torch.from_numpy(np.frombuffer(bytearray(data), dtype=dtype).reshape(shape))
 
 
 def frame_of(packet: Packet) -> Frame:
-    """Return a packet as a message of bytes."""
+    """Return a packet as a message in bytes."""
     return Frame(json.dumps(packet.values), {name: dumped(tensor) for name, tensor in packet.tensors.items()})
 
 
 def packet_of(frame: Frame) -> Packet:
-    """Return the packet in a message of bytes.
+    """Return the packet in a message in bytes.
 
     Raises:
-        InputError: if it is too large, or its values or arrays are not what a packet has.
+        InputError: if the packet is too large, or its values or arrays are not allowed.
     """
     check_size(sum(len(data) for *_, data in frame.arrays.values()))
     return Packet(values_of(frame.text), {name: loaded(*array) for name, array in frame.arrays.items()})
 
 
 def is_shape(shape: Any) -> bool:
-    """Say whether a shape is one that travels: of so few and so small dimensions that a tensor can have it."""
+    """Return whether a value is a shape with at most `DIMENSIONS` dimensions and `LIMIT` elements."""
     if not isinstance(shape, tuple | list) or len(shape) > DIMENSIONS:
         return False
     return all(type(size) is int and size >= 0 for size in shape) and math.prod(max(1, size) for size in shape) <= LIMIT
 
 
 def values_of(text: str) -> dict[str, Any]:
-    """Return the values that a packet's JSON says.
+    """Return the values in a packet's JSON.
 
     Raises:
-        InputError: if it is too long, or nothing that could be a packet's.
+        InputError: if the JSON is too long, too deeply nested, or not an object.
     """
     if len(text) > TEXT:
-        raise InputError(f"its values have {len(text):,} signs, and no message has more than {TEXT:,}.")
+        raise InputError(f"its values have {len(text):,} characters; at most {TEXT:,} are allowed.")
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict) or not _is_shallow(values):
-        raise InputError("its values are no JSON of a message.")
+        raise InputError("its values are not the JSON of a message.")
     return values
 
 
 def check_size(nbytes: int) -> None:
-    """Raise an `InputError` where a packet's tensors are larger than any that is meant."""
+    """Raise an `InputError` if a packet's tensors have more than `LIMIT` bytes."""
     if nbytes > LIMIT:
-        raise InputError(f"it has {nbytes:,} bytes, and no message has more than {LIMIT:,}.")
+        raise InputError(f"it has {nbytes:,} bytes; at most {LIMIT:,} are allowed.")
 
 
 def _is_shallow(values: Any) -> bool:
-    """Say whether lists and objects are within no more than NESTED of each other; nothing here calls itself."""
+    """Return whether lists and objects are nested at most `NESTED` deep, without recursion."""
     level = [values]
     for _ in range(NESTED):
         within = [each.values() if isinstance(each, dict) else each for each in level]
@@ -180,7 +180,7 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def _tree(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Return a value as JSON takes it; its tensors are added to `tensors`."""
+    """Return a value for JSON; its tensors are added to `tensors`."""
     tree: Any
     match value:
         case None | bool() | int() | float() | str():
@@ -198,13 +198,13 @@ def _tree(value: Any, tensors: dict[str, Tensor]) -> Any:
             tree = {"tuple": [_tree(part, tensors) for part in value]}
         case _:
             raise InputError(
-                f"A {type(value).__name__} cannot travel: real clients are sent numbers, text and tensors alone."
+                f"A {type(value).__name__} cannot be sent to real clients; only numbers, text and tensors can."
             )
     return tree
 
 
 def _added(tensor: Tensor, tensors: dict[str, Tensor]) -> str:
-    """Add a tensor to `tensors`, and return its name there."""
+    """Add a tensor to `tensors`, and return its name in there."""
     if tensor.is_meta:
         raise InputError(STAYS)
     name = str(len(tensors))
@@ -213,7 +213,7 @@ def _added(tensor: Tensor, tensors: dict[str, Tensor]) -> str:
 
 
 def _value(tree: Any, tensors: dict[str, Tensor], depth: int) -> Any:
-    """Return the value of a tree; the tensors that it names are taken out of `tensors`."""
+    """Return the value of a tree; the tensors that it names are removed from `tensors`."""
     try:
         match tree:
             case None | bool() | int() | float() | str():
@@ -227,11 +227,11 @@ def _value(tree: Any, tensors: dict[str, Tensor], depth: int) -> Any:
                 return READERS[kind](inner, tensors, depth - 1)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
-    raise InputError(f"{reprlib.repr(tree)[:80]} in it is no value that travels.")
+    raise InputError(f"it has the value {reprlib.repr(tree)[:80]}, which is not allowed.")
 
 
 def _kinds(told: dict[str, Any]) -> Kinds:
-    """Return the kinds of a model; ValueError where one is none."""
+    """Return the kinds of a model; raise ValueError if one is not allowed."""
     found = {name: (dtype, shape) for name, (dtype, shape) in told.items()}
     if not all(dtype in DTYPES and is_shape(shape) for dtype, shape in found.values()):
         raise ValueError
@@ -244,4 +244,4 @@ READERS: dict[str, Callable[[Any, dict[str, Tensor], int], Any]] = {
     "model": lambda places, tensors, _: {name: tensors.pop(place) for name, place in places.items()},
     "tuple": lambda parts, tensors, depth: tuple(_value(part, tensors, depth) for part in parts),
 }
-"""What reads each kind of value, by the one key of its object."""
+"""The reader of each kind of value, by the only key of its object."""

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.errors import InputError
     [
         ({"client": None}, "client"),
         ({"colour": "red"}, "colour does not exist"),
-        ({"owner": "me"}, "does not say whose its samples are"),
+        ({"owner": "me"}, "does not name the owners"),
         ({"source": "npz:nothing.npz"}, "there is no file"),
         ({"source": "npz:features.npz"}, "has features"),
         ({"source": "npz:several.npz"}, "has samples of a, b"),
@@ -41,7 +41,7 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
     ("changes", "sentence"),
     [
         ({"architecture": "lenett"}, "Client 0 .*'lenett' is unknown"),
-        ({"architecture": "my_package.nets:wide_mlp"}, "name no code of their own"),
+        ({"architecture": "my_package.nets:wide_mlp"}, "cannot use code or folders of their own"),
         ({"source": "npz:nothing.npz"}, "there is no file"),
     ],
 )
@@ -100,7 +100,7 @@ def test_labels_are_brought_into_the_order_of_the_file_s_class_names(tmp_path, n
 def test_a_class_that_the_file_does_not_name_is_told_of(tmp_path):
     photographs(tmp_path, "benign", "odd")
     own = client_file.ClientFile(client=0, source="folder:images", architecture="mlp", class_names=["benign", "normal"])
-    with pytest.raises(InputError, match=r"class_names is benign, normal, and folder:images has .* class 'odd' too"):
+    with pytest.raises(InputError, match=r"class_names is benign, normal, but folder:images also has .* class 'odd'"):
         client_file.samples(own, tmp_path)
 
 

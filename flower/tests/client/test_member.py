@@ -35,7 +35,7 @@ def said(member, head, operation, *arguments):
         ("train", (Initial("mlp"),), "other arguments than a model"),
         ("train", (Initial("mlp"), 2), "other arguments than"),
         ("train", (Initial("mlp"), 1, -1), "other arguments than"),
-        ("train", (Initial("cnn"), 1), "means the initial 'cnn'"),
+        ("train", (Initial("cnn"), 1), "names the initial model of 'cnn'"),
         ("train", ({"weight": torch.zeros(2)}, 1), "other arguments than"),
         ("evaluate", (Initial("mlp"), "all"), "other arguments than"),
         ("distill", (Initial("mlp"), torch.zeros(10, 3), BATCH, 1), "other arguments than"),
@@ -49,7 +49,10 @@ def test_what_no_client_does_is_refused(begun, operation, arguments, sentence):
 def test_what_the_method_does_not_declare_is_refused_whatever_the_server_says(begun):
     method, member, head = begun
     asked = {"kt_pfl": ("class_means", 4), "fedproto": ("logits", BATCH)}[method]
-    assert f"{method} declares to exchange" in said(member, head, asked[0], Initial("mlp"), asked[1]).values["refused"]
+    assert (
+        f"{method} declares to exchange only"
+        in said(member, head, asked[0], Initial("mlp"), asked[1]).values["refused"]
+    )
     trained = said(member, head, "train", Initial("mlp"), 1)
     assert not trained.tensors  # though it is wanted
     assert trained.values["value"]["kinds"]
@@ -61,7 +64,7 @@ def drawn(member):
 
 def test_a_model_of_the_server_s_is_refused_where_none_is_exchanged(begun):
     method, member, head = begun
-    sentence = f"it sends a model, and {method} declares to exchange p"
+    sentence = f"it sends a model, but {method} declares to exchange only p"
     for number, (name, *arguments) in enumerate([("train", drawn(member), 1), ("evaluate", drawn(member), "train")]):
         answer = said(member, {**head, "number": 2**62 + number}, name, *arguments)
         assert sentence in answer.values["refused"]
@@ -75,7 +78,7 @@ def test_a_client_tells_its_owner_what_leaves_it(tmp_path, caplog):
     caplog.set_level("INFO")
     fed = met_federation(tmp_path, NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",), 1)))
     fed.executor.start(fed)
-    assert f"Run {fed.executor.attendance.run[:6]} of kt_pfl begins: predictions leave this client." in caplog.text
+    assert f"Run {fed.executor.attendance.run[:6]} of kt_pfl starts: predictions leave this client." in caplog.text
 
 
 def test_a_disk_that_is_full_is_not_told_with_its_paths(begun, monkeypatch):
@@ -86,7 +89,7 @@ def test_a_disk_that_is_full_is_not_told_with_its_paths(begun, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "_write", full)
     answered = said(member, head, "train", Initial("mlp"), 1).values["refused"]
-    assert answered == "its own file, samples or disk cannot be used; its log says why."
+    assert answered == "its own file, samples or disk cannot be used; its log states the cause."
 
 
 def test_a_disk_that_may_not_be_written_is_not_told_either(begun, monkeypatch):
@@ -98,19 +101,22 @@ def test_a_disk_that_may_not_be_written_is_not_told_either(begun, monkeypatch):
 
     monkeypatch.setattr(Path, "unlink", denied)
     answered = said(member, {**head, "number": 2**62 + 1}, "train", Left(made), 1).values["refused"]
-    assert answered == "its own file, samples or disk cannot be used; its log says why."
+    assert answered == "its own file, samples or disk cannot be used; its log states the cause."
 
 
 def test_a_model_or_a_run_that_is_not_there_is_lost(begun):
     _, member, head = begun
-    assert "its model 7 is not there" in said(member, head, "train", Left(7), 1).values["lost"]
-    assert "knows nothing of this run" in said(member, {**head, "run": "abc"}, "train", Left(1), 1).values["lost"]
-    assert "no name of a run" in said(member, {**head, "run": "../x"}, "train", Left(1), 1).values["refused"]
+    assert "its model 7 does not exist" in said(member, head, "train", Left(7), 1).values["lost"]
+    assert "no data of this run" in said(member, {**head, "run": "abc"}, "train", Left(1), 1).values["lost"]
+    assert "is not the name of a run" in said(member, {**head, "run": "../x"}, "train", Left(1), 1).values["refused"]
 
 
 def test_other_messages_are_refused(begun):
     _, member, head = begun
-    assert "no message that a client knows" in member.answer("die", Packet({})).values["refused"]
-    assert "no number" in member.answer("hello", Packet({"seed": "a"})).values["refused"]
-    assert "says nothing of run, method" in member.answer("begin", Packet({"code": "x"})).values["refused"]
-    assert "not of its architecture" in member.answer("end", Packet({**packed(3).values, **head})).values["refused"]
+    assert "the message 'die' does not exist" in member.answer("die", Packet({})).values["refused"]
+    assert "must be an integer" in member.answer("register", Packet({"seed": "a"})).values["refused"]
+    assert "lacks run, method" in member.answer("begin", Packet({"code": "x"})).values["refused"]
+    assert (
+        "not have the client's architecture"
+        in member.answer("end", Packet({**packed(3).values, **head})).values["refused"]
+    )

@@ -12,11 +12,11 @@ from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.errors import InputError
 
 
-def hello(file):
+def registered(file):
     try:
-        return Member(file).answer("hello", Packet({"seed": 0, "run": "a", "number": 1})).values
+        return Member(file).answer("register", Packet({"seed": 0, "run": "a", "number": 1})).values
     except InputError as error:
-        return refusal("hello", error).values
+        return refusal("register", error).values
 
 
 def owners(folder):
@@ -48,8 +48,8 @@ def secret(folder):
 def test_what_is_wrong_with_a_client_s_own_things_stays_in_its_log(tmp_path, caplog, harm, word):
     (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **harm(tmp_path)}))
-    answered = hello(file)["refused"]
-    assert answered == "its own file, samples or disk cannot be used; its log says why."
+    answered = registered(file)["refused"]
+    assert answered == "its own file, samples or disk cannot be used; its log states the cause."
     assert word in caplog.text
 
 
@@ -57,8 +57,8 @@ def test_a_secret_is_whole_or_not_there(tmp_path, monkeypatch):
     (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(private.secrets, "token_bytes", interrupted)
-        hello(file)
-    assert hello(file)["seal"] == hello(file)["seal"]
+        registered(file)
+    assert registered(file)["fingerprint"] == registered(file)["fingerprint"]
     place = tmp_path / ".client-0-secret"
     assert (len(place.read_bytes()), place.stat().st_mode & 0o777) == (32, 0o600)
 

@@ -76,7 +76,7 @@ def test_a_client_that_hides_a_secret_in_its_predictions_is_found(tmp_path, secr
 @pytest.mark.parametrize("encoding", ["float16", "uint8", "sign", "top_k"])
 def test_predictions_travel_in_the_bytes_that_the_ledger_counts(tmp_path, encoding):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 2, knowledge={"encoding": encoding})
-    link = NoLink(files, anew=True)  # what an encoding loses is on the client's disk
+    link = NoLink(files, restarts=True)  # what an encoding loses is on the client's disk
     done = run(tmp_path, link)
     check_same(tmp_path, done)
     bytes_of = {"encoded_logits": 0, "distill_encoded": 0}
@@ -95,7 +95,7 @@ def test_a_k_beyond_the_classes_is_top_k_s_alone(tmp_path):
 
 def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
     recipe = {"epochs": 1, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "optimizer_state": "kept"}
-    link = NoLink(deal_out(tmp_path, "kt_pfl", rounds=2, training=recipe), anew=True)
+    link = NoLink(deal_out(tmp_path, "kt_pfl", rounds=2, training=recipe), restarts=True)
     check_same(tmp_path, run(tmp_path, link))
     given = [asked.values["operation"] for kind, _, asked, answer in link.seen if answer.tensors]
     assert given.count("logits") == 6 and {*given} == {"logits", "evaluate"}
@@ -116,8 +116,8 @@ def test_a_client_that_lost_its_models_goes_on_as_one_that_joins(tmp_path, caplo
 
     link = NoLink(files, changes=changes)
     history = run(tmp_path, link).history
-    assert [record.cohort for record in history] == [[0, 1, 2]] * 2  # round 2 was begun again
-    assert "Client 1 came back without models of its own" in caplog.text
+    assert [record.cohort for record in history] == [[0, 1, 2]] * 2  # round 2 was started again
+    assert "Client 1 has lost its stored models" in caplog.text
     first = [asked for kind, n, asked, _ in link.seen if n == 1 and asked.values.get("operation") == "train"][-1]
     assert first.values["value"]["tuple"] == [{"initial": "cnn_bn"}, 2]
 
@@ -135,7 +135,7 @@ def test_a_client_that_was_started_again_is_taken_over_while_its_old_node_is_lis
 
     link = Restarted(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 3))
     done = run(tmp_path, link)
-    assert "have one number" not in caplog.text
+    assert "has the same number" not in caplog.text
     assert any(n == 2 and asked.values.get("operation") == "train" for _, n, asked, _ in link.seen)
     assert [record.late for record in done.history] == [[]] * 3
 
@@ -149,7 +149,7 @@ BAD = {
     "a value too many": lambda packet: replace(packet, tensors={**packet.tensors, "more": torch.zeros(1)}),
     "a missing tensor": lambda packet: replace(packet, tensors={}),
     "predictions of fewer samples": lambda packet: replace(packet, tensors={"0": packet.tensors["0"][1:]}),
-    "predictions in whole numbers": lambda packet: replace(packet, tensors={"0": packet.tensors["0"].long()}),
+    "predictions in integers": lambda packet: replace(packet, tensors={"0": packet.tensors["0"].long()}),
     "text": lambda packet: Packet({**packet.values, "value": "a" * 1000}),
     "another kind": lambda packet: Packet({**packet.values, "value": {"left": 3, "kinds": {}}}),
     "a loss in text": lambda packet: replace(packet, values={**packet.values, "loss": "low"}),
@@ -166,17 +166,20 @@ def test_an_answer_that_is_none_names_its_client(tmp_path, bad):
         return BAD[bad](answer) if n == 1 and answer.tensors else answer
 
     fed = met_federation(tmp_path, NoLink(deal_out(tmp_path, "fedmd", ("mlp",) * 2, 1), changes=changes))
-    with pytest.raises(ClientsMissing, match="Client 1 gave no sound answer to logits") as caught:
+    with pytest.raises(ClientsMissing, match="Client 1 sent an invalid reply to the request for predictions") as caught:
         fed.logits(fed.initial_models(), fed.public_batch(1))
     assert list(caught.value.found) == [1]
 
 
 def test_a_refusal_of_who_could_not_read_the_question_counts(tmp_path):
     def changes(kind, n, answer):
-        return Packet({"refused": "it is no message of ktpfl_pipeline."}) if kind == "begin" and n == 1 else answer
+        return Packet({"refused": "it is not a message of ktpfl_pipeline."}) if kind == "begin" and n == 1 else answer
 
     link = NoLink(deal_out(tmp_path, "fedmd", ("mlp",) * 2, 1, on_unsound="stop"), changes=changes)
-    with pytest.raises(InputError, match=r"Client 1 refused begin: it is no message of ktpfl_pipeline\. See to its"):
+    with pytest.raises(
+        InputError,
+        match=r"Client 1 refused the request to start the run: it is not a message of ktpfl_pipeline\. Check its",
+    ):
         run(tmp_path, link)
 
 
@@ -200,11 +203,11 @@ def one_part(packet):
     ("changed", "sentence"),
     [
         (lambda packet: replace(packet, tensors={**packet.tensors, "1": packet.tensors["1"][1:]}), "bytes where"),
-        (lambda packet: replace(packet, tensors={**packet.tensors, "0": torch.zeros(8)}), "not what that gives"),
+        (lambda packet: replace(packet, tensors={**packet.tensors, "0": torch.zeros(8)}), "expected predictions"),
         (one_part, "1 parts where 2 belong"),
-        (keeping("int8", [1]), "no value that travels"),
-        (keeping("float32", [-1]), "no value that travels"),
-        (keeping("float32", [2**33, 0]), "no value that travels"),
+        (keeping("int8", [1]), "which is not allowed"),
+        (keeping("float32", [-1]), "which is not allowed"),
+        (keeping("float32", [2**33, 0]), "which is not allowed"),
     ],
 )
 def test_encoded_predictions_of_another_size_are_refused(tmp_path, changed, sentence):
@@ -212,7 +215,9 @@ def test_encoded_predictions_of_another_size_are_refused(tmp_path, changed, sent
         return changed(answer) if n == 1 and len(answer.tensors) == 2 else answer
 
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, knowledge={"encoding": "uint8"}, on_unsound="stop")
-    with pytest.raises(InputError, match=f"Client 1 gave no sound answer to encoded_logits: .*{sentence}"):
+    with pytest.raises(
+        InputError, match=f"Client 1 sent an invalid reply to the request for encoded predictions: .*{sentence}"
+    ):
         run(tmp_path, NoLink(files, changes=changes))
 
 
@@ -249,7 +254,7 @@ def test_what_asks_for_private_samples_is_refused(tmp_path):
     link = NoLink(deal_out(tmp_path, "feddf", ("mlp",) * 2, 1))
     fed = met_federation(tmp_path, link)
     inputs = fed.by_id[0].train.inputs
-    with pytest.raises(InputError, match="nothing that real clients offer"):
+    with pytest.raises(InputError, match="is not supported with real clients"):
         fed.run("predict", client_operations.cross_logits, {0: (fed.initial_model("mlp"), inputs)})
     with pytest.raises(InputError, match="Private samples would have to leave their client"):
         fed.run("predict", client_operations.logits, {0: (fed.initial_model("mlp"), fed.by_id[0].train.labels)})
@@ -262,6 +267,6 @@ def test_a_model_that_stays_cannot_be_opened(tmp_path):
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1))
     fed = met_federation(tmp_path, link)
     trained = fed.train(fed.initial_models(), 1)
-    with pytest.raises(InputError, match="Client 1's model would have to leave it"):
+    with pytest.raises(InputError, match="Client 1's model would have to leave the client"):
         trained[1].open()
     assert trained[1].keys() == fed.initial_model("mlp").keys()

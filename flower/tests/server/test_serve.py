@@ -15,9 +15,9 @@ from ktpfl_pipeline.core.errors import InputError
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"methods": ["fedper"]}, "method 'fedper' was not tried on real clients: choose from kt_pfl"),
+        ({"methods": ["fedper"]}, "method 'fedper' is not supported with real clients. Choose from kt_pfl"),
         ({"round": 3}, "round does not exist; did you mean 'rounds'"),
-        ({"public": {"source": "open_part"}}, "the server has no private images"),
+        ({"public": {"source": "open_part"}}, "the server has no private samples"),
         ({"public": {"source": "npz:public.npz", "batch": 41}}, "41"),
         ({"training": {"privacy": {"noise_multiplier": 1.0}}}, "protects nothing"),
         ({"clients": None}, "clients"),
@@ -33,31 +33,31 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"client": 0}, "have one number"),
-        ({"versions": {"torch": "1.0"}}, "install the same"),
-        ({"versions": {**versions(), "processor": "riscv64"}}, "another processor rounds differently"),
-        ({"shape": [1, 9, 9]}, "set its image"),
+        ({"client": 0}, "has the same number"),
+        ({"versions": {"torch": "1.0"}}, "install the server's versions"),
+        ({"versions": {**versions(), "processor": "riscv64"}}, "use the server's kind of processor"),
+        ({"shape": [1, 9, 9]}, "with image in its file"),
         ({"sizes": [1, 2]}, "sizes"),
         ({"sizes": [-1, 2, 3]}, r"node 101\.sizes"),
         ({"sizes": [2**62, 1, 1]}, r"node 101\.sizes"),
         ({"shape": [1, -8, 8]}, r"node 101\.shape"),
-        ({"shape": [2**16] * 4}, "Client 1 .*which are larger than any"),
+        ({"shape": [2**16] * 4}, "Client 1 .*which is too large"),
         ({"classes": 10**7}, r"node 101\.classes"),
         (
             {"classes": ["0", "x"]},
-            "Client 1 .*node 101. means 'x' by label 1, and others mean '1': give .* class_names: ",
+            "Client 1 .*node 101. uses label 1 for 'x', but other clients use it for '1'.* class_names: ",
         ),
         ({"classes": ["0", "0"]}, r"node 101\.classes .*twice"),
         ({"kept": [2**63]}, r"node 101\.kept"),
         ({"last": 2**63}, r"node 101\.last"),
         ({"architecture": "lenett"}, "Client 1 .*'lenett' is unknown"),
-        ({"architecture": "os:kill"}, "Client 1 .*'os:kill', and real clients name no code"),
+        ({"architecture": "os:kill"}, "Client 1 .*'os:kill', but real clients cannot use code"),
         ({"password": "x"}, "node 101.password does not exist"),
     ],
 )
 def test_clients_that_do_not_go_together_are_told_of(tmp_path, values, sentence):
     def changes(kind, n, answer):
-        return type(answer)({**answer.values, **values}) if kind == "hello" and n == 1 else answer
+        return type(answer)({**answer.values, **values}) if kind == "register" and n == 1 else answer
 
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1), changes=changes)
     with pytest.raises(InputError, match=sentence):
@@ -80,38 +80,40 @@ class StillListed(NoLink):
 def test_a_node_that_is_gone_or_silent_keeps_nobody_from_beginning(tmp_path, caplog, looks, patience):
     link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1), looks)
     assert [record.cohort for record in run(tmp_path, link, patience=patience).history] == [[0, 1]]
-    assert ("No answer to hello came from nodes 77, without which" in caplog.text) == (looks > 3)
+    assert ("Nodes 77 did not reply to the request to register; the run starts" in caplog.text) == (looks > 3)
 
 
-def test_a_late_answer_to_another_run_s_hello_is_none(tmp_path):
+def test_a_late_answer_to_another_run_s_request_is_ignored(tmp_path):
     class Late(NoLink):
         given = False
 
         def late(self):
-            if not self.given and any(kind == "hello" and n == 1 for kind, n, *_ in self.seen):
+            if not self.given and any(kind == "register" and n == 1 for kind, n, *_ in self.seen):
                 self.given = True
-                values = next(answer.values for kind, n, _, answer in self.seen if kind == "hello" and n == 1)
-                yield 101, "hello", Packet({**values, "number": 7, "sizes": [9, 9, 9]})
+                values = next(answer.values for kind, n, _, answer in self.seen if kind == "register" and n == 1)
+                yield 101, "register", Packet({**values, "number": 7, "sizes": [9, 9, 9]})
 
     def changes(kind, n, answer):
-        first = kind == "hello" and n == 1 and [who for kind, who, *_ in link.seen if kind == "hello"].count(1) == 1
-        return Packet({"silent": "none within 0 s"}) if first else answer
+        first = (
+            kind == "register" and n == 1 and [who for kind, who, *_ in link.seen if kind == "register"].count(1) == 1
+        )
+        return Packet({"silent": "no reply within 0 s"}) if first else answer
 
     link = Late(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=changes)
-    with pytest.raises(InputError, match="No answer to hello came from nodes 101"):
+    with pytest.raises(InputError, match="Nodes 101 did not reply to the request to register"):
         run(tmp_path, link, patience=0.05)
     assert link.given
 
 
-def test_too_few_hellos_are_told_with_the_nodes_that_were_silent(tmp_path):
+def test_too_few_registrations_are_told_with_the_nodes_that_were_silent(tmp_path):
     link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1)[:1])
-    with pytest.raises(InputError, match=r"^1 clients were there .* No answer to hello came from nodes 77: "):
+    with pytest.raises(InputError, match=r"^1 clients registered .* Nodes 77 did not reply"):
         run(tmp_path, link, patience=0.05)
 
 
 def test_more_clients_than_are_waited_for_are_told(tmp_path):
     files = deal_out(tmp_path, "local", ("mlp",) * 2, 1, clients=1)
-    with pytest.raises(InputError, match=r"^2 clients were there within .*, and experiment.clients is 1"):
+    with pytest.raises(InputError, match=r"^2 clients registered within .*, but experiment.clients is 1"):
         run(tmp_path, NoLink(files), patience=60)
 
 
@@ -136,7 +138,7 @@ def test_a_client_s_numbers_of_messages_are_its_own(tmp_path):
 
     def changes(kind, n, answer):
         last = 2**63 - 1 - len(round_1)  # a client takes no number of 2**63 or above
-        return type(answer)({**answer.values, "last": last}) if kind == "hello" and n == 1 else answer
+        return type(answer)({**answer.values, "last": last}) if kind == "register" and n == 1 else answer
 
     link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 3, 2, deadline=0.05), changes=changes)
     history = run(tmp_path, link).history
@@ -145,7 +147,9 @@ def test_a_client_s_numbers_of_messages_are_its_own(tmp_path):
 
 def test_a_public_set_of_another_size_is_refused_by_the_client(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, image={"channels": 1, "size": 12})
-    with pytest.raises(InputError, match=r"Clients 0 and 1 refused begin: the public set has .*12, 12"):
+    with pytest.raises(
+        InputError, match=r"Clients 0 and 1 refused the request to start the run: the public set has .*12, 12"
+    ):
         run(tmp_path, NoLink(files))
 
 
@@ -171,17 +175,19 @@ def test_who_is_waited_for_is_told_as_it_changes_and_once_a_minute(tmp_path, cap
     caplog.set_level("INFO", attendance.__name__)
     files = deal_out(tmp_path, "local", ("mlp",) * 2, 1)
     run(tmp_path, OneByOne(files, (3, 9)), patience=60)
-    assert waits(caplog) == [f"Waiting for clients at here:1: {who}." for who in ("0 of 2 there", "1 of 2 there (0)")]
+    assert waits(caplog) == [
+        f"Waiting for clients at here:1: {who}." for who in ("0 of 2 registered", "1 of 2 registered (0)")
+    ]
     caplog.clear()
     monkeypatch.setattr(attendance, "AGAIN", 0.0)
     run(tmp_path, OneByOne(files, (0, 3)))  # which takes the run up
-    assert waits(caplog) == ["Waiting for clients at here:1: 1 of 2 there (0; missing 1)."] * 3
+    assert waits(caplog) == ["Waiting for clients at here:1: 1 of 2 registered (0; missing 1)."] * 3
 
 
 def test_a_client_that_is_gone_as_a_run_begins_is_told_with_what_to_do(tmp_path):
     link = Stage(tmp_path, deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, quorum=0.5, deadline=0.05))
     link.at("before", "begin", 1, lambda: link.stop(1))
-    told = r"^Client 1 gave no answer to begin \(node unavailable\)\. Before the first .* give the same command again"
+    told = r"^Client 1 did not reply to the request to start the run \(node unavailable\)\. .* run the same command"
     with pytest.raises(InputError, match=told):
         run(tmp_path, link)
     link.start(1)
@@ -196,13 +202,16 @@ def test_a_client_writes_no_signs_into_the_server_s_log_that_steer_its_terminal(
 
     link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 3, 1, deadline=0.05), changes=changes)
     run(tmp_path, link)
-    assert r"Client 1 refused train: \x1b[2J\r\nClient 0 refused train: all is well; it sits" in caplog.text
+    assert (
+        r"Client 1 refused the request for local training: \x1b[2J\r\nClient 0 refused train: all is well. It is"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a" * 101])
 def test_a_name_that_no_table_can_show_comes_not_in(tmp_path, name):
     def changes(kind, n, answer):
-        return Packet({**answer.values, "name": name}) if kind == "hello" and n == 1 else answer
+        return Packet({**answer.values, "name": name}) if kind == "register" and n == 1 else answer
 
     link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=changes)
     with pytest.raises(InputError, match=r"node 101\.name is .*; it must be at most 100 printable characters"):
@@ -212,7 +221,7 @@ def test_a_name_that_no_table_can_show_comes_not_in(tmp_path, name):
 def test_too_few_clients_are_told_with_the_settings_to_change(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
     told = (
-        r"^1 clients were there within 0.01 s, and experiment.clients is 2: .* raise patience, in seconds of wall time"
+        r"^1 clients registered within 0.01 s, but experiment.clients is 2\. .* raise patience \(seconds of wall time\)"
     )
     with pytest.raises(InputError, match=told):
         run(tmp_path, NoLink(files[:1]), patience=0.01)
@@ -230,7 +239,7 @@ def test_a_client_that_loses_its_model_after_the_last_round_costs_the_others_not
     link.at("before", "evaluate", 4, lose)
     assert len(run(tmp_path, link).history) == 2
     assert (kept / "client-0" / "model.pt").exists() and not (kept / "client-1" / "model.pt").exists()
-    assert "Client 1 has lost the model that was its own" in caplog.text
+    assert "Client 1 has lost its own model" in caplog.text
 
 
 def test_a_client_that_lost_its_models_since_keeps_the_one_that_it_was_told_is_its_own(tmp_path, caplog):
@@ -243,7 +252,7 @@ def test_a_client_that_lost_its_models_since_keeps_the_one_that_it_was_told_is_i
     link.members[1] = type(link.members[1])(link.files[1])
     run(tmp_path, link)
     assert [file.read_bytes() for file in own] == before
-    assert "Client 1 has lost the model that was its own; it keeps what an earlier end told it." in caplog.text
+    assert "Client 1 has lost its own model; its model.pt stays as it is." in caplog.text
 
 
 def interrupted(folder, method="kt_pfl"):
@@ -262,9 +271,9 @@ def test_a_run_whose_clients_served_another_since_is_not_resumed_with_initial_mo
     run(tmp_path, link)
     (tmp_path / "federation.yml").write_text(yaml.safe_dump(asked))
     said = len(link.seen)
-    with pytest.raises(InputError, match=r"No client has its models of run .*another run was begun .* delete the che"):
+    with pytest.raises(InputError, match=r"No client still has its models .*another run since.* delete its folder"):
         run(tmp_path, link)
-    assert {kind for kind, *_ in link.seen[said:]} == {"hello"}  # or the other run's models were deleted in turn
+    assert {kind for kind, *_ in link.seen[said:]} == {"register"}  # or the other run's models were deleted in turn
 
 
 def test_a_client_without_the_models_of_the_checkpoint_is_named_once(tmp_path, caplog):
@@ -273,12 +282,14 @@ def test_a_client_without_the_models_of_the_checkpoint_is_named_once(tmp_path, c
         file.unlink()
     link.members[1] = type(link.members[1])(link.files[1])
     assert len(run(tmp_path, link).history) == 2
-    assert caplog.text.count("Client 1 has not the models of the last checkpoint any more") == 1
+    assert caplog.text.count("Client 1 has lost its models of the last checkpoint") == 1
 
 
 def test_class_names_of_the_server_s_file_bind_the_clients(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, class_names=[f"digit {n}" for n in range(10)])
-    with pytest.raises(InputError, match=r"Client 0 \(node 100\) means '0' by label 0, and others mean 'digit 0'"):
+    with pytest.raises(
+        InputError, match=r"Client 0 \(node 100\) uses label 0 for '0', but other clients use it for 'digit 0'"
+    ):
         run(tmp_path, NoLink(files))
 
 

@@ -169,7 +169,7 @@ def other_version(nth: int) -> Inject:
     mark = beside(versions={"torch": "1.0"})
 
     def inject(stage: Stage) -> None:
-        stage.at("after", "hello", nth, mark)
+        stage.at("after", "register", nth, mark)
         if nth > 1:
             killed("before", "train", 2)(stage)
 
@@ -204,7 +204,7 @@ def other_samples(stage: Stage) -> None:
         stage.die()
 
     stage.at("before", "train", 2, act)
-    stage.at("after", "hello", 2, lambda answer: (shutil.copy(kept, data), stage.die(), answer)[-1])
+    stage.at("after", "register", 2, lambda answer: (shutil.copy(kept, data), stage.die(), answer)[-1])
 
 
 def all_gone(stage: Stage) -> None:

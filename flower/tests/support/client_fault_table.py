@@ -36,7 +36,7 @@ from client_faults import Fault, Outcome, undergo
 from ktpfl_flower.wire import Packet
 
 OUT_IN_2 = {2: [1]}
-UNSOUND = "gave no sound answer to"
+UNSOUND = "sent an invalid reply to"
 KILLED = "node unavailable"
 FAULTS = [
     Fault("client killed before local training", "kt_pfl", killed("before", "train", 2), KILLED, OUT_IN_2),
@@ -56,16 +56,18 @@ FAULTS = [
     Fault("client killed before the common model is evaluated", "fedavg", killed("before", "evaluate", 4), KILLED),
     Fault("client killed when it has predicted", "feddf", killed("after", "logits", 2), KILLED, OUT_IN_2),
     Fault(
-        "client killed for good",
+        "client killed and not restarted",
         "fedavg",
         killed("before", "train", 2, 10**9),
-        "Start what has ended",
+        "Start these clients",
         OUT_IN_2,
         ends=True,
     ),
-    Fault("two of three clients killed", "kt_pfl", all_gone, "quorum asks for 2", ends=True),
-    Fault("server killed before it has met all", "kt_pfl", server_killed("before", "hello", 1), ends=True),
-    Fault("server killed as it tells of the run", "kt_pfl", server_killed("after", "begin", 1), ends=True),
+    Fault("two of three clients killed", "kt_pfl", all_gone, "quorum requires 2", ends=True),
+    Fault(
+        "server killed before all clients have registered", "kt_pfl", server_killed("before", "register", 1), ends=True
+    ),
+    Fault("server killed as it starts the run", "kt_pfl", server_killed("after", "begin", 1), ends=True),
     Fault("server killed in round 1", "kt_pfl", server_killed("after", "train", 1), ends=True),
     Fault("server killed in local training", "kt_pfl", server_killed("before", "train", 2), ends=True),
     Fault("server killed when predictions come", "fedmd", server_killed("after", "logits", 2), ends=True),
@@ -84,14 +86,12 @@ FAULTS = [
         UNSOUND,
         OUT_IN_2,
     ),
-    Fault("predictions that are not finite", "kt_pfl", answers("logits", 2, tensor(nan)), "not finite", OUT_IN_2),
-    Fault("prototypes that are not finite", "fedproto", answers("class_means", 2, tensor(nan)), "not finite", OUT_IN_2),
-    Fault("a model that is not finite", "fedavg", answers("train", 2, tensor(nan)), "not finite", OUT_IN_2),
+    Fault("predictions that are NaN", "kt_pfl", answers("logits", 2, tensor(nan)), "not finite", OUT_IN_2),
+    Fault("prototypes that are NaN", "fedproto", answers("class_means", 2, tensor(nan)), "not finite", OUT_IN_2),
+    Fault("a model that is NaN", "fedavg", answers("train", 2, tensor(nan)), "NaN or infinite", OUT_IN_2),
     Fault("a model of other shapes", "fedavg", answers("train", 2, tensor(lambda w: w[:1])), UNSOUND, OUT_IN_2),
     Fault("an accuracy of 200 %", "kt_pfl", answers("evaluate", 4, tensor(lambda x: x + 1)), UNSOUND),
-    Fault(
-        "code in the place of a value", "fedmd", answers("logits", 2, value({"code": "import os"})), UNSOUND, OUT_IN_2
-    ),
+    Fault("code instead of a value", "fedmd", answers("logits", 2, value({"code": "import os"})), UNSOUND, OUT_IN_2),
     Fault("a loss in words", "kt_pfl", answers("train", 2, beside(loss="low")), UNSOUND, OUT_IN_2),
     Fault(
         "no value", "kt_pfl", answers("distill", 2, lambda a: Packet({"number": a.values["number"]})), UNSOUND, OUT_IN_2
@@ -108,35 +108,51 @@ FAULTS = [
         "a refusal",
         "kt_pfl",
         answers("train", 2, beside(refused="it asks for rm, and a client offers train.")),
-        "refused train",
+        "refused the request for local training",
         OUT_IN_2,
     ),
-    Fault("an answer that comes too late", "kt_pfl", answers("train", 2, lambda a: None), "after its time", OUT_IN_2),
-    Fault("an answer that comes too late", "fedavg", answers("train", 1, lambda a: None), "after its time", {1: [1]}),
+    Fault("a reply that comes too late", "kt_pfl", answers("train", 2, lambda a: None), "replied too late", OUT_IN_2),
+    Fault("a reply that comes too late", "fedavg", answers("train", 1, lambda a: None), "replied too late", {1: [1]}),
     Fault(
         "a distilled model that comes too late",
         "kt_pfl",
         answers("distill", 2, lambda a: None),
-        "after its time",
+        "replied too late",
         OUT_IN_2,
     ),
-    Fault("an answer twice", "kt_pfl", answers("logits", 2, lambda a: [a, a]), "twice"),
+    Fault("a reply twice", "kt_pfl", answers("logits", 2, lambda a: [a, a]), "twice"),
+    Fault("a reply of an earlier round", "kt_pfl", answers("train", 2, beside(number=7)), "another message", OUT_IN_2),
     Fault(
-        "an answer of an earlier round", "kt_pfl", answers("train", 2, beside(number=7)), "another question", OUT_IN_2
+        "another version of torch at the start", "kt_pfl", other_version(1), "install the server's versions", ends=True
     ),
-    Fault("another version of torch at the start", "kt_pfl", other_version(1), "install the same", ends=True),
-    Fault("another version of torch when it comes back", "kt_pfl", other_version(2), "install the same", OUT_IN_2),
-    Fault("other samples when it comes back", "kt_pfl", other_samples, "is not as it was", OUT_IN_2),
-    Fault("two clients of one number at the start", "kt_pfl", joins_at_start, "have one number", ends=True),
-    Fault("a second client of the same number", "kt_pfl", joins("train", 2), "have one number"),
+    Fault(
+        "another version of torch after a restart",
+        "kt_pfl",
+        other_version(2),
+        "install the server's versions",
+        OUT_IN_2,
+    ),
+    Fault("other samples after a restart", "kt_pfl", other_samples, "has changed since", OUT_IN_2),
+    Fault("two clients with the same number at the start", "kt_pfl", joins_at_start, "has the same number", ends=True),
+    Fault("a second client with the same number", "kt_pfl", joins("train", 2), "has the same number"),
     *(
         Fault(f"{what} in the only evaluation", method, inject, says, beside={"evaluate_every": 2})
         for method, what, inject, says in (
-            ("kt_pfl", "measures that are not finite", answers("evaluate", 1, tensor(nan)), UNSOUND),
+            ("kt_pfl", "measures that are NaN", answers("evaluate", 1, tensor(nan)), UNSOUND),
             ("fedavg", "measures of another type", answers("evaluate", 2, value("good")), UNSOUND),
-            ("fedmd", "no answer", answers("evaluate", 1, lambda a: None), "older values stand for them, or none"),
-            ("kt_pfl", "a divergence that is claimed", answers("evaluate", 1, beside(diverged="nan")), "diverged when"),
-            ("fedavg_ft", "a refusal", answers("evaluate", 2, beside(refused="I will not.")), "refused evaluate"),
+            ("fedmd", "no reply", answers("evaluate", 1, lambda a: None), "their last values, if any, are used"),
+            (
+                "kt_pfl",
+                "a divergence that is claimed",
+                answers("evaluate", 1, beside(diverged="nan")),
+                "diverged in the evaluation",
+            ),
+            (
+                "fedavg_ft",
+                "a refusal",
+                answers("evaluate", 2, beside(refused="I will not.")),
+                "refused the request for an evaluation",
+            ),
             ("fedproto", "client killed", killed("before", "evaluate", 1), KILLED),
         )
     ),
@@ -144,42 +160,48 @@ FAULTS = [
         "a divergence that is claimed in fine-tuning",
         "fedavg_ft",
         answers("train", 4, beside(diverged="nan")),
-        "diverged when",
+        "diverged in the evaluation",
     ),
     Fault(
-        "names of classes that do not fit at the start",
+        "class names that do not fit at the start",
         "kt_pfl",
         other_classes,
-        "means 'malignant' by label 1",
+        "uses label 1 for 'malignant'",
         ends=True,
     ),
-    Fault("a client that nobody waits for", "fedavg", joins("train", 2, client=7), "none of this run's"),
+    Fault("a client that is not awaited", "fedavg", joins("train", 2, client=7), "does not belong to this run"),
     Fault("client's disk full", "kt_pfl", full_at_client, "free some space", OUT_IN_2),
     Fault("client's disk full at the end", "kt_pfl", full_at_end, "free some space", ends=True),
     Fault(
-        "client's kept models deleted",
+        "client's stored models deleted",
         "kt_pfl",
         harmed("*", shutil.rmtree),
-        "goes on as one that joins",
+        "continues like a new client",
         same=False,
     ),
     Fault(
-        "client's kept models cut short",
+        "client's stored models truncated",
         "kt_pfl",
         harmed("*/[0-9]*.pt", cut),
-        "goes on as one that joins",
+        "continues like a new client",
         same=False,
     ),
     Fault(
-        "a byte of a kept model changed",
+        "a byte of a stored model changed",
         "kt_pfl",
         harmed("*/[0-9]*.pt", flip),
-        "goes on as one that joins",
+        "continues like a new client",
         same=False,
     ),
-    Fault("what the client was told cut short", "fedavg", harmed("*/told.pt", cut), KILLED, OUT_IN_2),
-    Fault("server's checkpoint cut short", "kt_pfl", server_harmed("checkpoint.pt", cut), "delete it", ends=True),
-    Fault("server's list of clients changed", "kt_pfl", server_harmed("clients.pt", flip), "delete it", ends=True),
+    Fault("the run's settings at the client truncated", "fedavg", harmed("*/told.pt", cut), KILLED, OUT_IN_2),
+    Fault("server's checkpoint truncated", "kt_pfl", server_harmed("checkpoint.pt", cut), "delete it", ends=True),
+    Fault(
+        "a byte of the server's list of clients changed",
+        "kt_pfl",
+        server_harmed("clients.pt", flip),
+        "delete it",
+        ends=True,
+    ),
     Fault(
         "server's disk full",
         "kt_pfl",

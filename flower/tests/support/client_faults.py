@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {"deadline": 0.02, "tries": 2}
 
 
 class Killed(BaseException):
-    """SIGKILL: nobody catches it, and nothing is tidied up."""
+    """SIGKILL: nothing catches it or cleans up."""
 
 
 class Stage(NoLink):
@@ -128,7 +128,7 @@ class Fault:
         out: who is out of which round for it.
         says: what is in what is said.
         ends: whether the run ends with that, and goes on after the same command.
-        same: whether its end is compared; not, where a model is gone that nobody else has.
+        same: whether its end is compared; not if a model is lost that only the client had.
         beside: settings of the server's file.
     """
 

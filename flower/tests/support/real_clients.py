@@ -134,7 +134,7 @@ class NoLink:
     """Members in this process: every packet goes through its bytes, as on a wire.
 
     Attributes:
-        anew: whether every message finds a new process.
+        restarts: whether every message finds a new process.
         changes: what becomes of an answer on its way, given its kind, its client and itself: others; None is one that
             comes too late.
         seen: kind, client, packet and answer of each message.
@@ -143,8 +143,8 @@ class NoLink:
 
     place = "here:1"
 
-    def __init__(self, files: list[Path], anew: bool = False, changes: Changes | None = None) -> None:
-        self.files, self.anew, self.changes = files, anew, changes
+    def __init__(self, files: list[Path], restarts: bool = False, changes: Changes | None = None) -> None:
+        self.files, self.restarts, self.changes = files, restarts, changes
         self.members = [Member(file) for file in files]
         self.seen: list[tuple[str, int, Packet, Packet]] = []
         self.nodes = {100 + n: n for n in range(len(files))}
@@ -167,14 +167,14 @@ class NoLink:
             if address not in self.nodes or n is None:
                 yield address, Packet({"silent": "node unavailable"})
                 continue
-            if self.anew:
+            if self.restarts:
                 self.members[n] = Member(self.files[n])
             answer = self.answer(kind, n, travelled(packet))
             self.seen.append((kind, n, packet, answer))
             changed = answer if self.changes is None else self.changes(kind, n, answer)
             if changed is None:
                 self.belated.append((address, kind, answer))
-                yield address, Packet({"silent": f"none within {seconds:g} s"})
+                yield address, Packet({"silent": f"no reply within {seconds:g} s"})
             for one in [changed] if isinstance(changed, Packet) else changed or []:
                 yield address, arrived(one)
 
@@ -202,7 +202,7 @@ class NoLink:
 
 
 def met_federation(folder: Path, link: NoLink) -> RealFederation:
-    """Return the federation of a folder's clients, of which nobody was asked for anything but a hello."""
+    """Return the federation of a folder's clients, which have only registered."""
     plan = planned(folder)
     public, (method, *_) = serve.public_set(plan), plan.file.methods
     return serve.federation(plan, method, 0, public, serve.met(plan, method, 0, public, link))
@@ -219,4 +219,4 @@ def arrived(packet: Packet) -> Packet:
     try:
         return travelled(packet)
     except InputError as error:
-        return Packet({"silent": f"what came is none: {error}"})
+        return Packet({"silent": f"its reply is malformed: {error}"})

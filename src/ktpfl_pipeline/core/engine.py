@@ -126,7 +126,9 @@ def run(
                     f"Round {told + 1} was started {RECOVERIES} times, and each time a model was lost with its "
                     f"worker, the last time so: {error} See what ends the machines, and give the same command again."
                 ) from error
-            logger.warning("%s Going back to %s.", error, "the last checkpoint" if checkpoint_file else "round 1")
+            logger.warning(
+                "%s The run goes back to %s.", error, "the last checkpoint" if checkpoint_file else "round 1"
+            )
 
 
 def _run(
@@ -328,8 +330,9 @@ def _evaluated(evaluate: Callable[..., RoundRecord], t: int, fed: Federation, is
         except DivergedError as error:
             raise diverged(error.found, t) from None
         if away:
-            what = "older values stand for them, or none" if found.accuracy else "the round is not evaluated"
-            logger.warning("Round %d is evaluated without clients; %s. %s", t, what, ClientsMissing(away))
+            without = "evaluated without some clients; their last values, if any, are used"
+            what = without if found.accuracy else "not evaluated, because no client has replied"
+            logger.warning("Round %d is %s. %s", t, what, ClientsMissing(away))
         return found
 
 

@@ -1,1 +1,1 @@
-"""A real client: its own file, what it keeps of a run, what it answers, and what never leaves it."""
+"""A real client: its file, its stored models, its replies, and what never leaves it."""

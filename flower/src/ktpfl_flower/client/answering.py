@@ -1,4 +1,4 @@
-"""Answers of a client's process to messages that come as bytes, over a socket that other accounts cannot open."""
+"""A client's replies to messages in bytes, over a socket that other accounts cannot open."""
 
 import json
 import logging
@@ -14,19 +14,19 @@ logger = logging.getLogger(__name__)
 
 
 def answered(member: Member, kind: str, frame: Frame) -> Frame:
-    """Return a client's answer to a message; whatever goes wrong is refused, and the client's log says why."""
+    """Return a client's reply to a message; after any error it is a refusal, and the client's log has the cause."""
     try:
         return frame_of(member.answer(kind, packet_of(frame)))
     except InputError as error:
         return frame_of(refusal(kind, error))
     except Exception as error:
-        logger.exception("This message could not be answered.")
-        return refused(kind, f"a {type(error).__name__} at the client, whose log has it.")
+        logger.exception("The message %r could not be answered.", kind)
+        return refused(kind, f"the client's program failed ({type(error).__name__}); its log has the details.")
 
 
 def refused(kind: str, why: str) -> Frame:
     """Return the refusal of a message."""
-    logger.warning("Refused %s: %s", kind, why)
+    logger.warning("Refused the message %r: %s", kind, why)
     return Frame(json.dumps({"refused": why}))
 
 
@@ -37,12 +37,12 @@ def serve(member: Member, listener: Listener) -> None:
             connection = listener.accept()
         except ConnectionError:
             continue
-        except OSError:  # it is closed
+        except OSError:  # the listener is closed
             return
         with connection:
             try:
                 kind = connection.recv_bytes(100).decode(errors="replace")
                 frame = Frame.from_bytes(connection.recv_bytes())
                 connection.send_bytes(answered(member, kind, frame).to_bytes())
-            except (EOFError, OSError, ValueError) as error:  # the other side went away, or is not Flower's
-                logger.warning("A message did not come through (%s).", error)
+            except (EOFError, OSError, ValueError) as error:  # the sender disconnected, or is not a SuperNode
+                logger.warning("A message was not delivered (%s).", error)

@@ -1,4 +1,4 @@
-"""A client's own file: who it is, where its samples are, and what its model is. It never leaves the client."""
+"""A client's file: its number, its samples and its architecture. The file never leaves the client."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -10,6 +10,7 @@ import yaml
 from annotated_types import Ge, Le, Lt, MaxLen
 from torch import Tensor
 
+from ktpfl_flower.alike import meaning
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config.schema import Image
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -18,8 +19,10 @@ from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Distinct, Reads, Share, default, parse
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
+from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources import Reading, adapt, load
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.models import zoo
 
 Group = TypeVar("Group")
 
@@ -32,7 +35,7 @@ def _name(given: Any) -> Any:
 
 
 Name = Annotated[str, Reads(_name)]
-"""A name that tables can show."""
+"""A name that fits into a table."""
 Names = Annotated[list[Name], MaxLen(MAX_CLASSES), Distinct()]
 """Names of classes, in the order of their labels."""
 
@@ -42,20 +45,22 @@ class ClientFile:
     """The settings of a client's file.
 
     Attributes:
-        client: its number in the federation, from 0; each client has a different one.
-        name: its name in reports.
-        source: its samples, as in an experiment: ``npz:mine.npz``, ``folder:my_images``. Relative paths start at the
+        client: the client's number, from 0; each client has a different one.
+        name: the client's name in reports.
+        source: the samples, as in an experiment: ``npz:mine.npz``, ``folder:my_images``. Relative paths start at the
             file's folder.
-        owner: the client of the source whose samples are taken, if the source has several.
+        owner: whose samples of the source this client has, if the source has several owners.
         classes: as ``private.classes`` of an experiment.
-        class_names: what the labels 0, 1, … mean, the same list at all clients. Where the source has names of its own,
-            such as folders, its labels are brought into this order; empty takes the source's names and order.
-        image: channels and size that all clients' images have.
-        architecture: of its model.
-        test_share: share of its samples that is for testing.
-        validation_share: share of the other samples that is for validation; 0 for none.
-        device: where it computes.
-        kept: the folder of the models that it keeps between rounds.
+        class_names: what the labels 0, 1, … mean, the same list at all clients. If the source has names of its own,
+            such as folders, labels are renumbered in this order. Empty: the source's names and order.
+        image: channels and size of the images, the same at all clients.
+        text: how the texts of ``text:<file.csv>`` become tokens, as in an experiment; the tokenizer is a file, the same
+            at all clients.
+        architecture: the architecture of the client's model.
+        test_share: the share of the samples for testing.
+        validation_share: the share of the other samples for validation; 0: none.
+        device: the device on which the client computes.
+        kept: the folder in which the client stores its models between rounds.
     """
 
     client: Annotated[int, Ge(0), Le(2**31 - 1)]
@@ -66,6 +71,7 @@ class ClientFile:
     classes: list[int] | None = None
     class_names: Names = field(default_factory=list)
     image: Image | None = None
+    text: Text = field(default_factory=Text)
     test_share: Share = 0.25
     validation_share: Annotated[float, Ge(0), Lt(1)] = 0.1
     device: str = "auto"
@@ -73,87 +79,100 @@ class ClientFile:
 
 
 def read(path: Path) -> ClientFile:
-    """Return what stands in a client's file.
+    """Return the settings in a client's file.
 
     Raises:
-        InputError: if it cannot be read, or says something else.
+        InputError: if the file cannot be read, or a setting is missing, unknown or not allowed.
     """
     return understood(ClientFile, values_of(path), str(path))
 
 
 def understood(kind: type[Group], values: Mapping[str, Any], who: str) -> Group:
-    """Return what `who` says as a `kind`: a file, or the other end of the wire.
+    """Return values that a file or a message has, as a group of settings.
+
+    Args:
+        kind: the dataclass of the group.
+        values: by name.
+        who: the file or the sender, for messages.
 
     Raises:
-        InputError: if it says too little, too much, or another thing.
+        InputError: if a value is missing, unknown or not allowed.
     """
     needed = [entry.name for entry in fields(cast("Any", kind)) if default(entry) is MISSING]
     if missing := [name for name in needed if name not in values]:
-        raise InputError(f"{who} says nothing of {', '.join(missing)}: it must say {', '.join(needed)}.")
+        raise InputError(f"{who} lacks {', '.join(missing)}; required are {', '.join(needed)}.")
     return parse(kind, values, who)
 
 
 def check_architecture(name: str, who: str) -> None:
-    """Check that both ends know an architecture that `who` has: a client's names no code for the server to load.
+    """Check that an architecture is part of this project, torchvision or timm.
+
+    A client must not make the server load code or read a folder.
 
     Raises:
-        InputError: if it is a dotted path, or there is none of that name.
+        InputError: naming `who` has the architecture, if it is a dotted path or a folder, or does not exist.
     """
-    if is_path(name) and not models.is_family(name):
+    if name.partition(":")[0] not in zoo.FAMILIES and (is_path(name) or models.is_family(name)):
         raise InputError(
-            f"{who} has the architecture {name!r}, and real clients name no code of their own: choose from "
-            f"{', '.join(models.MODELS)}, or one of torchvision or timm, as in torchvision:resnet18."
+            f"{who} has the architecture {name!r}, but real clients cannot use code or folders of their own. Choose "
+            f"{', '.join(models.MODELS)}, or an architecture of torchvision or timm, such as torchvision:resnet18."
         )
     try:
         models.find(name)
     except InputError as error:
-        raise InputError(f"{who} has an architecture that is not there: {error}") from None
+        raise InputError(f"{who} has an unknown architecture: {error}") from None
 
 
 def values_of(path: Path) -> dict[str, Any]:
-    """Return the settings in a YAML file.
+    """Return the settings in a YAML file, by name.
 
     Raises:
-        InputError: if there are none.
+        InputError: if the file cannot be read, is not YAML, or has no settings.
     """
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): correct the path.") from error
+        raise InputError(f"{path} cannot be read ({error.strerror}). Correct the path.") from error
     except (ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path} is no YAML ({' '.join(str(error).split())[:200]}): correct it.") from error
+        raise InputError(f"{path} is not valid YAML ({' '.join(str(error).split())[:200]}). Correct it.") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path} has no settings: write them as in client: 0, a line each.")
+        raise InputError(f"{path} has no settings. Write one per line, for example client: 0.")
     return {str(name): value for name, value in values.items()}
 
 
 def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str]]:
-    """Return the client's samples, images in the channels and size of the federation, and what their labels mean.
+    """Return the client's samples, and the names of their classes.
 
-    Without names of classes in source and file, the labels themselves are the names.
+    Images have the channels and the size that the file states. Without names of classes in the source and the file, the
+    labels are the names.
 
     Raises:
-        InputError: if they cannot be read, are of another client too, or are features, which clients would have to be
-            standardised together.
+        InputError: if the samples cannot be read, the file does not state which owner's samples are the client's, they
+            are features, which clients would have to standardize together, or tokens without a comparable vocabulary.
     """
     size = None if own.image is None else own.image.shape[1:]
-    found = load(own.source, folder, own.classes, Reading(size))
+    found = load(own.source, folder, own.classes, Reading(size, text=own.text))
     if isinstance(found, OwnedDataset):
         found = _of_owner(found, own)
     elif own.owner is not None:
-        raise InputError(f"owner is {own.owner!r}, and {own.source} does not say whose its samples are: leave it out.")
-    if not found.kind.pixels:
         raise InputError(
-            f"{own.source} has {found.kind.name}; a federation standardizes features over all clients' samples, and "
-            "real clients share none of theirs: take images."
+            f"owner is {own.owner!r}, but {own.source} does not name the owners of its samples. Remove owner."
         )
+    if found.kind.standardized:
+        raise InputError(
+            f"{own.source} has {found.kind.name}, which must be standardized over all clients' samples, but real "
+            "clients share no samples. Use images or tokens."
+        )
+    if own.image is not None and not found.kind.pixels:
+        raise InputError(f"image is set, but {own.source} has {found.kind.name}. Remove image.")
+    meaning(found.vocabulary, own.source)
     inputs = found.inputs if own.image is None else adapt(found.inputs, own.image.shape)
     labels, names = _in_order(found, own)
     return replace(found, inputs=inputs, labels=labels), names
 
 
 def _in_order(found: LabelledDataset, own: ClientFile) -> tuple[Tensor, list[str]]:
-    """Return labels in the order of the file's class names, and the names.
+    """Return labels in the order of the file's class names, (M,) int64, and the names.
 
     Raises:
         InputError: if the source has a class that the file does not name.
@@ -166,15 +185,15 @@ def _in_order(found: LabelledDataset, own: ClientFile) -> tuple[Tensor, list[str
         return found.labels, wanted
     if odd := [name for name in used if name not in wanted]:
         raise InputError(
-            f"class_names is {', '.join(wanted)}, and {own.source} has samples of class {odd[0]!r} too: add it to "
-            "class_names, at all clients."
+            f"class_names is {', '.join(wanted)}, but {own.source} also has samples of class {odd[0]!r}. Add it to "
+            "class_names at all clients."
         )
     places = torch.tensor([wanted.index(name) if name in wanted else -1 for name in of_source])
     return places[found.labels], wanted
 
 
 def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[LabelledDataset, ...]:
-    """Return what is trained, validated and tested on, as the scheme ``natural`` splits them for this client.
+    """Return the samples for training, validation and testing, as the partition ``natural`` splits them.
 
     Raises:
         InputError: if there are too few samples.
@@ -189,15 +208,16 @@ def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[Labelled
         None if tested is None else tested.numpy(),
     )
     if len(indices.train) < 2 or not len(indices.test) or (own.validation_share and not len(indices.validation)):
-        raise InputError(f"{own.source} has {len(found)} samples, and {least(own.validation_share)}: find more.")
-    return tuple(LabelledDataset(found.inputs[part], found.labels[part]) for part in indices)
+        raise InputError(f"{own.source} has {len(found)} samples, but {least(own.validation_share)}. Add samples.")
+    known = found.vocabulary
+    return tuple(LabelledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)
 
 
 def _of_owner(found: OwnedDataset, own: ClientFile) -> OwnedDataset:
     names = list(found.names)
     if own.owner not in names:
         raise InputError(
-            f"{own.source} has samples of {', '.join(names[:10])}: say with owner: which of them this client is, or "
-            "give it a file of its own."
+            f"{own.source} has samples of {', '.join(names[:10])}. Set owner to the one that is this client, or use a "
+            "source with only this client's samples."
         )
     return found.take((found.owners == names.index(own.owner)).nonzero().flatten())

@@ -1,7 +1,8 @@
-"""One client of a real federation, as the server's messages find it: its samples, its models, and what it answers.
+"""One client of a real federation: its samples, its models, and its replies to the server's messages.
 
-It answers ``hello`` (who it is), ``begin`` (a run's settings and public set), ``perform`` (one operation of the table)
-and ``end`` (which model is its own now). What it kept is on its disk, so it may be stopped between any two of these.
+It replies to ``register`` (its description), ``begin`` (a run's settings and public set), ``perform`` (one operation of
+the table) and ``end`` (its own model at the end). Its models are stored on its disk, so the client's process may be
+stopped between any two messages.
 """
 
 import logging
@@ -16,19 +17,21 @@ import torch
 from torch import Tensor
 
 from ktpfl_flower import operations
-from ktpfl_flower.alike import versions
+from ktpfl_flower.alike import Data, meaning, versions
 from ktpfl_flower.client import client_file
 from ktpfl_flower.client.participation import Participation, Told
-from ktpfl_flower.client.private import private, refusal, seal
+from ktpfl_flower.client.private import fingerprint, private, refusal
 from ktpfl_flower.wire import Packet, packed, unpacked
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.outcome import performed
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
+from ktpfl_pipeline.core.kinds import described
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +40,11 @@ class Member:
     """A client.
 
     Attributes:
-        own: its file.
+        own: the settings of its file.
     """
 
     def __init__(self, file: Path) -> None:
-        """Read its file; its samples are read when they are needed.
+        """Read the client's file; its samples are read when they are needed.
 
         Raises:
             InputError: if the file cannot be used.
@@ -54,34 +57,34 @@ class Member:
         self._run: Participation | None = None
 
     def check(self) -> None:
-        """Read the samples and split them, so that who starts this client sees at once what the server would see.
+        """Read and split the samples, so that errors appear when the client is started.
 
         Raises:
-            InputError: if architecture or samples cannot be used.
+            InputError: if the architecture or the samples cannot be used.
         """
         client_file.check_architecture(self.own.architecture, f"Client {self.own.client}")
         self._splits(0)
 
     def answer(self, kind: str, packet: Packet) -> Packet:
-        """Return the answer to a message of a `kind`: what is asked for, or why not, as a sentence."""
-        kinds = {"hello": self._hello, "begin": self._begin, "perform": self._perform, "end": self._end}
+        """Return the reply to a message of a `kind`: the result, or a refusal with its reason as a sentence."""
+        kinds = {"register": self._register, "begin": self._begin, "perform": self._perform, "end": self._end}
         try:
             if kind not in kinds:
-                raise InputError(f"{kind[:80]!r} is no message that a client knows: it knows {', '.join(kinds)}.")
+                raise InputError(f"the message {kind[:80]!r} does not exist; a client knows {', '.join(kinds)}.")
             answer = kinds[kind](packet)
         except LostError as error:
             answer = Packet({"lost": str(error)})
         except DivergedError as error:
-            answer = Packet({"diverged": next(iter(error.found.values()), "it is not finite")})
+            answer = Packet({"diverged": next(iter(error.found.values()), "it is NaN or infinite")})
         except InputError as error:
             answer = refusal(kind, error)
         return Packet({**answer.values, "number": packet.values.get("number")}, answer.tensors)
 
-    def _hello(self, packet: Packet) -> Packet:
+    def _register(self, packet: Packet) -> Packet:
         parts, found = self._splits(_seed(packet)), self._samples()
         try:
             run = self._entered_before(packet)
-        except InputError:  # it knows nothing of it, or cannot read what it knew
+        except InputError:  # it does not know the run, or cannot read its files
             run = None
         return Packet(
             {
@@ -93,30 +96,33 @@ class Member:
                 "architecture": self.own.architecture,
                 "sizes": [len(part) for part in parts],
                 "shape": list(found.shape),
+                "data": asdict(Data(found.kind.name, meaning(found.vocabulary, self.own.source))),
                 "classes": self._class_names,
                 "versions": versions(),
-                "seal": seal(self._samples(), self._folder / f".client-{self.own.client}-secret"),
+                "fingerprint": fingerprint(self._samples(), self._folder / f".client-{self.own.client}-secret"),
             }
         )
 
     def _begin(self, packet: Packet) -> Packet:
         told = client_file.understood(Told, _without_number(packet), "the server")
-        leaves = ", ".join(sorted(operations.exchanges(told.method))) or "measures alone"
+        leaves = ", ".join(sorted(operations.exchanges(told.method))) or "only measures"
         public = packet.tensors.get("public", torch.empty(0))
         if public.dtype != self._samples().inputs.dtype or tuple(public.shape[1:]) != self._samples().shape:
             raise InputError(
-                f"the public set has {public.dtype} of shape {tuple(public.shape[1:])}, and this client's images are "
-                f"{self._samples().shape} in bytes: bring both to one size with image."
+                f"the public set has {described(public)}, but this client has {described(self._samples().inputs)}. "
+                "Bring images to one size with image, and texts to one length."
             )
+        if (known := self._samples().vocabulary) is not None:
+            check_ids(public, known.size, "the public set")
         folder = self._place(told.run)
-        told_of: dict[str, Any] = {"settings": {"run": told.run}, "told": _without_number(packet), "public": public}
+        content: dict[str, Any] = {"settings": {"run": told.run}, "told": _without_number(packet), "public": public}
         with private():
             for other in folder.parent.glob("*/told.pt"):  # one run at a time
                 if other.parent != folder:
                     shutil.rmtree(other.parent)
-            checkpoint.save(folder / "told.pt", told_of)
+            checkpoint.save(folder / "told.pt", content)
         self._run = self._entered(told, public)
-        logger.info("Run %s of %s begins: %s leave this client.", told.run[:6], told.method, leaves)
+        logger.info("Run %s of %s starts: %s leave this client.", told.run[:6], told.method, leaves)
         self._run.take(packet.values.get("number"))
         return Packet({})
 
@@ -124,7 +130,7 @@ class Member:
         run, values = self._entered_before(packet), packet.values
         name, keep, wanted = str(values.get("operation")), values.get("keep"), values.get("wanted") is True
         if not isinstance(keep, list) or not all(type(number) is int for number in keep):
-            raise InputError("it says not which models are kept.")
+            raise InputError("it does not list the models to keep.")
         operations.check_leaves(name, run.told.method)
         run.take(packet.values.get("number"))
         arguments = run.resolved(given := unpacked(packet))
@@ -142,18 +148,18 @@ class Member:
         answer = packed(value)
         loss = None if outcome.loss is None else float(outcome.loss)
         finite = None if outcome.finite is None else bool(outcome.finite)
-        beside = {"loss": loss, "finite": finite, "samples": dict(outcome.samples)}
-        return Packet({**answer.values, **beside}, answer.tensors)
+        measured = {"loss": loss, "finite": finite, "samples": dict(outcome.samples)}
+        return Packet({**answer.values, **measured}, answer.tensors)
 
     def _end(self, packet: Packet) -> Packet:
         run = self._entered_before(packet)
         model = run.resolved(given := (unpacked(packet),))
         if not operations.MODEL.holds(model[0], run.known):
-            raise InputError("it says that the client's own model is one that is not of its architecture.")
+            raise InputError("it names a final model that does not have the client's architecture.")
         operations.check_sent(given, run.told.method)
         file = run.folder.parent / "model.pt"
-        with private(), replacing(file, f"The model {file}") as beside:
-            torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, beside)
+        with private(), replacing(file, f"The model {file}") as partial:
+            torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, partial)
         logger.info("The run has ended; this client's model is in %s.", file)
         return Packet({})
 
@@ -169,24 +175,24 @@ class Member:
 
     def _place(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{1,64}", run):
-            raise InputError(f"{run[:80]!r} is no name of a run.")
+            raise InputError(f"{run[:80]!r} is not the name of a run.")
         return self._folder / self.own.kept / f"client-{self.own.client}" / run
 
     def _entered_before(self, packet: Packet) -> Participation:
-        """Return the run that a message belongs to, which may have begun before this process did."""
+        """Return the run that a message belongs to; it may have started before this process."""
         name = str(packet.values.get("run"))
         if self._run is None or self._run.told.run != name:
             place = self._place(name) / "told.pt"
             with private():
                 content = checkpoint.load(place, {"run": name}, torch.device("cpu"))
             if content is None:
-                raise LostError("it knows nothing of this run, or not any more.")
+                raise LostError("it has no data of this run, or no longer has them.")
             self._run = self._entered(client_file.understood(Told, content["told"], "told.pt"), content["public"])
         return self._run
 
     def _entered(self, told: Told, public: Tensor) -> Participation:
         if self.own.client not in told.clients:
-            raise InputError(f"client {self.own.client} is not among those of the run, {told.clients}.")
+            raise InputError(f"client {self.own.client} does not belong to the run, whose clients are {told.clients}.")
         me, shape = self.own.client, self._samples().shape
         train, validation, test = self._splits(told.seed)
         mine = Client(me, self.own.architecture, train, validation, test, self.own.name)
@@ -208,7 +214,7 @@ class Member:
 def _seed(packet: Packet) -> int:
     seed = packet.values.get("seed")
     if type(seed) is not int or not 0 <= seed < 2**63:
-        raise InputError(f"the seed {str(seed)[:40]} is no number from 0 to 2**63 - 1.")
+        raise InputError(f"the seed is {str(seed)[:40]}; it must be an integer from 0 to 2**63 - 1.")
     return seed
 
 

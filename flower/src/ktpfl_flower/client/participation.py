@@ -1,4 +1,4 @@
-"""A client's part of one run: what it was told, and the models that it keeps on its disk."""
+"""A client's part of one run: the run's settings, and the models that it stores on its disk."""
 
 import logging
 import secrets
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Told:
-    """What the server tells of a run before its first round."""
+    """The settings of a run, which the server sends before its first round."""
 
     run: str
     method: str
@@ -41,75 +41,77 @@ class Participation:
     """A client's part of one run.
 
     Attributes:
-        told: what the server said of the run.
-        folder: of the run; it has the models that are kept, by their numbers.
+        told: the run's settings.
+        folder: the folder with the stored models, each named by its number.
         space: the client's workspace.
-        known: what the operations' arguments are checked against.
+        known: what the arguments of operations are checked against.
         last: number of the newest message.
     """
 
     def __init__(self, told: Told, of: Setting, me: int, folder: Path) -> None:
         self.told, self.folder, self._me = told, folder, me
-        with private():  # its file names the device
+        with private():  # an error may name the device of its file
             self.space = Workspace(of)
         self.known = operations.Known(of, operations.kinds_at(of, me))
         self.last = 0
         self._here: dict[int, Params] = {}
 
     def take(self, number: Any) -> None:
-        """Take a message by its number, which grows: an older one would delete models that were made since.
+        """Accept a message by its number; an older message would delete newer models.
 
         Raises:
-            InputError: if it is not newer than all before.
+            InputError: if the number is not greater than all before.
         """
         if type(number) is not int or not self.last < number < 2**63:
-            raise InputError(f"message {str(number)[:40]} is not newer than {self.last}, which came before it.")
+            raise InputError(
+                f"message {str(number)[:40]} is not newer than message {self.last}, which was received before."
+            )
         self.last = number
 
     def readable(self) -> list[int]:
-        """Return the numbers of the models that are kept and can be read."""
+        """Return the numbers of the stored models that can be read."""
         return [number for number in sorted(self._numbers()) if self._found(number) is not None]
 
     def resolved(self, value: Any) -> Any:
-        """Return arguments with the models that they mean in the place of their names."""
+        """Return arguments in which the models replace their numbers and names."""
         if isinstance(value, tuple):
             return tuple(map(self.resolved, value))
         if isinstance(value, Left):
             if (found := self._found(value.version)) is None:
-                raise LostError(f"its model {value.version} is not there, or cannot be read.")
+                raise LostError(f"its model {value.version} does not exist or cannot be read.")
             return found
         if isinstance(value, Mapping):
             return {name: tensor.to(self.space.device) for name, tensor in value.items()}
         if not isinstance(value, Initial):
             return value
         if value.architecture != (own := self.known.setting.by_id[self._me].architecture):
-            raise InputError(f"it means the initial {value.architecture[:80]!r}, and this client has {own}.")
+            raise InputError(f"it names the initial model of {value.architecture[:80]!r}, but this client has {own}.")
         return self.known.setting.initial_model(own)
 
     def keep(self, value: Any, travels: bool) -> Any:
-        """Return what is said of a model that an operation made: its number, and itself where it `travels`."""
+        """Store a model that an operation made, and return its number, with the model itself if it `travels`."""
         if not isinstance(value, Mapping) or not value:
             return value
-        number = secrets.randbits(62)  # no two models are mistaken for one, whatever was lost before
+        number = secrets.randbits(62)  # random, so a number is never used again after a loss
         with private():
             checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
         self._here[number] = value
         return Left(number, kinds_of(value), value if travels else None)
 
     def forget_all_but(self, keep: list[int]) -> None:
-        """Delete models that the server means no more."""
+        """Delete the models that the server no longer needs."""
         with private():
             for number in set(self._numbers()).difference(keep):
                 self._file(number).unlink(missing_ok=True)
                 self._here.pop(number, None)
 
     def _found(self, number: int) -> Params | None:
-        """Return a model that is kept; None where it is not there or cannot be read, which the log tells."""
+        """Return a stored model; None if it does not exist or, with a warning, cannot be read."""
         if number not in self._here:
             try:
                 content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
             except InputError as error:
-                logger.warning("A model that was kept is lost: %s", error)
+                logger.warning("A stored model is lost: %s", error)
                 return None
             if content is None:
                 return None

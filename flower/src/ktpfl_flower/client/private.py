@@ -1,4 +1,4 @@
-"""What does not leave a client: the words of what is wrong with its own things, and its samples, but for their seal."""
+"""What never leaves a client: errors about its own file, samples and disk, and the samples except their fingerprint."""
 
 import hashlib
 import logging
@@ -14,19 +14,19 @@ from ktpfl_pipeline.core.machine.files import replacing
 
 logger = logging.getLogger(__name__)
 SECRET = 32
-"""Bytes of a client's secret."""
+"""Length of a client's secret in bytes."""
 
 
 class PrivateError(InputError):
-    """What is wrong with a client's own file, samples or disk, in words that do not leave it: see `refusal`."""
+    """An error about a client's own file, samples or disk, whose message never leaves the client; see `refusal`."""
 
 
 @contextmanager
 def private() -> Iterator[None]:
-    """Let what goes wrong with the client's own file, samples or disk stay in its log.
+    """Keep errors about the client's own file, samples or disk in the client's log.
 
     Raises:
-        PrivateError: in the place of an error that may have a path, a name or a label in it.
+        PrivateError: instead of an error whose message may contain a path, a name or a label.
     """
     try:
         yield
@@ -35,23 +35,27 @@ def private() -> Iterator[None]:
 
 
 def refusal(kind: str, error: InputError) -> Packet:
-    """Return the refusal of a message of a `kind` as it leaves the client, whose log has all of it."""
-    logger.warning("Refused %s: %s", kind, error)
+    """Return the refusal of a message as it leaves the client, whose log has the whole message."""
+    logger.warning("Refused the message %r: %s", kind, error)
     told = (
-        "its own file, samples or disk cannot be used; its log says why." if isinstance(error, PrivateError) else error
+        "its own file, samples or disk cannot be used; its log states the cause."
+        if isinstance(error, PrivateError)
+        else error
     )
     return Packet({"refused": str(told)})
 
 
-def seal(samples: LabelledDataset, secret: Path) -> str:
-    """Return a hash of samples, keyed by a client's own secret: who has not got it cannot guess at them.
+def fingerprint(samples: LabelledDataset, secret: Path) -> str:
+    """Return a fingerprint of samples, 16 hexadecimal digits: it changes with them and reveals nothing else.
+
+    The hash is keyed by the client's own secret, so others cannot test guesses of the samples.
 
     Args:
         samples: of the client.
-        secret: the file that keeps it, made if it is not there.
+        secret: the file with the secret, written if it does not exist.
 
     Raises:
-        PrivateError: if the secret cannot be read or made.
+        PrivateError: if the secret cannot be read or written.
     """
     with private():
         found = hashlib.blake2b(key=_secret(secret), digest_size=8)
@@ -61,7 +65,7 @@ def seal(samples: LabelledDataset, secret: Path) -> str:
 
 
 def _secret(place: Path) -> bytes:
-    """Return the 32 bytes at a place beside the client's file, made if they are not there: kept models may be lost."""
+    """Return the secret, 32 bytes, which is next to the client's file; it outlives the folder of stored models."""
     if not place.exists():
         with replacing(place, f"The secret {place}") as partial:
             partial.touch(0o600)
@@ -69,7 +73,7 @@ def _secret(place: Path) -> bytes:
             partial.write_bytes(secrets.token_bytes(SECRET))
     if len(found := place.read_bytes()) != SECRET:
         raise InputError(
-            f"The secret {place} has {len(found)} bytes, and not {SECRET}: delete it; runs that are under way will not "
-            "know this client again."
+            f"The secret {place} has {len(found)} bytes instead of {SECRET}. Delete it; runs in progress will then no "
+            "longer recognize this client."
         )
     return found

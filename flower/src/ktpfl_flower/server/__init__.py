@@ -1,1 +1,1 @@
-"""The server of real clients: who is there, phases as messages, models that stay away, and the run."""
+"""The server of real clients: registration, phases as messages, handles of models, and the run."""

@@ -1,4 +1,4 @@
-"""The end of a run: each client that is there keeps the model that is its own now."""
+"""The end of a run: each client that takes part stores its own final model."""
 
 import logging
 from typing import Any
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 
 
 def conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
-    """Let each client that is there keep its own model, and name the clients that are not."""
+    """Let each client that takes part store its own final model, and name the missing clients."""
     missing = _missing(fed)
     for n in sorted(fed.executor.bare):
-        logger.warning("Client %d has lost the model that was its own; it keeps what an earlier end told it.", n)
+        logger.warning("Client %d has lost its own model; its model.pt stays as it is.", n)
     there = [n for n in fed.by_id if n not in missing and n not in fed.executor.bare]
     while there:
         try:
@@ -25,13 +25,13 @@ def conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
             there = [n for n in there if n not in missing]
     if missing:
         logger.warning(
-            "%s Start what has ended, and give the same command again, to let each keep its model.",
+            "%s Start these clients and run the same command again, so that each stores its own model.",
             ClientsMissing(missing),
         )
 
 
 def _missing(fed: RealFederation) -> dict[int, str]:
-    """Return which clients are not there; a client that came back without its models is noted by the executor."""
+    """Return which clients are missing; the executor notes clients that came back without their models."""
     while True:
         try:
             return fed.executor.missing(fed, list(fed.by_id), fed.rounds + 1, 0)

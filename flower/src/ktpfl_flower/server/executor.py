@@ -1,7 +1,7 @@
-"""The server's end: every phase is a message to each of its clients, and models stay where they are.
+"""The server's executor: every phase is a message to each of its clients, and models stay at the clients.
 
-A client that gives no sound answer in time is out of the round (`ClientsMissing`), which the engine then runs without
-it. What the others answered is remembered for as long as the round lasts, so no client trains twice for it.
+A client without a valid reply in time drops out of the round (`ClientsMissing`), which the engine then runs without it.
+The replies of the others are reused in the same round, so no client trains twice.
 """
 
 import hashlib
@@ -32,10 +32,12 @@ from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params
 
 logger = logging.getLogger(__name__)
-THROWN_AWAY = ("fine_tune", "adapt")
-"""Phases whose models are made to be evaluated: they never travel."""
+EVALUATED_ONLY = ("fine_tune", "adapt")
+"""Phases whose models are used only for evaluation: the models never travel."""
+BEGIN, END = "the request to start the run", "the request to store its final model"
+"""Requests in words."""
 MANY = 2**53
-"""Samples of one answer, at most: floats count so far."""
+"""The most samples that one reply may count: floats are exact up to this."""
 
 
 class RealFederation(Federation):
@@ -44,15 +46,15 @@ class RealFederation(Federation):
     executor: "RealExecutor"
 
     def initial_model(self, architecture: str) -> Params:
-        """Return the initial weights of an architecture, which the server draws if it looks at them."""
+        """Return a handle of the initial weights of an architecture, which draws them when it is opened."""
         return Drawn(self, architecture)
 
     def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
-        """Return each model fitted to its teacher, which travels in the numbers that its client computes in."""
+        """Return each model fitted to its teacher, which travels in the dtype in which clients compute."""
         return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t)
 
     def upload(self, models: Models, batch: Tensor, t: int, chosen: Tensor | None = None) -> list[Delivery]:
-        """Return what arrives of each model's logits, which its client encodes; see `Federation.upload`."""
+        """Return each model's logits as they arrive after its client's encoding; see `Federation.upload`."""
         if chosen is not None or not self._encoded:
             return super().upload(models, batch, t, chosen)
         states, how = self.client_states, (self.knowledge.encoding, self.knowledge.k)
@@ -62,7 +64,7 @@ class RealFederation(Federation):
         return [self._read(encoded.as_bytes(found[n][1]), len(batch)) for n in models]
 
     def distill_delivered(self, models: Models, teachers: list[Delivery], batch: Tensor, t: int) -> Models:
-        """Return each model fitted to its teacher, which travels in the bytes of its encoding."""
+        """Return each model fitted to its teacher, which travels encoded."""
         if not self._encoded or not all(each.known.all() for each in teachers):
             return super().distill_delivered(models, teachers, batch, t)
         how = (self.knowledge.encoding, self.knowledge.k)
@@ -74,7 +76,7 @@ class RealFederation(Federation):
 
     @property
     def _encoded(self) -> bool:
-        """Whether all predictions of a batch travel, in an encoding: what else is remembered is the server's alone."""
+        """Whether all predictions of a batch travel encoded; a cache and a selection exist only at the server."""
         how = self.knowledge
         return how.encoding != "float32" and how.cache == 0 and how.select == 1.0
 
@@ -83,21 +85,21 @@ class RealFederation(Federation):
         return Delivery(values, torch.ones(samples, dtype=torch.bool), sum(map(len, buffers)), {})
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
-        """Refuse: only a client itself looks at its samples."""
+        """Raise InputError: only a client itself has its samples."""
         raise InputError(STAYS)
 
     def pooled_test(self, limit: int) -> LabelledDataset:
-        """Refuse: only a client itself looks at its samples."""
+        """Raise InputError: only a client itself has its samples."""
         raise InputError(STAYS)
 
 
 class RealExecutor(SerialExecutor):
-    """Runs each client's operation where the client is; those of the server's own models here.
+    """Runs operations of clients at the clients, and those of the server's own models in this process.
 
     Attributes:
-        attendance: who is there.
-        bare: clients that have lost models of their own and made none since.
-        resumed: whether the run goes on from a checkpoint of an earlier process.
+        attendance: which clients take part.
+        bare: clients that have lost their own models and not made new ones.
+        resumed: whether the run continues from a checkpoint of an earlier process.
     """
 
     def __init__(
@@ -111,11 +113,11 @@ class RealExecutor(SerialExecutor):
         """Send nothing yet.
 
         Args:
-            attendance: of the clients.
+            attendance: which clients take part.
             method: its name in the registry.
-            begin: makes what a client is told of a federation before its first phase.
+            begin: returns the settings of a federation, which a client gets before its first phase.
             quorum: the smallest share of a cohort with which a round counts.
-            tries: how often a round is attempted.
+            tries: the number of attempts per round.
         """
         super().__init__()
         self.attendance = attendance
@@ -125,29 +127,29 @@ class RealExecutor(SerialExecutor):
         self._known: dict[int, operations.Known] = {}
         self._alive: dict[int, WeakValueDictionary[int, Held]] = {}
         self._round = 0
-        self._answered: dict[tuple[int, str], Outcome[Any]] = {}  # in this round, by client and question
+        self._answered: dict[tuple[int, str], Outcome[Any]] = {}  # in this round, by client and request
         self._lost: set[int] = set()  # clients that lost models in this round
-        self._anew: set[int] = set()  # those that lost their models while this process ran
+        self._lost_here: set[int] = set()  # those that lost their models while this process ran
         self.bare: set[int] = set()
-        self._revived: dict[int, bool] = {}  # whether a model of the checkpoint is gone, by client, until it is told
+        self._revived: dict[int, bool] = {}  # whether a model of the checkpoint is lost, by client, until it is logged
 
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Return the outcome for each client, as they answer; models among the values are `Held`.
+        """Return the outcome for each client; models among the values are `Held`.
 
         Raises:
-            InputError: if the operation is not offered or gives away what the method does not declare, or a client's
-                answer ends the run.
-            ClientsMissing: if some clients gave no sound answer in time.
-            DivergedError: if some say that what they would send is not finite.
+            InputError: if the operation is not offered or discloses what the method does not declare, or a client's
+                reply ends the run.
+            ClientsMissing: if some clients sent no valid reply in time.
+            DivergedError: if some report that their result is NaN or infinite.
         """
         if not calls or any(isinstance(n, str) for n in calls):
             return super().outcomes(setting, phase, operation, calls, progress)
         name = operations.name_of(operation)
         if name is None:
             raise InputError(
-                f"{self._method}'s {phase} is nothing that real clients offer: choose a method from "
+                f"The phase {phase} of {self._method} is not supported with real clients. Choose a method from "
                 f"{', '.join(operations.TRIED)}."
             )
         operations.check_leaves(name, self._method)
@@ -156,37 +158,38 @@ class RealExecutor(SerialExecutor):
         given: Mapping[Any, tuple[Any, ...]] = calls
         for n, arguments in given.items():
             value = packed(tuple(named(argument, n) for argument in arguments))
-            beside = {"operation": name, "wanted": phase not in THROWN_AWAY}
-            packets[n] = Packet({**value.values, **beside}, value.tensors)
-        questions = {n: (n, _digest(packet)) for n, packet in packets.items()}
+            request = {"operation": name, "wanted": phase not in EVALUATED_ONLY}
+            packets[n] = Packet({**value.values, **request}, value.tensors)
+        requests = {n: (n, _digest(packet)) for n, packet in packets.items()}
         known = self._answered
-        outcomes: dict[Any, Outcome[Value]] = {n: known[key] for n, key in questions.items() if key in known}
+        outcomes: dict[Any, Outcome[Value]] = {n: known[key] for n, key in requests.items() if key in known}
         asked = {
             n: Packet({**packet.values, "keep": sorted(self._alive[n])}, packet.tensors)
             for n, packet in packets.items()
             if n not in outcomes and n in self.attendance.here
         }
-        for n in asked:  # which deletes what is not alive
+        for n in asked:  # the client deletes models that are not listed
             self.attendance.kept[n] &= set(self._alive[n])
         broken: dict[int, str] = {}
-        judged = name == "evaluate" or phase in THROWN_AWAY
-        for n, packet in self.attendance.ask("perform", asked, name):
+        what = f"the request for {operations.find(name).words}"
+        evaluated = name == "evaluate" or phase in EVALUATED_ONLY
+        for n, packet in self.attendance.ask("perform", asked, what):
             if isinstance(why := packet.values.get("diverged"), str):
                 broken[n] = why[:200]
                 continue
             try:
                 outcome = self._outcome(n, name, given[n], packet)
             except InputError as error:
-                self.attendance.strike(n, f"gave no sound answer to {name}: {error}", unsound=True)
+                self.attendance.exclude(n, f"sent an invalid reply to {what}: {error}", unsound=True)
                 continue
-            if judged and outcome.finite is not None and not outcome.finite:
-                broken[n] = "its model is not finite"
+            if evaluated and outcome.finite is not None and not outcome.finite:
+                broken[n] = "its model is NaN or infinite"
                 continue
-            outcomes[n] = known[questions[n]] = outcome
+            outcomes[n] = known[requests[n]] = outcome
             progress(phase, len(outcomes), len(calls))
         missing = absent(self.attendance, given.keys() - outcomes.keys())
-        if judged:  # a client whose copy diverges is left out of an evaluation; it ends nothing
-            missing |= {n: f"diverged when it was to be evaluated ({why})" for n, why in broken.items()}
+        if evaluated:  # a client whose copy diverges is left out of an evaluation; the run continues
+            missing |= {n: f"diverged in the evaluation ({why})" for n, why in broken.items()}
         if missing:
             raise ClientsMissing(missing)
         if broken:
@@ -194,36 +197,36 @@ class RealExecutor(SerialExecutor):
         return outcomes
 
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
-        """Return which of these clients are missing in round t, having let in those that came back; see `Executor`.
+        """Return which of these clients are missing in round t, after registering those that came back; see `Executor`.
 
         Raises:
-            LostError: if one has come back without a model that was its own.
-            InputError: if a client is missing before the first round, or no client has its models of the checkpoint
-                any more.
+            LostError: if a client came back without a model of its own.
+            InputError: if a client is missing before the first round, or no client still has its models of the
+                checkpoint.
         """
         first = self._round == 0 and not self.resumed
         if t != self._round:
             self._round, self._answered, self._lost = t, {}, set()
         self.attendance.wait(clients, self._quorum.of(clients) if least is None else least)
-        self._tell_gone()
+        self._report_lost()
         self.start(setting)
         if first and (out := absent(self.attendance, setting.by_id)):
             raise InputError(
-                f"{ClientsMissing(out)} Before the first round all clients are needed: see to their programs, start "
-                "them again if they have ended, and give the same command again, which takes what is finished as it is."
+                f"{ClientsMissing(out)} All clients are needed before the first round. Check their programs, restart "
+                "those that have ended, and run the same command again; finished methods are reused."
             )
         for n in list(self.attendance.here):
             if lost := set(self._alive[n]) - self.attendance.kept[n]:
-                if n in self._lost:  # or one client could have a round begin again and again
-                    self.attendance.strike(n, f"came back without models of its own twice in round {t}")
+                if n in self._lost:  # else one client could make a round start over and over
+                    self.attendance.exclude(n, f"came back without its models twice in round {t}")
                     continue
                 self._lost.add(n)
                 for version in lost:
                     del self._alive[n][version]
                 self._answered = {key: found for key, found in self._answered.items() if key[0] != n}
-                self._anew.add(n)
+                self._lost_here.add(n)
                 self.bare.add(n)
-                raise LostError(f"Client {n} came back without models of its own: it goes on as one that joins now.")
+                raise LostError(f"Client {n} has lost its stored models and continues like a new client.")
         return absent(self.attendance, clients)
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
@@ -231,10 +234,10 @@ class RealExecutor(SerialExecutor):
         return self._quorum.enough(cohort, out, t)
 
     def revived(self, setting: Setting, value: Any) -> Any:
-        """Return a part of a checkpoint with handles for models by name; see `Executor`.
+        """Return a part of a checkpoint with handles instead of the names of models; see `Executor`.
 
-        A model that its client has lost is replaced by the architecture's initial one, with which a client joins; who
-        that befell is told when a round begins.
+        A model that its client has lost is replaced by the initial model of its architecture; a warning names the
+        client when the next round starts.
         """
         self.resumed = True
         self._enter(setting)
@@ -260,25 +263,25 @@ class RealExecutor(SerialExecutor):
 
     @property
     def is_newest(self) -> bool:
-        """Whether the clients that are there took part in no other run since, and still have models of this one."""
+        """Whether the clients have taken part in no other run since, and still have models of this one."""
         here, lost = set(self.attendance.here), list(self._revived.values())
         return bool(here) and here <= self.attendance.told and not (lost and all(lost))
 
     def start(self, setting: Setting) -> None:
-        """Tell the clients of the federation that are there and do not know of it."""
+        """Send the run's settings to clients that take part and do not have them yet."""
         self._enter(setting)
         new = [n for n in self.attendance.here if n not in self.attendance.told]
-        for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin(setting)), "begin") if new else ():
+        for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin(setting)), BEGIN) if new else ():
             self.attendance.told.add(n)
 
     def end(self, models: Mapping[int, Params]) -> None:
-        """Tell each client which model is its own now, and let it keep that.
+        """Let each client store its own final model.
 
         Raises:
-            ClientsMissing: if some are not there, or any more.
+            ClientsMissing: if some clients are missing.
         """
         here = {n: packed(named(params, n)) for n, params in models.items() if n in self.attendance.here}
-        ended = {n for n, _ in self.attendance.ask("end", here, "end")}
+        ended = {n for n, _ in self.attendance.ask("end", here, END)}
         if missing := absent(self.attendance, models.keys() - ended):
             raise ClientsMissing(missing)
 
@@ -289,41 +292,41 @@ class RealExecutor(SerialExecutor):
             self._alive = {n: WeakValueDictionary() for n in setting.by_id}
             self._setting = setting
 
-    def _tell_gone(self) -> None:
-        """Tell whose models of a checkpoint are gone, before `start` takes the models of other runs from anybody."""
+    def _report_lost(self) -> None:
+        """Name the clients that lost models of the checkpoint, before `start`, which deletes other runs."""
         found, self._revived = self._revived, {}
-        gone = [n for n, lost in found.items() if lost and n not in self._anew]
+        gone = [n for n, lost in found.items() if lost and n not in self._lost_here]
         if gone and len(gone) == len(found):
             raise InputError(
-                f"No client has its models of run {self.attendance.run}'s last checkpoint any more: another run was "
-                "begun with these clients since, or their folders are gone. To begin anew, delete the checkpoint: "
-                "results beside the server's file, or with Kedro the run's folder in data/06_models."
+                f"No client still has its models of the last checkpoint of run {self.attendance.run}: these clients "
+                "have taken part in another run since, or their folders were deleted. To start the run again from "
+                "round 1, delete its folder in data/06_models."
             )
         self.bare.update(gone)
         for n in gone:
             logger.warning(
-                "Client %d has not the models of the last checkpoint any more: it begins again with its initial one.",
+                "Client %d has lost its models of the last checkpoint; it continues with its initial model.",
                 n,
             )
 
     def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet) -> Outcome[Any]:
-        """Return what a client answered, checked."""
+        """Return the outcome in a client's reply, having checked it; else raise InputError."""
         given = Packet({"value": packet.values.get("value")}, packet.tensors)
         value, loss, finite = unpacked(given), packet.values.get("loss"), packet.values.get("finite")
         operations.check_answer(name, value, arguments, self._known[n])
         if not (loss is None or type(loss) is float) or not (finite is None or type(finite) is bool):
-            raise InputError("its loss is no number.")
+            raise InputError("its loss is not a number.")
         architecture = self._setting.by_id[n].architecture if self._setting else ""
         if (samples := _counts(packet.values.get("samples"), architecture)) is None:
-            raise InputError("it says not how many samples it trained on.")
+            raise InputError("it does not state how many samples it trained on.")
         if finite and not _finite(value):
-            raise InputError("its model has numbers that are not finite, and it says that all are.")
+            raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
         flag = None if finite is None else torch.tensor(finite)
         mean = None if loss is None else torch.tensor(loss, dtype=torch.float64)
         return Outcome(self._handles(n, value), mean, flag, samples)
 
     def _handles(self, n: int, value: Any) -> Any:
-        """Return a value with handles in the place of models that stayed at client n."""
+        """Return a value with handles instead of models that stayed at client n."""
         if isinstance(value, tuple):
             return tuple(self._handles(n, part) for part in value)
         if not isinstance(value, Left):
@@ -337,7 +340,7 @@ class RealExecutor(SerialExecutor):
 
 
 def _finite(value: Any) -> bool:
-    """Say whether all tensors of models that came with an answer are finite."""
+    """Return whether all tensors of the models in a reply are finite."""
     if isinstance(value, tuple):
         return all(map(_finite, value))
     model = value.model if isinstance(value, Left) else None
@@ -345,7 +348,7 @@ def _finite(value: Any) -> bool:
 
 
 def _digest(packet: Packet) -> str:
-    """Return what tells one question from another: the SHA-256 sum of its values and tensors."""
+    """Return the SHA-256 sum of a packet's values and tensors, in hexadecimal digits."""
     found = hashlib.sha256(json.dumps(packet.values, sort_keys=True).encode())
     for name, tensor in packet.tensors.items():
         dtype, shape, data = dumped(tensor)
@@ -354,7 +357,7 @@ def _digest(packet: Packet) -> str:
 
 
 def _counts(samples: Any, architecture: str) -> dict[str, int] | None:
-    """Return samples by architecture, as a client with this one counts them; None where they are no such thing."""
+    """Return numbers of samples by architecture as a client with this one counts them; None if they are not valid."""
     if not isinstance(samples, dict) or not samples.keys() <= {OWN, architecture}:
         return None
     return samples if all(type(number) is int and 0 <= number <= MANY for number in samples.values()) else None

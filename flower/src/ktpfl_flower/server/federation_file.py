@@ -1,4 +1,4 @@
-"""The server's file: where clients are waited for, how long, and the experiment that they take part in."""
+"""The server's file: how long clients are awaited, and the experiment."""
 
 import re
 from dataclasses import dataclass, field
@@ -23,20 +23,20 @@ DEFAULTS: dict[str, Any] = {
     "theorem_samples": 0,
     "evaluation": {"global_samples": 0},
 }
-"""What follows from clients being real, unless the experiment says otherwise."""
+"""Defaults of an experiment with real clients."""
 THEIRS = (
     *("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers", "budgets"),
     *("newcomers", "theorem_samples", "evaluation.global_samples"),
     *("compute.executor"),
 )
-"""Settings of an experiment that describe what only clients have; the server's file may not change them."""
+"""Settings of an experiment that only clients can decide; the server's file may not change them."""
 CHOICES = {
     "compute.dtype": ("float32", "float64", "bfloat16"),
     "compute.memory_format": ("contiguous", "channels_last"),
     "exchange": ("predictions",),
     "hyperparameters": ("configured",),
 }
-"""Values that settings may have with real clients, where an experiment may have others."""
+"""The values that some settings may have with real clients."""
 
 
 def _word(value: Any) -> Any:
@@ -50,17 +50,17 @@ class FederationFile:
     """The settings of the server's file.
 
     Attributes:
-        name: of the results, the report and the runs in MLflow.
-        project: the folder that results, reports and MLflow's store are in, relative to the file's folder.
-        methods: what is trained, one method after another with the same clients.
-        class_names: of the federation, in the order of the labels; empty takes the longest list that a client has.
+        name: the name of the results, the report and the runs in MLflow.
+        project: the folder with ``data/``, ``mlflow.db`` and ``conf/``, relative to the file's folder.
+        methods: the methods to run, one after another with the same clients.
+        class_names: names of the classes in the order of the labels, which the clients' lists must fit. Empty: the
+            longest list of a client.
         patience: seconds of wall time in which all clients must have joined before the first round.
-        deadline: seconds of wall time in which each phase of a round is answered; a client that needs longer sits the
-            round out. Give more than the slowest client needs when its machine is busy.
-        quorum: the smallest share of a cohort with which a round counts; with fewer clients it is repeated.
-        tries: how often a round is attempted before the run ends.
-        on_unsound: ``skip``: a client that refuses, or whose answer is malformed, sits the round out; ``stop`` ends the
-            run.
+        deadline: seconds of wall time in which a client must reply in each phase of a round; a slower client skips the
+            round. Set more than the slowest client needs when its machine is busy.
+        quorum: the smallest share of a cohort with which a round counts; with fewer clients, the round is repeated.
+        tries: the number of attempts per round before the run ends.
+        on_unsound: ``skip``: a client that refuses or sends an invalid reply skips the round; ``stop``: the run ends.
         experiment: settings as in a section of ``conf/``.
     """
 
@@ -78,14 +78,14 @@ class FederationFile:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a server's file asks for.
+    """The settings and paths of a server's file.
 
     Attributes:
-        file: its settings.
-        experiment: the experiment in it.
-        clients: how many are waited for.
+        file: the settings.
+        experiment: the experiment.
+        clients: the number of clients.
         folder: the file's folder, where relative paths of data start.
-        project: the folder of results.
+        project: the folder of the results.
     """
 
     file: FederationFile
@@ -96,10 +96,10 @@ class Plan:
 
 
 def read(path: Path) -> Plan:
-    """Return what the server's file asks for.
+    """Return the plan in a server's file.
 
     Raises:
-        InputError: if the file cannot be read, has an unknown setting, or asks for what real clients do not offer.
+        InputError: if the file cannot be read, or a setting is unknown, not allowed or not supported.
     """
     file = understood(FederationFile, values_of(path), str(path))
     for method in file.methods:
@@ -116,28 +116,28 @@ def parsed(section: dict[str, Any]) -> Experiment:
     """Return the experiment of a server's file.
 
     Raises:
-        InputError: if a setting is unknown, out of bounds, or belongs to the clients.
+        InputError: if a setting is unknown or not allowed, or only clients can decide it.
     """
     if "compare" in section:
-        raise InputError("experiment.compare is set; list all methods under methods, beside experiment.")
+        raise InputError("experiment.compare is set; list the methods under methods, at the top level of the file.")
     if not section.get("clients"):
-        raise InputError("experiment.clients is missing: say how many clients are waited for, as in clients: 2.")
+        raise InputError("experiment.clients is missing; set it to the number of clients, for example clients: 2.")
     if (section.get("training") or {}).get("privacy"):
         raise InputError(
-            "experiment.training.privacy is set; its noise comes from the run's seed, which every client knows, so it "
-            "protects nothing here. Leave it out."
+            "experiment.training.privacy is set, but its noise comes from the run's seed, which every client knows, so "
+            "it protects nothing with real clients. Remove it."
         )
     experiment = parsing.parse("experiment", deep_merge(DEFAULTS, section))
     plain = parsing.form("experiment", DEFAULTS)
     for setting in THEIRS:
         if attrgetter(setting)(experiment) != attrgetter(setting)(plain):
-            raise InputError(f"experiment.{setting} is set, and only the clients can decide it: leave it out.")
+            raise InputError(f"experiment.{setting} is set, but only the clients can decide it. Remove it.")
     for setting, allowed in CHOICES.items():
         if (value := attrgetter(setting)(experiment)) not in allowed:
-            raise InputError(f"experiment.{setting} is {value}; with real clients choose {' or '.join(allowed)}.")
+            raise InputError(f"experiment.{setting} is {value}; with real clients it must be {' or '.join(allowed)}.")
     if experiment.public.source in (OPEN_PART, NO_PUBLIC, "included"):
         raise InputError(
-            f"experiment.public.source is {experiment.public.source}, and the server has no private images to take "
-            "public ones from: give it images of its own, as in public: {source: npz:public.npz}."
+            f"experiment.public.source is {experiment.public.source}, but the server has no private samples to take "
+            "public ones from. Set a source with samples of its own, for example public: {source: npz:public.npz}."
         )
     return experiment

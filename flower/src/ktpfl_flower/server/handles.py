@@ -1,7 +1,7 @@
-"""Models of clients as the server has them: by name, unless they came with an answer.
+"""Handles of clients' models at the server.
 
-What a method holds of a client's model is a handle, `Held`. It can be opened where the model came with the answer, as
-it does with methods whose declared exchange is models; else nobody can open it, and the client alone has it.
+A method has a handle, `Held`, of a client's model. The handle can be opened if the client sent the model, which it does
+only for methods that declare to exchange models. Otherwise only the client has the model.
 """
 
 from typing import Any
@@ -17,40 +17,40 @@ from ktpfl_pipeline.core.weights import Handle, state_of
 
 
 class Held(Handle):
-    """A client's model, which that client has.
+    """A model that a client has stored.
 
     Attributes:
-        client: whose.
-        version: its number there.
-        kinds: of its tensors.
+        client: the client.
+        version: the number that the client gave the model.
+        kinds: dtype and shape of its tensors.
     """
 
     def __init__(self, client: int, left: Left) -> None:
-        """Take what the client said of it."""
+        """Store what the client sent about the model."""
         self.client, self.version, self.kinds, self._model = client, left.version, left.kinds, left.model
         self.shapes = {
             name: torch.empty(shape, dtype=KINDS[dtype], device="meta") for name, (dtype, shape) in left.kinds.items()
         }
 
     def open(self) -> dict[str, Tensor]:
-        """Return the model, where it came with the client's answer.
+        """Return the model if the client sent it.
 
         Raises:
-            InputError: if it did not: this method's clients send no models.
+            InputError: if the client did not, because the method does not exchange models.
         """
         if self._model is None:
             raise InputError(
-                f"Client {self.client}'s model would have to leave it, and models are not what this method declares to "
-                "exchange: take a method that does, or do without what asks for models."
+                f"Client {self.client}'s model would have to leave the client, but this method does not declare to "
+                "exchange models. Choose a method that does, or switch off the setting that needs the models."
             )
         return dict(self._model)
 
     def kept(self) -> Any:
-        """Return what a run's last state has of it: the model where it came, else itself."""
+        """Return the model if the client sent it, else this handle: what the final state of a run contains."""
         return self if self._model is None else self.open()
 
     def stored(self) -> Any:
-        """Return what a checkpoint has of it: the model where it came, else its name."""
+        """Return the model if the client sent it, else its number: what a checkpoint contains."""
         if self._model is not None:
             return self.open()
         kinds = {name: [dtype, list(shape)] for name, (dtype, shape) in self.kinds.items()}
@@ -58,7 +58,7 @@ class Held(Handle):
 
 
 class Drawn(Handle):
-    """The initial model of an architecture, drawn from the seed where it is looked at: it needs not travel."""
+    """The initial model of an architecture, drawn from the seed when it is opened, so that it need not travel."""
 
     def __init__(self, setting: Setting, architecture: str) -> None:
         """Draw nothing yet."""
@@ -72,12 +72,12 @@ class Drawn(Handle):
         return dict(Setting.initial_model(self._setting, self.architecture))
 
     def stored(self) -> Any:
-        """Return what a checkpoint has of it: its architecture."""
+        """Return the architecture: what a checkpoint contains."""
         return {"drawn": self.architecture}
 
 
 def named(value: Any, n: int) -> Any:
-    """Return an argument with the names of models that client n has, or can draw, in their places."""
+    """Return an argument in which the names of models that client n has, or can draw, replace the models."""
     if isinstance(value, Held):
         return Left(value.version) if value.client == n else value.open()
     if isinstance(value, Drawn):

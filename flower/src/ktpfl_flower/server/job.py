@@ -1,11 +1,9 @@
-"""One method on real clients as the main package runs it, and the whole of what a server's file asks for."""
+"""The runs of a server's file: one job per method, as the main package runs them."""
 
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
-
-from torch import Tensor
 
 from ktpfl_flower.server import federation_file, serve
 from ktpfl_flower.server.attendance import Link
@@ -29,16 +27,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class RealData:
-    """What a server has of real clients' data: the public set, and a link to the clients.
+    """The data of a federation of real clients at the server: the public set, and a link to the clients.
 
     Attributes:
-        plan: the server's file.
-        public: (M, C, H, W) uint8.
+        plan: the plan in the server's file.
+        public: the public set.
         link: to the clients.
     """
 
     plan: Plan
-    public: Tensor
+    public: serve.PublicSet
     link: Link
     pretrained: dict[str, Any] = field(default_factory=dict)
 
@@ -52,10 +50,10 @@ class RealJob(Job):
     sources: ClassVar[tuple[Path, ...]] = tuple(sorted(Path(__file__).parents[1].rglob("*.py")))
 
     def federation(self, seed: int, checkpoints: Path | None) -> tuple[RealFederation, Facts]:
-        """Meet the clients, and return the federation with them.
+        """Register the clients, and return their federation and the facts about their data.
 
         Raises:
-            InputError: if they are not there in time, or do not fit the server, each other, or one of the methods.
+            InputError: if too few register in time, or one does not fit the server, the others, or one of the methods.
         """
         plan, public = self.data.plan, self.data.public
         attendance = serve.met(plan, self.method, seed, public, self.data.link, checkpoints)
@@ -64,13 +62,13 @@ class RealJob(Job):
         return fed, serve.facts(plan, public, attendance)
 
     def newcomers(self, seed: int) -> tuple[()]:
-        """Return none: a real client that joins late is no newcomer to be held out."""
+        """Return no client: real clients are never held out as new clients."""
         return ()
 
     def ended(self, method: Any, result: Run, fed: Any, trained: bool) -> dict[str, Any]:
-        """Let each client keep its own model, and return the bytes that its messages took.
+        """Let each client store its own final model, and return the bytes of its messages.
 
-        The bytes are left out where the run was resumed: those of the rounds before are not known any more.
+        After a resume the bytes are left out, because those of earlier rounds are not known.
         """
         if trained or fed.executor.is_newest:
             conclude(method, result.state, fed)
@@ -80,23 +78,23 @@ class RealJob(Job):
 
 
 def jobs(plan: Plan, link: Link) -> list[RealJob]:
-    """Return one job for each method of a server's file; they share the public set and the link."""
+    """Return one job per method of a server's file; they share the public set and the link."""
     data = RealData(plan, serve.public_set(plan), link)
     return [RealJob(plan.file.name, method, plan.experiment, data) for method in plan.file.methods]
 
 
 def run(path: Path, link: Link) -> Path:
-    """Run all that a server's file asks for, and return the page of the report.
+    """Run the methods of a server's file, and return the path of the report.
 
-    Results, report, checkpoints and MLflow's runs are where the pipelines of the project put theirs. Finished runs are
-    taken as they are, and an interrupted run goes on from its checkpoint.
+    Results, report, checkpoints and MLflow's runs are in the same places as those of the project's pipelines. Finished
+    runs are reused, and an interrupted run continues from its checkpoint.
 
     Args:
         path: the server's file.
         link: to the clients.
 
     Raises:
-        InputError: if the file, the clients and the public set do not fit together, or too few clients are left.
+        InputError: if the file, the clients or the public set do not fit together, or too few clients are left.
     """
     plan = federation_file.read(path)
     track(plan.project)
@@ -116,7 +114,7 @@ def run(path: Path, link: Link) -> Path:
 
 
 def track(project: Path) -> None:
-    """Let runs be tracked as the project's ``conf/`` says; the package's own where the project has none."""
+    """Configure tracking as in the project's ``conf/``, or the package's if the project has none."""
     from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, CONFIG_LOADER_CLASS
 
     conf = project / "conf" if (project / "conf").is_dir() else CONF

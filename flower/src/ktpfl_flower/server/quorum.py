@@ -1,4 +1,4 @@
-"""How many clients a round needs, and how often it is attempted with fewer."""
+"""The number of clients that a round needs, and the number of attempts with fewer."""
 
 import logging
 import math
@@ -10,24 +10,29 @@ logger = logging.getLogger(__name__)
 
 
 class Quorum:
-    """The smallest share of a cohort with which a round counts."""
+    """Counts attempts of a round with too few clients."""
 
     def __init__(self, share: float, tries: int) -> None:
         """Count no attempt yet.
 
         Args:
-            share: of a cohort, in 0..1; one client is the least.
-            tries: how often a round is attempted.
+            share: the smallest share of a cohort with which a round counts, in 0..1; at least one client is needed.
+            tries: the number of attempts per round.
         """
         self._share, self._tries = share, tries
         self._failed: dict[int, int] = {}  # attempts by round
 
     def of(self, cohort: Sequence[int]) -> int:
-        """Return how many clients of a cohort a round needs."""
+        """Return the number of clients of a cohort that a round needs."""
         return max(1, math.ceil(round(self._share * len(cohort), 9)))
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
-        """Return whether round t goes on without the clients that are `out`, by why; False: it is attempted again.
+        """Return whether round t continues without the clients that are `out`; False: it is attempted again.
+
+        Args:
+            cohort: the clients of the round.
+            out: the reason for each client that dropped out.
+            t: the round.
 
         Raises:
             InputError: if this was the last attempt.
@@ -39,9 +44,8 @@ class Quorum:
         if self._failed[t] >= self._tries:
             raise InputError(
                 f"Round {t} was attempted {self._tries} times with too few clients, the last time with {left} of "
-                f"{len(cohort)}, and quorum asks for {needed} ({why}). Start these clients again, or raise "
-                "deadline if they were only slow, and give the same command again: it goes on after the last round "
-                "that ended."
+                f"{len(cohort)}, but quorum requires {needed} ({why}). Restart these clients, or raise deadline if "
+                "they were only slow. Then run the same command again; the run continues after its last finished round."
             )
-        logger.warning("Round %d is repeated: %d of %d clients are left (%s).", t, left, len(cohort), why)
+        logger.warning("Round %d is repeated, because only %d of %d clients are left (%s).", t, left, len(cohort), why)
         return False

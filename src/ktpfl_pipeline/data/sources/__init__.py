@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import extensions
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, unknown, used_up
 from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz, table, text
 from ktpfl_pipeline.data.sources.adaptation import adapt
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.returned import check_returned
 
-__all__ = ["SOURCES", "Reading", "Source", "adapt", "find", "load", "load_public"]
+__all__ = ["SOURCES", "Reading", "Source", "adapt", "find", "load", "load_public", "load_with_vocabulary"]
 
 Source = Callable[[str, Path], LabelledDataset]
 """Called with what is behind the colon of `source:`, and the folder where datasets are and relative paths start."""
@@ -58,9 +58,14 @@ UNLABELLED: dict[str, Callable[..., Tensor]] = {
     "text": text.unlabelled,
 }
 """Sources whose inputs need no labels where they are public."""
+WITH_VOCABULARY: dict[str, Callable[..., tuple[Tensor, Vocabulary | None]]] = {
+    "npz": npz.with_vocabulary,
+    "text": text.with_vocabulary,
+}
+"""Sources of unlabelled inputs that may be tokens, with what the ids mean."""
 SIZED = (folder.load, folder.unlabelled, clients.load, clients.included, table.load, table.unlabelled)
 """What reads image files, with settings: see `photographs.Reading`."""
-TOLD = (*SIZED, text.load, text.included, text.unlabelled, leaf.load, npz.unlabelled)
+TOLD = (*SIZED, text.load, text.included, text.unlabelled, leaf.load, npz.unlabelled, *WITH_VOCABULARY.values())
 """What has settings for reading files: also what reads texts, or tokens in the vocabulary of the private ones."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
@@ -148,6 +153,21 @@ def load_public(source: str, private: str, folder: Path, reading: Reading = AS_T
             " clients:<folder> and text:<file> may: choose open_part or another source."
         )
     return load(source, folder, reading=reading).inputs
+
+
+def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
+    """Return the inputs of a public source, (M, ...), and what the ids of tokens mean; None for other kinds of data.
+
+    Arguments and errors are those of `load_public`.
+    """
+    name, _, argument = source.partition(":")
+    if name in WITH_VOCABULARY:
+        found: tuple[Tensor, Vocabulary | None] = _read(WITH_VOCABULARY[name], argument, folder, reading)
+        return found
+    if name in UNLABELLED:
+        return load_public(source, "", folder, reading), None
+    labelled = load(source, folder, reading=reading)
+    return labelled.inputs, labelled.vocabulary
 
 
 def sized(source: str) -> bool:

@@ -62,7 +62,12 @@ def load(argument: str, folder: Path) -> LabelledDataset:
 
 
 def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the images, features or tokens of a file, which need have no labels.
+    """Return the images, features or tokens of a file, which need have no labels; see `with_vocabulary`."""
+    return with_vocabulary(argument, folder, reading)[0]
+
+
+def with_vocabulary(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
+    """Return the images, features or tokens of a file without their labels, and what the ids of tokens mean.
 
     Tokens must have the vocabulary of the private ones, `reading.known`, where both are known.
     """
@@ -76,7 +81,7 @@ def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> T
         raise InputError(
             f"{path} has another vocabulary or padding id than the private tokens: save tokens of one vocabulary."
         )
-    return inputs
+    return inputs, own
 
 
 def included(argument: str, folder: Path) -> Tensor:

@@ -85,8 +85,13 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
 
 def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return all texts of a table, (M, L) int64; it needs only the column `text`."""
+    return with_vocabulary(argument, folder, reading)[0]
+
+
+def with_vocabulary(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tokens.Tokens:
+    """Return all texts of a table, (M, L) int64, and what their ids mean; it needs only the column `text`."""
     place, table = _table(argument, folder, ("text",))
-    return _tokens(table["text"], reading, str(place), folder)[0]
+    return _tokens(table["text"], reading, str(place), folder)
 
 
 def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
