@@ -39,6 +39,14 @@ def test_an_environment_may_add_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert reading.recall()["theirs"] == {**EXPERIMENT, "rounds": 2}
 
 
+def test_aliases_may_repeat_settings(tmp_path: Path) -> None:
+    shared = "_shared: &many [" + "mlp, " * 1000 + "mlp]\nmine: {like: digits, architectures: *many}"
+    context(tmp_path)
+    (tmp_path / "conf" / "local" / "parameters.yml").write_text(shared)
+    configure_project("ktpfl_pipeline")
+    assert reading.recall()["mine"]["architectures"] == ["mlp"] * 1001
+
+
 @pytest.mark.parametrize("name", ["mine", "compare_mine"])
 def test_a_section_of_conf_local_that_another_environment_hides_is_told_of(tmp_path: Path, name: str) -> None:
     (tmp_path / "conf" / "quick").mkdir()

@@ -12,6 +12,7 @@ from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.dataset import Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.core.validation import Count
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY
 
@@ -25,8 +26,8 @@ class Arithmetic:
 
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"
-    threads: Count = 1
-    prediction_batch: Count = 1000
+    threads: Count = Compute.threads
+    prediction_batch: Count = Compute.prediction_batch
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The settings of an experiment: a section of conf/. Groups that training code reads are in `core.settings`."""
+"""The settings of an experiment: a section of conf/. Groups that other layers read too are in their `settings`."""
 
 import math
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le, Lt, MaxLen, MinLen
+from annotated_types import Ge, Le, MaxLen, MinLen
 
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
@@ -28,7 +28,6 @@ from ktpfl_pipeline.core.validation import (
     Fraction,
     Natural,
     Part,
-    Positive,
     Reads,
     Section,
     Seed,
@@ -36,7 +35,7 @@ from ktpfl_pipeline.core.validation import (
     plain,
     spelt_out,
 )
-from ktpfl_pipeline.data.settings import Text
+from ktpfl_pipeline.data.settings import Partition, Text
 
 ALL = "all"
 """Under `compare`, in place of a method's name: all methods of the registry that fit the experiment."""
@@ -182,40 +181,6 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """How the private samples are distributed among the clients.
-
-    Attributes:
-        scheme: ``two_labels``, ``all_labels`` (the two of the paper), ``lognormal``, ``k_labels``, ``dirichlet``,
-            ``shards``, ``quantity``, ``iid``; ``natural`` keeps the owners that the source names.
-        alpha: α of ``dirichlet`` and ``quantity``: the smaller, the more skewed.
-        balanced: whether all clients get the same number of samples; only with ``dirichlet``.
-        labels_per_client: labels per client; only with ``k_labels``.
-        shards_per_client: shards per client; only with ``shards``.
-        sigma: σ of ``lognormal``: the larger, the more clients differ in their number of samples of a class.
-        minimum: the smallest number of samples per client; ``natural`` leaves out owners with fewer.
-        feature_skew: ``none``; or ``rotation``, ``blur``, ``colour``, ``noise``, which client n gets at level n mod
-            `feature_levels`; level 0 and the public set are unchanged.
-        feature_levels: levels of `feature_skew`.
-        test_share: the share of each client's samples for testing, with the client's own label distribution.
-        validation_share: the share of the other samples for validation, on which no method trains. FedFomo and
-            KT-pFL (likelihood) weigh models with it.
-    """
-
-    scheme: str = "dirichlet"
-    alpha: Positive = 0.5
-    balanced: bool = False
-    labels_per_client: Count = 2
-    shards_per_client: Count = 2
-    sigma: Positive = 2.0
-    minimum: Natural = 0
-    feature_skew: Literal["none", "rotation", "blur", "colour", "noise"] = "none"
-    feature_levels: Annotated[int, Ge(2), Le(360)] = 4
-    test_share: Share = 0.25
-    validation_share: Annotated[float, Ge(0), Lt(1)] = 0.1
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """What is measured in addition to the accuracy of the clients' models before adaptation.
 
@@ -305,7 +270,7 @@ class Experiment(Section):
     public: Public = Public()
     image: Image | None = None
     text: Text = field(default_factory=Text)
-    partition: Partition = Partition()
+    partition: Partition = field(default_factory=Partition)
     training: LocalTraining = field(default_factory=LocalTraining)
     distillation: Distillation = field(default_factory=Distillation)
     knowledge: Annotated[Knowledge, Reads(partial(spelt_out, "knowledge"))] = field(default_factory=Knowledge)

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Distinct, Reads, Share, default, parse
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
-from ktpfl_pipeline.data.settings import Text
+from ktpfl_pipeline.data.settings import Partition, Text
 from ktpfl_pipeline.data.sources import Reading, adapt, load
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 from ktpfl_pipeline.models import zoo
@@ -72,8 +72,8 @@ class ClientFile:
     class_names: Names = field(default_factory=list)
     image: Image | None = None
     text: Text = field(default_factory=Text)
-    test_share: Share = 0.25
-    validation_share: Annotated[float, Ge(0), Lt(1)] = 0.1
+    test_share: Share = Partition.test_share
+    validation_share: Annotated[float, Ge(0), Lt(1)] = Partition.validation_share
     device: str = "auto"
     kept: str = "kept"
 

@@ -3,6 +3,8 @@
 `partition` shares samples out by a scheme of `SCHEMES`; `natural` leaves them with the owners that they came with.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +24,7 @@ from ktpfl_pipeline.data.partition.split import (
     split,
     stream,
 )
+from ktpfl_pipeline.data.settings import Partition
 
 __all__ = [
     "NATURAL",
@@ -41,16 +44,9 @@ def partition(
     scheme: str,
     seed: int,
     *,
-    alpha: float = 0.5,
-    balanced: bool = False,
-    labels_per_client: int = 2,
-    shards_per_client: int = 2,
-    sigma: float = 2.0,
-    minimum: int = 0,
-    test_share: float = 0.25,
-    validation_share: float = 0.1,
     pool: Tensor | None = None,
     test: Tensor | None = None,
+    **settings: Any,
 ) -> dict[int, ClientIndices]:
     """Share the samples out among the clients, and split each client's share into train, validation and test.
 
@@ -62,18 +58,13 @@ def partition(
         labels: (M,), class numbers of the dataset.
         clients: N, how many clients.
         scheme: a name of `SCHEMES`.
-        seed: the run's seed; the split of a client depends only on it, the client's number and samples.
-        alpha: concentration of `dirichlet` and `quantity`: small values are far from IID, large ones near it.
-        balanced: whether all clients of `dirichlet` get equally many samples.
-        labels_per_client: k of `k_labels`.
-        shards_per_client: of `shards`.
-        sigma: of `lognormal`, in (0, `MAX_SIGMA`]: a large value makes the clients' amounts very different.
-        minimum: the fewest samples that a client may have: `dirichlet` is drawn again until all have them, `quantity`
-            gives them to all, and with another scheme fewer are an error. No less than can be split.
-        test_share: the part of a client's samples to test on, rounded up, in (0, 1).
-        validation_share: the part of what remains to validate on, rounded, at least one sample; 0 for none.
+        seed: the run's seed; the split of a client depends only on it, the client's number and the client's samples.
         pool: (n,), indices of the samples to share out, each once; None for all.
         test: (M,) bool, the samples that the source gives to test on; None draws them.
+        settings: fields of `data.settings.Partition` in addition to `scheme`. With a `minimum`, `dirichlet` is drawn
+            again until all clients have it, `quantity` gives it to all, and with another scheme fewer samples are an
+            error. The test samples are rounded up, the validation samples rounded, to at least one unless their share
+            is 0.
 
     Returns:
         {client: indices into the dataset} for the clients 0 to N - 1, each with at least two training samples, one
@@ -86,12 +77,14 @@ def partition(
         raise unknown("partition scheme", scheme, SCHEMES)
     if clients < 1:
         raise InputError(f"a federation of {clients} clients is not possible: choose 1 client or more.")
+    how = Partition(scheme, **settings)
+    minimum, test_share, validation_share = how.minimum, how.test_share, how.validation_share
     check_shares(test_share, validation_share)
-    if not 0 < alpha <= MAX_ALPHA:
-        raise InputError(f"alpha {alpha} must be above 0 and at most {MAX_ALPHA:,.0f}, such as 0.5.")
+    if not 0 < how.alpha <= MAX_ALPHA:
+        raise InputError(f"alpha {how.alpha} must be above 0 and at most {MAX_ALPHA:,.0f}, such as 0.5.")
 
-    if not 0 < sigma <= MAX_SIGMA:
-        raise InputError(f"sigma {sigma} must be above 0 and at most {MAX_SIGMA:g}, such as 2.")
+    if not 0 < how.sigma <= MAX_SIGMA:
+        raise InputError(f"sigma {how.sigma} must be above 0 and at most {MAX_SIGMA:g}, such as 2.")
 
     indices = np.arange(len(labels)) if pool is None else pool.numpy()
     if len(np.unique(indices)) < len(indices):
@@ -99,7 +92,7 @@ def partition(
     known, shares = labels.numpy(), dict[int, Array]()
     if fits(len(indices) // clients, test_share, validation_share):  # some client gets at most so many
         surely = enough(test_share, validation_share, limit=len(indices))
-        asked = Asked(alpha, balanced, labels_per_client, shards_per_client, sigma, surely, max(minimum, surely))
+        asked = Asked(how, surely, max(minimum, surely))
         owner = SCHEMES[scheme](known[indices], clients, seed, asked)
         shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
     if not shares or not all(fits(len(share), test_share, validation_share) for share in shares.values()):

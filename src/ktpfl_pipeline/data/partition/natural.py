@@ -1,6 +1,7 @@
 """The natural partition: every sample stays with the owner that it came with."""
 
 import logging
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -9,6 +10,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, check_shares, is_whole, least, split, stream
+from ktpfl_pipeline.data.settings import Partition
 
 NATURAL = "natural"
 """The scheme's name, in conf/ and in reports."""
@@ -21,10 +23,8 @@ def natural(
     clients: int | None,
     seed: int,
     *,
-    minimum: int = 0,
-    test_share: float = 0.25,
-    validation_share: float = 0.1,
     pool: Tensor | None = None,
+    **settings: Any,
 ) -> dict[int, ClientIndices]:
     """Leave the samples with their owners, and split each owner's into train, validation and test.
 
@@ -35,11 +35,10 @@ def natural(
         dataset: an `OwnedDataset`, M samples.
         clients: N, how many of the owners take part, drawn again with each seed; None for all.
         seed: the run's seed; the split of an owner does not depend on who else takes part.
-        minimum: an owner with fewer samples, or with none, is left out and logged; where it is above 0, so is
-            one that cannot be split.
-        test_share: as of `partition`; unused where the source says what is tested on.
-        validation_share: as of `partition`.
         pool: (n,), indices of the samples that take part, each once; None for all.
+        settings: `minimum`, `test_share` and `validation_share` of `data.settings.Partition`. An owner with fewer than
+            `minimum` samples, or with none, is left out, and the log says so; if it is above 0, so is an owner whose
+            samples cannot be split. The test share is not used if the source names the test samples.
 
     Returns:
         {client: indices into the dataset} for the clients 0 to N - 1, in the order of the owners' numbers.
@@ -52,6 +51,8 @@ def natural(
             "partition.scheme is natural, and the private samples have no owners: choose a source with owners (an .npz"
             " file with an array 'clients', a folder per client), or another scheme."
         )
+    how = Partition(NATURAL, **settings)
+    minimum, test_share, validation_share = how.minimum, how.test_share, how.validation_share
     check_shares(test_share, validation_share)
     indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())
     owners = dataset.owners.numpy()[indices]

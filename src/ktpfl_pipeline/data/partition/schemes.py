@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.partition.split import Array, stream
+from ktpfl_pipeline.data.settings import Partition
 
 MAX_DRAWS = 100  # how often `dirichlet` is drawn again before it gives up
 MAX_SIGMA = 20.0  # with 100 clients one of them has all of a class long before
@@ -22,23 +23,15 @@ MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, th
 
 
 class Asked(NamedTuple):
-    """What a scheme is given besides the number of clients.
+    """What a scheme reads in addition to the number of clients.
 
     Attributes:
-        alpha: concentration of `dirichlet` and `quantity`.
-        balanced: of `dirichlet`, whether every client gets equally many samples.
-        labels: k of `k_labels`.
-        shards: of each client, of `shards`.
-        sigma: standard deviation of the logarithm of a client's weight, of `lognormal`.
-        enough: a client with so many samples can surely be split.
+        how: the settings; of these a scheme reads its own.
+        enough: a client with this number of samples can always be split.
         minimum: the fewest samples that a client may have; at least `enough`.
     """
 
-    alpha: float
-    balanced: bool
-    labels: int
-    shards: int
-    sigma: float
+    how: Partition
     enough: int
     minimum: int
 
@@ -78,7 +71,7 @@ def _lognormal(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     """
 
     def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
-        weights = draw.lognormal(0.0, asked.sigma, clients)
+        weights = draw.lognormal(0.0, asked.how.sigma, clients)
         shares: NDArray[np.float64] = weights / weights.sum()
         return shares
 
@@ -107,7 +100,7 @@ def _two_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
 
 def _k_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     """Every client has k classes, the "pathological" partition of McMahan et al. (2017) with k for its two."""
-    return _deal_labels(labels, clients, seed, asked.labels, "k_labels")
+    return _deal_labels(labels, clients, seed, asked.how.labels_per_client, "k_labels")
 
 
 def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) -> Array:
@@ -146,9 +139,10 @@ def _dirichlet(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
 
     The whole partition is drawn again until every client has `minimum` samples, at most `MAX_DRAWS` times.
     """
-    if asked.balanced:
-        return _balanced(labels, clients, seed, asked.alpha)
-    concentration = np.full(clients, asked.alpha)
+    alpha = asked.how.alpha
+    if asked.how.balanced:
+        return _balanced(labels, clients, seed, alpha)
+    concentration = np.full(clients, alpha)
     for attempt in range(MAX_DRAWS):
         owner = _deal_classes(
             labels, lambda size, draw: _portions(draw.dirichlet(concentration), size), seed, "dirichlet", attempt
@@ -156,7 +150,7 @@ def _dirichlet(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
         if np.bincount(owner, minlength=clients).min() >= asked.minimum:
             return owner
     raise InputError(
-        f"dirichlet with alpha {asked.alpha} leaves some of {clients} clients with fewer than {asked.minimum} of the"
+        f"dirichlet with alpha {alpha} leaves some of {clients} clients with fewer than {asked.minimum} of the"
         f" {len(labels):,} samples, in each of {MAX_DRAWS} draws: raise alpha, lower clients, or set balanced to true."
     )
 
@@ -193,15 +187,16 @@ def _shards(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
 
     A shard lies within one class or reaches over into the next, so a client has about as many classes as shards.
     """
-    if (total := clients * asked.shards) > len(labels):
+    shards = asked.how.shards_per_client
+    if (total := clients * shards) > len(labels):
         raise InputError(
-            f"shards_per_client {asked.shards} makes {total:,} shards for {clients:,} clients, of {len(labels):,}"
+            f"shards_per_client {shards} makes {total:,} shards for {clients:,} clients, of {len(labels):,}"
             " samples: lower shards_per_client or clients."
         )
     draw = stream(seed, "partition", "shards")
     by_class = np.lexsort((draw.permutation(len(labels)), labels))
     owner = np.empty(len(labels), dtype=np.int64)
-    owner[by_class] = (draw.permutation(total) // asked.shards)[np.arange(len(labels)) * total // len(labels)]
+    owner[by_class] = (draw.permutation(total) // shards)[np.arange(len(labels)) * total // len(labels)]
     return owner
 
 
@@ -216,7 +211,7 @@ def _quantity(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
             f"{len(labels):,} samples are too few for {clients:,} clients with {asked.minimum:,} each: lower clients or"
             " partition.minimum."
         )
-    sizes = asked.minimum + _portions(draw.dirichlet(np.full(clients, asked.alpha)), spare)
+    sizes = asked.minimum + _portions(draw.dirichlet(np.full(clients, asked.how.alpha)), spare)
     return draw.permutation(np.repeat(np.arange(clients), sizes))
 
 

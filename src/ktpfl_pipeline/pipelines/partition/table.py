@@ -1,14 +1,13 @@
 """The partition, and the table of it that a person can open."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.config.schema import OPEN_PART, Experiment
-from ktpfl_pipeline.config.schema import Partition as PartitionSettings
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import PublicSet
@@ -31,17 +30,11 @@ def _partition(experiment: Experiment, private: LabelledDataset, public_set: Pub
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == OPEN_PART:
         free[public_set.indices[seed]] = False
-    common = ("minimum", "test_share", "validation_share")
-    settings, pool = experiment.partition, free.nonzero().flatten()
-    if settings.scheme == NATURAL:
-        return natural(private, experiment.clients, seed, pool=pool, **_only(settings, common))
-    clients = cast("int", experiment.clients)  # null is only for natural, see `config.checks`
-    given = _only(settings, (*common, "alpha", "balanced", "labels_per_client", "shards_per_client", "sigma"))
-    return partition(private.labels, clients, settings.scheme, seed, pool=pool, test=private.test, **given)
-
-
-def _only(settings: PartitionSettings, names: Sequence[str]) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in names}
+    settings, pool = vars(experiment.partition).copy(), free.nonzero().flatten()
+    if (scheme := settings.pop("scheme")) == NATURAL:
+        return natural(private, experiment.clients, seed, pool=pool, **settings)
+    clients = cast("int", experiment.clients)  # null only with natural, see `config.checks`
+    return partition(private.labels, clients, scheme, seed, pool=pool, test=private.test, **settings)
 
 
 def owners(private: LabelledDataset, partitions: dict[int, Partition]) -> dict[int, tuple[str, ...]]:
