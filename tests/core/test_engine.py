@@ -36,6 +36,7 @@ from ktpfl_pipeline.methods.feddf import FedDF
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.local import Local
+from ktpfl_pipeline.tracking import round_metrics
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)
 SETTINGS = {"method": "kt_pfl", "seed": 0}
@@ -65,6 +66,14 @@ class OneForAll:
 
     def personal(self, state: OneModel, clients: Iterable[int], fed: Federation) -> Models:
         return dict.fromkeys(clients, state.model)
+
+
+class Measuring(OneForAll):
+    """Reports a number of its own."""
+
+    def round(self, state: OneModel, cohort: list[int], t: int, fed: Federation) -> tuple[OneModel, RoundReport]:
+        after, report = super().round(state, cohort, t, fed)
+        return after, replace(report, metrics={"trained": t * len(cohort)})
 
 
 class Losing(SerialExecutor):
@@ -553,3 +562,12 @@ def test_the_last_rounds_are_all_evaluated_where_that_is_asked_for():
     ):
         with case(rounds, every, last):
             assert Schedule(rounds, evaluate_every=every, evaluate_last=last).evaluations == evaluated
+
+
+def test_a_method_reports_numbers_of_its_own(tmp_path: Path) -> None:
+    """They are in the history, also of the rounds before a run was resumed, in MLflow's points and in the result."""
+    fed, file = toy.alike(clients=1), tmp_path / "run.ckpt"
+    engine.run(Measuring(), fed, Schedule(rounds=2), checkpoint_file=file)
+    run = engine.run(Measuring(), fed, Schedule(rounds=3), checkpoint_file=file)
+    assert [record.metrics for record in run.history] == [{"trained": 1.0}, {"trained": 2.0}, {"trained": 3.0}]
+    assert round_metrics(run.history[1])["metrics/trained"] == 2.0

@@ -198,7 +198,7 @@ class FinishedRun(Kept):
     @property
     def metrics(self) -> dict[str, float]:
         """Numbers that the method reports of itself (`RoundReport.metrics`): the last value of each."""
-        return {name: value for record in self.history for name, value in getattr(record, "metrics", {}).items()}
+        return {name: value for record in self.history for name, value in record.metrics.items()}
 
     @property
     def classes(self) -> list[str]:

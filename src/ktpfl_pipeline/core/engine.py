@@ -297,6 +297,7 @@ def _record(
         absent=[*absent, *out.absent],
         late=[*late, *out.late],
         reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
+        metrics={name: float(value) for name, value in report.metrics.items()},
     )
 
 

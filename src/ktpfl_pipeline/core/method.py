@@ -5,8 +5,8 @@ client. One function over shared operations reads like the paper's pseudocode.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_type_hints
 
 from annotated_types import Ge
@@ -31,11 +31,13 @@ class RoundReport:
         traffic: bytes of each cohort member.
         coefficients: (N, N) weights of each client's teachers after the round, row = student; None where the method
             has no such matrix.
+        metrics: numbers of the method's own, by name: they reach MLflow, the history, and a table of the report.
     """
 
     after_local: Models
     traffic: dict[int, Traffic]
     coefficients: Tensor | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 State = TypeVar("State")

@@ -107,6 +107,7 @@ class RoundRecord:
         stale: ids of real clients that did not answer when models were evaluated: their values are those of an
             earlier evaluation, and NaN where there is none.
         epsilon: with private local training, what each client of the federation, in order, has spent so far.
+        metrics: numbers that the method reports of itself; see `RoundReport`.
     """
 
     round: int
@@ -123,6 +124,7 @@ class RoundRecord:
     reasons: dict[str, str] = field(default_factory=dict)
     stale: list[int] = field(default_factory=list)
     epsilon: list[float] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def sampled(self) -> set[int]:

@@ -241,5 +241,6 @@ def round_metrics(record: RoundRecord) -> dict[str, float]:
         **{f"work/{name}": float(sum(values)) for name, values in record.work.items()},
         **{f"seconds/{phase}": value for phase, value in record.seconds.items()},
         **{name: float(len(ids)) for name in ("diverged", "absent", "late", "stale") if (ids := getattr(record, name))},
+        **{f"metrics/{name}": value for name, value in record.metrics.items()},
         **({"privacy/epsilon": max(record.epsilon)} if record.epsilon else {}),
     }
