@@ -7,8 +7,10 @@ from typing import Annotated, Literal
 
 import torch
 from annotated_types import Ge, Le, MaxLen
+from torch import Tensor
 
 from ktpfl_pipeline import __version__
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
@@ -83,6 +85,11 @@ def meaning(known: Vocabulary | None, source: str) -> Meaning | None:
             "array 'vocabulary' in the file, the same at the server and at all clients."
         )
     return Meaning(digest(list(known.words)), known.size, known.padding)
+
+
+def data_of(inputs: Tensor, vocabulary: Meaning | None) -> Data:
+    """Return the kind of samples, (M, ...), that are images or tokens, with their vocabulary."""
+    return Data("tokens" if kinds.of(inputs) is kinds.TOKENS else "images", vocabulary)
 
 
 def versions() -> dict[str, str]:

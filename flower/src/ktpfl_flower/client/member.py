@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_flower import operations
-from ktpfl_flower.alike import Data, meaning, versions
+from ktpfl_flower.alike import data_of, meaning, versions
 from ktpfl_flower.client import client_file
 from ktpfl_flower.client.participation import Participation, Told
 from ktpfl_flower.client.private import fingerprint, private, refusal
@@ -96,7 +96,7 @@ class Member:
                 "architecture": self.own.architecture,
                 "sizes": [len(part) for part in parts],
                 "shape": list(found.shape),
-                "data": asdict(Data(found.kind.name, meaning(found.vocabulary, self.own.source))),
+                "data": asdict(data_of(found.inputs, meaning(found.vocabulary, self.own.source))),
                 "classes": self._class_names,
                 "versions": versions(),
                 "fingerprint": fingerprint(self._samples(), self._folder / f".client-{self.own.client}-secret"),

@@ -26,8 +26,7 @@ DEFAULTS: dict[str, Any] = {
 """Defaults of an experiment with real clients."""
 THEIRS = (
     *("private", "partition", "architectures", "pretrained", "adversaries", "availability", "stragglers", "budgets"),
-    *("newcomers", "theorem_samples", "evaluation.global_samples"),
-    *("compute.executor"),
+    *("newcomers", "theorem_samples", "evaluation.global_samples", "compute.executor"),
 )
 """Settings of an experiment that only clients can decide; the server's file may not change them."""
 CHOICES = {

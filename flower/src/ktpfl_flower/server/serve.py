@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ktpfl_flower.alike import Arithmetic, Data, Meaning, meaning, versions
+from ktpfl_flower.alike import Arithmetic, Data, Meaning, data_of, meaning, versions
 from ktpfl_flower.client.client_file import understood
 from ktpfl_flower.server.attendance import Attendance, Link
 from ktpfl_flower.server.executor import RealExecutor, RealFederation
@@ -50,7 +50,7 @@ class PublicSet:
     @property
     def data(self) -> Data:
         """The kind of the samples, and their vocabulary."""
-        return Data("tokens" if kinds.of(self.inputs) is kinds.TOKENS else "images", self.vocabulary)
+        return data_of(self.inputs, self.vocabulary)
 
     @property
     def shape(self) -> Shape:
