@@ -21,13 +21,12 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the report's numbers as CSV by file name, unrounded, every row with the run that it came from.
 
-    - ``runs.csv``: the final values, bytes, work and seconds of every seed.
-    - ``rounds.csv``: accuracy and bytes of every round.
-    - ``clients.csv``: the final accuracy of every client and the other measures of its model.
-    - ``classes.csv``, ``confusion.csv``: accuracy by class and the confusion matrix after the last round.
-    - ``theorem.csv``: the check of Theorem 1 by client and mixture.
-    - ``differences.csv``: the paired differences of the report's subject to each baseline and of each method to
-      local-only, with the runs of both. ``architectures.csv`` has the latter by architecture, where there are several.
+    ``runs.csv`` has the final values, bytes, work and seconds of every seed. ``rounds.csv`` has accuracy and bytes of
+    every round. ``clients.csv`` has the final accuracy of every client and the other measures of its model.
+    ``classes.csv`` and ``confusion.csv`` have accuracy by class and the confusion matrix after the last round.
+    ``theorem.csv`` has the check of Theorem 1 by client and mixture. ``differences.csv`` has the paired differences of
+    the report's subject to each baseline and of each method to local-only, with the runs of both.
+    ``architectures.csv`` has the latter by architecture, where there are several.
 
     Accuracies and differences are in
     0..1, losses in nats. A file without rows is left out.
