@@ -94,9 +94,9 @@ class ProjectHooks:
         if cause is not None and used_up(cause):  # in what has no sentence of its own, such as drawing figures
             reason = str(cause).strip().partition("\n")[0][:200] or "MemoryError"
             cause = InputError(
-                f"The run used up the memory of this machine ({reason}): see that other programs leave it more, or let "
-                "the run need less by a smaller image.size, fewer private.samples or compute.executor=serial, and "
-                "give the same command again, which keeps what was finished."
+                f"The run used up the memory of this machine ({reason}). Stop other programs, or set a smaller "
+                "image.size, fewer private.samples or compute.executor=serial. Then give the same command again: what "
+                "was finished is kept."
             )
         if isinstance(cause, OSError) and cause.errno is not None:  # no other message names the cause
             cause = InputError(

@@ -36,8 +36,8 @@ class Schedule:
     rounds: int = 30
     participation: float = 1.0  # r: the share of clients in each round's cohort
     evaluate_every: int = 1  # rounds between evaluations
-    adapt_epochs: tuple[int, ...] = ()  # further epochs after which models are evaluated too, in the last evaluations
-    global_samples: int = 0  # of all clients' test samples, at most so many on which models are evaluated at the end
+    adapt_epochs: tuple[int, ...] = ()  # Extra epochs after which models are evaluated too, in the last evaluations.
+    global_samples: int = 0  # Models are evaluated on at most this many of all clients' test samples at the end.
     closing_round: bool = False  # whether all clients take part in the last round
     patience: int | None = None  # evaluations without a better one after which a run ends; see `early_stopping`
     evaluate_last: int = 1  # the last so many rounds are all evaluated, whatever `evaluate_every` is

@@ -50,6 +50,6 @@ def told(who: str, setting: Setting) -> Iterator[None]:
             f"{who} used up the memory of {setting.device} ({reason}): set training.batch_size "
             f"({setting.training.batch_size}), distillation.batch_size ({setting.distillation.batch_size}), "
             f"compute.prediction_batch ({setting.compute.prediction_batch}) or compute.server_memory "
-            f"({setting.compute.server_memory}) lower, or compute.executor to serial, and give the same command "
-            "again: it continues after the last finished round."
+            f"({setting.compute.server_memory}) lower, or compute.executor to serial. Then "
+            "give the same command again: it continues after the last finished round."
         ) from error

@@ -8,10 +8,10 @@ from pathlib import Path
 from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.machine import resources
 
-MAX_PIXELS = 2**26  # of one image, which is decoded whole: 8192 x 8192
-MAX_FILE = 4 * MAX_PIXELS  # bytes of one image file: some decoders read it whole, and no format needs more a pixel
-MAX_HEADER = 10_000  # bytes of an array's header: numpy writes a hundred, and reads the 4 GiB that one may claim
-MAX_READ = 2**24  # bytes of a .npz read at once: its directory is, and one of gigabytes may be claimed
+MAX_PIXELS = 2**26  # Of one image, which is decoded whole: 8192 x 8192.
+MAX_FILE = 4 * MAX_PIXELS  # Bytes of one image file: some decoders read it whole. No format needs more per pixel.
+MAX_HEADER = 10_000  # Bytes of an array's header: numpy writes a hundred, and would read up to 4 GiB.
+MAX_READ = 2**24  # Bytes of a .npz read at once, for its directory.
 MAX_CLASSES = 10_000
 
 
