@@ -160,7 +160,7 @@ class TestOnPipelineError:
                 PermissionError(13, "Permission denied", "a.csv"),
                 "a.csv could not be read or written (Permission denied): ",
             ),
-            (MemoryError(), "The run used up the memory of this machine (MemoryError): see"),
+            (MemoryError(), "The run used up the memory of this machine (MemoryError). Stop other programs"),
             (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "The run used up the memory of this machine"),
         ],
     )

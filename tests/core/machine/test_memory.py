@@ -22,7 +22,7 @@ ON_A_GPU = (
 )
 SETTINGS = (
     "set training.batch_size (8), distillation.batch_size (8), compute.prediction_batch (1000) or "
-    "compute.server_memory (512) lower, or compute.executor to serial, and give the same command again: "
+    "compute.server_memory (512) lower, or compute.executor to serial. Then give the same command again: "
     "it continues after the last finished round."
 )
 

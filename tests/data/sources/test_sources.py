@@ -59,7 +59,7 @@ def test_slow_packages_are_imported_where_they_are_used():
                     [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
                 )
             }
-            assert imported - set(sys.stdlib_module_names) <= {"numpy", "torch", "ktpfl_pipeline"}
+            assert imported - set(sys.stdlib_module_names) <= {"annotated_types", "numpy", "torch", "ktpfl_pipeline"}
 
 
 @pytest.mark.real_data
