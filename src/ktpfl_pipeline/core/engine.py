@@ -31,16 +31,27 @@ RECOVERIES = 3
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a run is, who takes part, and when what is measured."""
+    """How long a run is, which clients take part, and when models are evaluated.
+
+    Attributes:
+        rounds: T, communication rounds.
+        participation: r, the share of clients in each round's cohort.
+        evaluate_every: rounds between evaluations.
+        adapt_epochs: extra epochs after which models are evaluated too, in the last evaluations.
+        global_samples: how many of all clients' test samples models are evaluated on at the end, at most.
+        closing_round: whether all clients take part in the last round.
+        patience: evaluations without a better one after which a run ends; see `early_stopping`.
+        evaluate_last: how many of the last rounds are all evaluated, whatever `evaluate_every` is.
+    """
 
     rounds: int = 30
-    participation: float = 1.0  # r: the share of clients in each round's cohort
-    evaluate_every: int = 1  # rounds between evaluations
-    adapt_epochs: tuple[int, ...] = ()  # Extra epochs after which models are evaluated too, in the last evaluations.
-    global_samples: int = 0  # Models are evaluated on at most this many of all clients' test samples at the end.
-    closing_round: bool = False  # whether all clients take part in the last round
-    patience: int | None = None  # evaluations without a better one after which a run ends; see `early_stopping`
-    evaluate_last: int = 1  # the last so many rounds are all evaluated, whatever `evaluate_every` is
+    participation: float = 1.0
+    evaluate_every: int = 1
+    adapt_epochs: tuple[int, ...] = ()
+    global_samples: int = 0
+    closing_round: bool = False
+    patience: int | None = None
+    evaluate_last: int = 1
 
     @property
     def evaluations(self) -> list[int]:

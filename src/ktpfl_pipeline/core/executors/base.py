@@ -70,7 +70,7 @@ class Executor(ABC):
         outcomes = self.outcomes(setting, phase, operation, calls, progress)
         flags: dict[Key, Tensor] = {n: finite for n in calls if (finite := outcomes[n].finite) is not None}
         losses: dict[Key, Tensor] = {n: loss for n in calls if (loss := outcomes[n].loss) is not None}
-        told = fetched([*flags.values(), *losses.values()])  # one wait for the device, for all of them
+        told = fetched([*flags.values(), *losses.values()])  # waits for the device once
         if not told and setting.device.type == "cuda":
             torch.cuda.synchronize(setting.device)  # or its work would count as the time of what comes next
         return PhaseResult(
@@ -115,7 +115,7 @@ class Executor(ABC):
         return True
 
     def revived(self, setting: Setting, value: Any) -> Any:
-        """Return a part of a checkpoint with handles in the place of what `Handle.stored` wrote for them."""
+        """Return a part of a checkpoint with handles instead of what `Handle.stored` wrote for them."""
         return value
 
     @abstractmethod

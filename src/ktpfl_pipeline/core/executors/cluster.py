@@ -76,9 +76,9 @@ class ClusterExecutor(Executor):
             self._start(setting)
             return self._collect(phase, operation, calls, progress)
         except LostError:
-            raise  # the workers are well: they finish what they were given, and are asked anew
+            raise  # the workers are well: they finish what they were given, and are asked again
         except BaseException:
-            self._stop()  # others are at work still, for nobody
+            self._stop()  # other workers still compute, and no result of theirs is used
             raise
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class ClusterExecutor(Executor):
         homes = {n: self._homes.get(n, place % len(self._pool)) for place, n in enumerate(calls)}
 
         def ask(position: int) -> None:
-            """Send a worker all calls that it has not answered in one message, in which what they share stands once."""
+            """Send a worker all calls that it has not answered, in one message that contains what they share once."""
             if mine := {n: calls[n] for n in calls if homes[n] == position and n not in outcomes}:
                 worker = self._pool[position]
                 taken = worker.take.remote(operation, mine)
@@ -172,7 +172,7 @@ class ClusterExecutor(Executor):
         return self._pool[position].set_up.remote(given, self._public)
 
     def _renew(self, position: int) -> Any:
-        """Start a worker in the place of a dead one, wherever there is room: its machine may be gone too."""
+        """Start a worker for a dead one, wherever there is room: its machine may be gone too."""
         _end(self._pool[position])
         self._pool[position] = _actor(0, self.gpus)
         return self._set_up(position)
@@ -275,7 +275,7 @@ def _detached(value: Any, models: list[dict[str, Tensor]]) -> Any:
 
 
 def _attached(value: Any, models: Any, session: Session) -> Any:
-    """Return an operation's value with handles in the place of its models."""
+    """Return an operation's value with handles instead of its models."""
     if isinstance(value, tuple):
         return tuple(_attached(part, models, session) for part in value)
     return RemoteParams(models, value.place, value.kinds, session) if isinstance(value, _Left) else value

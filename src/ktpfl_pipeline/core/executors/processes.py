@@ -2,12 +2,12 @@
 
 A worker is forked, so it has the federation's data without a copy; models and knowledge come and go through shared
 memory. It runs one torch thread, so that rounding does not depend on how many workers there are. A worker that dies is
-replaced, and its client is begun anew: an operation changes nothing but what it returns.
+replaced, and its client starts again: an operation changes nothing but what it returns.
 
 A process that has a GPU in reach cannot be forked: CUDA is good in one process, and the first backward pass starts a
 thread for each GPU, also where all is computed on the CPU (PyTorch's notes, "Autograd and Fork"). Workers then come
-from a process that has loaded what this one has and done nothing (`forkserver`), and the data are copied once, for all
-of them. They take the GPUs in turn; a client stays with the worker whose GPU has its samples, unless another is idle.
+from a process that has loaded what this one has and done nothing (`forkserver`), and they share one copy of the data.
+They take the GPUs in turn; a client stays with the worker whose GPU has its samples, unless another is idle.
 """
 
 import os
@@ -78,7 +78,7 @@ class ProcessesExecutor(Executor):
             self._start(setting)
             return self._collect(phase, operation, calls, progress)
         except BaseException:
-            self.close()  # others are at work still, for nobody
+            self.close()  # other workers still compute, and no result of theirs is used
             raise
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class ProcessesExecutor(Executor):
             self._pool.append(self._worker(position, self._pool))
 
     def _replace(self, position: int, phase: str, n: Any, attempts: int) -> None:
-        """Put a new worker in the place of a dead one."""
+        """Replace a dead worker by a new one."""
         dead = self._pool[position]
         how = dead.end()
         if attempts >= ATTEMPTS:
@@ -169,7 +169,7 @@ class ProcessesExecutor(Executor):
 
 
 def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
-    """Return whom a worker is given: the last of those that are its own or nobody's, else of all; note its home."""
+    """Return the client for a worker, the last of its own or of those without a home, else of all; set its home."""
     own = [n for n in waiting if homes.get(n, worker) is worker]
     n = (own or waiting)[-1]
     homes.setdefault(n, worker)
@@ -177,7 +177,7 @@ def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
 
 
 class _Parcel:
-    """A setting on its way to workers that are not forked: its tensors are in memory once, for all of them."""
+    """A setting on its way to workers that are not forked: all workers share one copy of its tensors."""
 
     def __init__(self, setting: Setting) -> None:
         self._memory = SharedMemory(OF_DATA, file=True)
@@ -190,7 +190,7 @@ class _Parcel:
             ) from error
 
     def close(self) -> None:
-        """Send it to nobody any more; workers that have it keep it."""
+        """Stop sending it; workers that have it keep it."""
         self._memory.close_file()
 
     def open(self, device: torch.device) -> Setting:
@@ -222,7 +222,7 @@ class _Worker:
             memory.close_file()
 
     def ask(self, call: tuple[Any, ...]) -> bool:
-        """Send a call, and say whether somebody was there to take it."""
+        """Send a call, and return whether the worker was there to take it."""
         try:
             self.connection.send_bytes(self._questions.dump(call))
         except OSError:
@@ -252,7 +252,7 @@ def _work(
     """Answer calls until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what happens
     for connection in foreign:
-        connection.close()  # or nobody would see that the parent has died
+        connection.close()  # else no process would see that the parent has died
     resources.keep_freed_memory()
     threading.Thread(target=_end_with_parent, args=(near.fileno(),), daemon=True).start()
     space: Workspace | None = None
@@ -281,7 +281,7 @@ def _work(
 
 
 def _end_with_parent(end: int) -> None:
-    """End this process in the middle of a call when the parent is gone: nobody waits for the answer."""
+    """End this process in the middle of a call when the parent is gone: no process waits for the answer."""
     watch = select.poll()
     watch.register(end, 0)  # that the other end hangs up is told unasked
     watch.poll()

@@ -82,7 +82,7 @@ class Session:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._joined = not ray.is_initialized()
         if self._joined:
-            with heeding():  # Ray's own handler of SIGTERM ends the process where it stands
+            with heeding():  # Ray's own handler of SIGTERM ends the process at once
                 self._start_or_join(address, workers)
         carry_tensors()
         self.alive = True
@@ -191,7 +191,7 @@ def clear_dead(place: Path | None = None) -> None:
                 os.kill(int(pid), 0)  # asks whether it is there
             except ProcessLookupError:
                 shutil.rmtree(folder, ignore_errors=True)
-            except OSError:  # somebody else's
+            except OSError:  # of another user
                 continue
 
 

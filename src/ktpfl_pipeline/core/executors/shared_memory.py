@@ -26,7 +26,7 @@ class SharedMemory:
     """
 
     def __init__(self, size: int, *, file: bool = False) -> None:
-        """Reserve `size` bytes, for processes forked from this one; in a nameless `file`, for those it is sent to."""
+        """Reserve `size` bytes for forked processes, or, in a nameless `file`, for processes that it is sent to."""
         self._file = _nameless(size) if file else None
         self._map(size)
 
