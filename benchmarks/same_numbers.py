@@ -63,9 +63,12 @@ def train(tree: Path, project: Path, only: list[str] | None) -> dict[str, dict[s
 
 
 def comparable(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return what must be equal of a checkpoint, by names that do not change."""
+    """Return what must be equal of a checkpoint, by names that do not change; without empty fields, which may be new."""
     state = {RENAMED.get(name, name): value for name, value in checkpoint["state"].items()}
-    history = [{name: value for name, value in record.items() if name != "seconds"} for record in checkpoint["history"]]
+    history = [
+        {name: value for name, value in record.items() if name != "seconds" and value != {}}
+        for record in checkpoint["history"]
+    ]
     return {"state": state, "history": history, "coefficients": checkpoint["coefficients"]}
 
 
