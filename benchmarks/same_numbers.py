@@ -63,7 +63,7 @@ def train(tree: Path, project: Path, only: list[str] | None) -> dict[str, dict[s
 
 
 def comparable(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return what must be equal of a checkpoint, by names that do not change; without empty fields, which may be new."""
+    """Return what must be equal of a checkpoint, by names that do not change, without empty fields."""
     state = {RENAMED.get(name, name): value for name, value in checkpoint["state"].items()}
     history = [
         {name: value for name, value in record.items() if name != "seconds" and value != {}}
