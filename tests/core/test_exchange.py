@@ -69,7 +69,7 @@ class TestTrainAndPredict:
 
 
 class TestTeach:
-    def test_distils_each_clients_own_teacher(self, fed: Federation, state: PersonalState, upload: Upload) -> None:
+    def test_distills_each_clients_own_teacher(self, fed: Federation, state: PersonalState, upload: Upload) -> None:
         teachers = upload.soft.roll(1, dims=0)
         after, report = exchange.teach(fed, state, upload, teachers, 2)
         for n, teacher in zip(COHORT, teachers, strict=True):

@@ -181,7 +181,7 @@ class TestPFedDF:
 
 class TestSoft:
     @pytest.mark.parametrize("cohort", [EVERYONE, [20, 3, 11], [12]], ids=["all", "three", "one"])
-    def test_a_round_distils_the_average_of_the_logits(self, cohort: list[int]) -> None:
+    def test_a_round_distills_the_average_of_the_logits(self, cohort: list[int]) -> None:
         fed = toy.federation(distillation=Distillation(epochs=2, batch_size=6, learning_rate=0.05, temperature=2.0))
         after, report = FedDFSoft().round(FedDFSoft().init(fed), cohort, 1, fed)
         trained = fed.train({n: fed.initial_models()[n] for n in cohort}, 1)

@@ -12,7 +12,7 @@ EVERYONE = list(toy.IDS)
 
 @pytest.mark.parametrize("cohort", [EVERYONE, [7, 11, 20], [12]], ids=["all", "three", "one"])
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
-def test_a_round_distils_the_average_of_the_probabilities(cohort: list[int], temperature: float) -> None:
+def test_a_round_distills_the_average_of_the_probabilities(cohort: list[int], temperature: float) -> None:
     fed = toy.federation(distillation=Distillation(epochs=2, batch_size=6, learning_rate=0.05, temperature=temperature))
     after, report = FedMD().round(FedMD().init(fed), cohort, 1, fed)
     trained = fed.train({n: fed.initial_models()[n] for n in cohort}, 1)
