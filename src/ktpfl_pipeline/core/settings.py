@@ -324,8 +324,8 @@ class Reliability:
 
     Attributes:
         availability: the chance that a sampled client shows up in a round.
-        stragglers: who is late.
-        budgets: who trains less.
+        stragglers: clients whose uploads arrive late.
+        budgets: clients that train fewer epochs.
     """
 
     availability: Fraction = 1.0
