@@ -25,7 +25,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
 from ktpfl_pipeline.analysis.statistics import difference, mean_over_clients
 from ktpfl_pipeline.config import parsing, schema, studies
 from ktpfl_pipeline.methods import title as title_of
-from ktpfl_pipeline.pipelines.sweep.runs import run_all
+from ktpfl_pipeline.pipelines import sweep as sweeps
 from ktpfl_pipeline.reports import style
 from ktpfl_pipeline.reports.figures.base import WIDTH, styled
 from ktpfl_pipeline.reports.numbers import Entry, interval, percent, weight
@@ -55,16 +55,14 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
         parameters = parsing.merged(loader["parameters"], {name: changes})
         values = SHARES if found else [0.0, *SHARES]
         sweep = studies.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
-        points = parsing.points("robustness", sweep, parameters)
-        results = run_all("robustness", sweep, points, raw_folder)
-        for point in results["points"]:
-            for method, result in point["methods"].items():
-                found[kind, point["value"], method] = [FinishedRun.from_dict(run) for run in result["runs"]]
+        cells = parsing.sweep_cells("robustness", sweep, parameters)
+        for cell in sweeps.run("robustness", sweep, cells, raw_folder).cells:
+            found[kind, cell.value, cell.method] = list(cell.runs)
     first = next(iter(KINDS))
     for kind in KINDS:
         for method in METHODS:
             found[kind, 0.0, method] = found[first, 0.0, method]
-    return found, points[0]
+    return found, cells[0].experiment
 
 
 def benign(run: FinishedRun, adversaries: list[int]) -> float:

@@ -134,7 +134,7 @@ class TestSweep:
         """The results of all points, and a report that can be drawn again from them alone."""
         assert {node.namespace for node in pipelines()[name].nodes} == {"sweep", "report"}
         report = pipelines()[name].only_nodes_with_namespaces(["report"])
-        assert report.inputs() - {f"params:{name}", "parameters"} == {f"{name}/points"}
+        assert report.inputs() - {f"params:{name}", "parameters"} == {f"{name}/cells"}
 
 
 @pytest.mark.parametrize("name", ["tune_hetero_digits", "tune_homo_cifar"])
@@ -150,7 +150,7 @@ class TestTuning:
 
     def test_values_and_report_can_be_made_again_without_training(self, name: str) -> None:
         report = pipelines()[name].only_nodes_with_namespaces(["report"])
-        assert report.inputs() == {f"params:{name}", f"params:{experiment_of(name)}", f"{name}/trials"}
+        assert report.inputs() == {f"params:{name}", f"params:{experiment_of(name)}", f"{name}/cells"}
 
 
 def test_a_misspelt_name_is_a_sentence() -> None:

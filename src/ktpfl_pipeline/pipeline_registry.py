@@ -12,7 +12,7 @@ from ktpfl_pipeline.config import parsing, reading
 from ktpfl_pipeline.config.schema import REAL, RUN_BY_FLOWER
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError, nearest
-from ktpfl_pipeline.pipelines import overview, paper, sweep, tune
+from ktpfl_pipeline.pipelines import studies
 from ktpfl_pipeline.pipelines.compared import methods_of
 from ktpfl_pipeline.pipelines.template import experiment_pipeline
 
@@ -74,10 +74,10 @@ def register_pipelines() -> Pipelines:
         pipelines[name] = partial(experiment_pipeline, name, name, methods[:1])
         pipelines[compare] = partial(experiment_pipeline, compare, name, methods)
         if tuning in sections:
-            pipelines[tuning] = partial(tune.create_pipeline, tuning, name, methods)
-    pipelines |= {name: partial(sweep.create_pipeline, name) for name in sections if name.startswith(SWEEP)}
-    pipelines["overview"] = overview.create_pipeline
+            pipelines[tuning] = partial(studies.tuning_pipeline, tuning, name, methods)
+    pipelines |= {name: partial(studies.sweep_pipeline, name) for name in sections if name.startswith(SWEEP)}
+    pipelines["overview"] = studies.overview_pipeline
     if PAPER in sections:
-        pipelines[PAPER] = paper.create_pipeline
+        pipelines[PAPER] = studies.paper_pipeline
     pipelines["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(pipelines))]
     return pipelines

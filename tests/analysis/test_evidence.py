@@ -10,10 +10,10 @@ import pytest
 from cases import case
 
 from ktpfl_pipeline.analysis import evidence
-from ktpfl_pipeline.analysis.cells import Cell
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
+from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import reproduction
 

@@ -8,8 +8,8 @@ from typing import Any
 import paper_evidence
 
 from ktpfl_pipeline.analysis import evidence
-from ktpfl_pipeline.analysis.cells import Cell
 from ktpfl_pipeline.analysis.results import FinishedRun
+from ktpfl_pipeline.analysis.study import Cell
 
 
 def test_kept_twice_and_drawn(run: Callable[..., FinishedRun], paper_settings: dict[str, Any], tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ FEDERATION = FederatedData(
 )
 KINDS: dict[str, tuple[Any, Any]] = {
     "result.json": (ResultDataset, make_result("local", 0.5, 0.75)),
-    "points.json": (JSONDataset, {"points": [{"value": 0.5}]}),
+    "cells.json": (JSONDataset, {"cells": [{"value": 0.5}]}),
     "partition.csv": (CSVDataset, TABLE),
     "figure.json": (FigureDataset, go.Figure(go.Bar(x=[1], y=[2]))),
     "tuned.json": (WholeTextDataset, '{"rho": 2.0}\n'),

@@ -12,8 +12,9 @@ from project_copy import PowerCut, Project
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.machine import resources
+from ktpfl_pipeline.pipelines import paper as papers
+from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.pipelines.federated_training import runs as training
-from ktpfl_pipeline.pipelines.paper import planning
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def sections() -> tuple[str, ...]:
 def project(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     """A project in which training steps take a tenth of a second, by decree."""
     times: Any = lambda experiment, data, tried: {name: [0.1] * len(tried) for name in experiment.models()}  # noqa: E731
-    monkeypatch.setattr(planning, "trial", times)
+    monkeypatch.setattr(papers, "trial", times)
     yield untracked
 
 
@@ -111,7 +112,7 @@ def test_too_few_public_samples_for_one_column_leave_the_others_of_the_same_data
 
 def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads are in one process."""
-    monkeypatch.setattr(planning, "trial", lambda experiment, *_: {name: [0.1] for name in experiment.models()})
+    monkeypatch.setattr(papers, "trial", lambda experiment, *_: {name: [0.1] for name in experiment.models()})
     monkeypatch.setattr(resources, "default_workers", lambda: 4)
     own = SimpleNamespace(train=range(30), test=range(10))
     samples = SimpleNamespace(seeds={0: SimpleNamespace(partition=dict.fromkeys(range(5), own))})
@@ -119,7 +120,7 @@ def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypa
     def probed(**compute: Any) -> float:
         settings = parsing.parse("mine", {**EXPERIMENT, "compute": {"device": "cpu", **compute}})
         job: Any = SimpleNamespace(experiment=settings, data=samples, method="local")
-        return planning.probe(job)
+        return papers.probe(job)
 
     auto = {"executor": "processes"}
     for compute, workers in (({"executor": {"processes": 2}}, 2), (auto, 4), (auto | {"threads": 2}, 1)):
@@ -132,14 +133,14 @@ def test_methods_that_choose_on_validation_samples_take_them_from_their_training
     parts = {"table1": {"settings": {"partition": {"validation_share": 0}}, "methods": ["kt_pfl_likelihood", "local"]}}
     seen: dict[str, Any] = {}
 
-    def kept(paper: Any, *given: Any) -> list[Any]:
-        found = planning_of(paper, *given)
+    def kept(*given: Any) -> list[Any]:
+        found = plan(*given)
         seen.update({each.job.method: each.job.data.partitions[0] for each in found})
         return found
 
-    planning_of = planning.planned
+    plan = study.plan
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "planned", kept)
+        patch.setattr(study, "plan", kept)
         paper(project, only="table1", parts=parts, train=False, seeds=[0])
     for n, own in seen["local"].items():
         choosing = seen["kt_pfl_likelihood"][n]

@@ -33,10 +33,10 @@ from ktpfl_pipeline.pipelines.federated_training import identity as identity_mod
 from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
+from ktpfl_pipeline.pipelines.federated_training.nodes import resolve
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress
 from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem, finished_run, run_seed
 from ktpfl_pipeline.pipelines.prepare import prepare
-from ktpfl_pipeline.pipelines.tune.nodes import resolve
 from ktpfl_pipeline.reports import words
 
 

@@ -66,12 +66,14 @@ def chosen(project: Project) -> dict[str, Any]:
 
 
 def trials(project: Project) -> dict[str, list[dict[str, Any]]]:
-    """Return the trials by method, without MLflow's ids."""
-    content = json.loads((project.folder / "data" / "07_model_output" / NAME / "trials.json").read_text())
-    return {
-        method: [{key: value for key, value in trial.items() if key != "run_ids"} for trial in made]
-        for method, made in content["methods"].items()
-    }
+    """Return the candidates by method, without MLflow's ids and without times."""
+    content = json.loads((project.folder / "data" / "07_model_output" / NAME / "cells.json").read_text())
+    found: dict[str, list[dict[str, Any]]] = {}
+    for cell in content["cells"]:
+        if cell["kept"]:
+            cell["kept"] = {name: cell["kept"][name] for name in ("final", "curve")}
+        found.setdefault(cell["method"], []).append(cell)
+    return found
 
 
 class TestFinished:
@@ -86,12 +88,12 @@ class TestFinished:
 
     def test_configured_values_are_the_first_trial(self, tuned: Project) -> None:
         found = trials(tuned)
-        assert {method: made[0]["changes"] for method, made in found.items()} == {
+        assert {method: made[0]["value"] for method, made in found.items()} == {
             "kt_pfl_params": {"rho": 2.0, "mu": 1.0},
             "ditto": {"coupling": 0.1},
             "local": {},
         }
-        assert all(made[1]["changes"] != made[0]["changes"] for made in found.values() if len(made) > 1)
+        assert all(made[1]["value"] != made[0]["value"] for made in found.values() if len(made) > 1)
 
     def test_chosen_is_the_highest_validation_accuracy_in_mlflow(self, tuned: Project) -> None:
         """And not the highest test accuracy, which is among the metrics too."""
@@ -247,9 +249,9 @@ class TestDiverging:
     def test_one_candidate(self, untracked: Project) -> None:
         untracked.run(NAME, experiment=NAME, spaces={"ditto": {"coupling": {"low": 1e5, "high": 1e6}}})
         first, second = trials(untracked)["ditto"]
-        assert second["changes"]["coupling"] >= 1e5
-        assert second["per_seed"] == []
-        assert chosen(untracked)["methods"]["ditto"]["values"] == first["values"]
+        assert second["value"]["coupling"] >= 1e5
+        assert second["kept"] is None
+        assert chosen(untracked)["methods"]["ditto"]["values"] == first["hyperparameters"]
         page = (untracked.folder / "data" / "08_reporting" / NAME / "report.md").read_text()
         assert "diverged" in page.partition("## Trials")[2]
 

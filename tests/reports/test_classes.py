@@ -10,7 +10,7 @@ import pytest
 from written import keys, row
 
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import parse, summarise
+from ktpfl_pipeline.analysis.results import MethodResult, summarise
 from ktpfl_pipeline.analysis.roles import headline, subject
 from ktpfl_pipeline.reports import classes, comparison, tables
 from ktpfl_pipeline.reports.data_files import data_files
@@ -64,7 +64,7 @@ def test_a_client_without_a_measure_counts_in_no_mean(judged):
 
 def test_results_with_classes_are_kept(judged):
     made = judged()[0].runs[0]
-    kept = parse(judged()[0].to_dict()).runs[0]
+    kept = MethodResult.from_dict(judged()[0].to_dict()).runs[0]
     assert (kept.confusion, kept.class_names, kept.majority) == (made.confusion, made.class_names, made.majority)
 
 

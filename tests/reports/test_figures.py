@@ -11,7 +11,7 @@ from matplotlib._pylab_helpers import Gcf
 from matplotlib.text import Text
 
 from ktpfl_pipeline.analysis.results import summarise
-from ktpfl_pipeline.analysis.sweeps import Point
+from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS, compared
 from ktpfl_pipeline.reports import figures, style, words

@@ -3,7 +3,7 @@ from dataclasses import replace
 from finished_runs import make_run
 from written import row
 
-from ktpfl_pipeline.analysis.results import MethodResult, parse, summarise
+from ktpfl_pipeline.analysis.results import MethodResult, summarise
 from ktpfl_pipeline.core.metrics import Newcomers
 from ktpfl_pipeline.reports import newcomers
 from ktpfl_pipeline.reports.model import Table, Text
@@ -47,4 +47,4 @@ def test_nothing_where_nobody_was_held_out_and_else_a_caption_that_counts_them()
 
 def test_are_kept_with_the_result() -> None:
     result = with_newcomers("kt_pfl", 0.5)
-    assert parse(result.to_dict()).runs[0].newcomers == result.runs[0].newcomers
+    assert MethodResult.from_dict(result.to_dict()).runs[0].newcomers == result.runs[0].newcomers

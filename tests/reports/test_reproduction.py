@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from cases import case
 
-from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import FinishedRun
+from ktpfl_pipeline.analysis.study import Cell, seconds_left
 from ktpfl_pipeline.reports import reproduction
 from ktpfl_pipeline.reports.paper import listing
 

@@ -1,6 +1,7 @@
 """One setting at several values: the table, the choice on validation data, the page."""
 
 import csv
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from written import column, keys, rows
 
 from ktpfl_pipeline.analysis.results import MethodResult, summarise
-from ktpfl_pipeline.analysis.sweeps import Point, chosen, touched
+from ktpfl_pipeline.analysis.study import Cell, Point, Study, chosen, read, touched
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import sweep
 from ktpfl_pipeline.reports.figures import accuracy_by_value
@@ -343,34 +344,36 @@ class TestFigure:
         assert self.ticks(accuracy_by_value(points, "E")) == ["3"]
 
 
-class TestComparable:
+class TestRead:
+    @pytest.fixture
     def content(self, points: list[Point]) -> dict[str, Any]:
-        return {
-            "sweep": SWEEP,
-            "points": [
-                {
-                    "value": p.value,
-                    "settings": SETTINGS,
-                    "methods": {method: result.to_dict() for method, result in p.methods.items()},
-                }
-                for p in points
-            ],
-        }
+        cells = [
+            Cell("", "mine", "", method, SETTINGS, result.hyperparameters, [0, 1, 2], {}, result.runs, point.value)
+            for point in points
+            for method, result in point.methods.items()
+        ]
+        found: dict[str, Any] = json.loads(json.dumps(Study(SWEEP, "k", "parent", cells).to_dict()))
+        return found
 
-    def test_equal_settings(self, points: list[Point]) -> None:
-        assert sweep.comparable("sweep_rho", self.content(points), SWEEP, [SETTINGS] * 3) == [
+    def test_equal_settings(self, content: dict[str, Any], points: list[Point]) -> None:
+        assert read("sweep_rho", content, SWEEP, [SETTINGS] * 3).points == [
             replace(p, methods={n: replace(r, settings=SETTINGS) for n, r in p.methods.items()}) for p in points
         ]
 
-    def test_another_sweep(self, points: list[Point]) -> None:
+    def test_another_sweep(self, content: dict[str, Any]) -> None:
         now = {**SWEEP, "experiment": "other"}
         with pytest.raises(InputError, match=r"sweep_rho .* \(experiment='mine', now 'other'\); run it again"):
-            sweep.comparable("sweep_rho", self.content(points), now, [SETTINGS] * 3)
+            read("sweep_rho", content, now, [SETTINGS] * 3)
 
-    def test_another_experiment(self, points: list[Point]) -> None:
+    def test_another_experiment(self, content: dict[str, Any]) -> None:
         now = {**SETTINGS, "training": {"epochs": 6}}
         with pytest.raises(InputError, match=r"training\.epochs=5, now 6"):
-            sweep.comparable("sweep_rho", self.content(points), SWEEP, [now] * 3)
+            read("sweep_rho", content, SWEEP, [SETTINGS, SETTINGS, now])
+
+    def test_other_data(self, content: dict[str, Any]) -> None:
+        content["cells"][1]["runs"][0]["data"] = "other"
+        with pytest.raises(InputError, match="local saw other data than kt_pfl with seed 0"):
+            read("sweep_rho", content, SWEEP, [SETTINGS] * 3)
 
 
 @pytest.mark.usefixtures("blank_figures")

@@ -33,17 +33,26 @@ def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> 
     Raises:
         InputError: naming the method and what differs.
     """
-    seen: dict[int, str] = {}
     for result in results:
         check_settings(f"The result of {result.method} was", result.settings, settings)
         settings = result.settings  # what auto chose for the first, it must have chosen for all
+    check_data(results)
+    return list(results)
+
+
+def check_data(results: Sequence[MethodResult]) -> None:
+    """Check that all methods saw the same data with each seed.
+
+    Raises:
+        InputError: naming the first method that did not.
+    """
+    seen: dict[int, str] = {}
     for run in (run for result in results for run in result.runs):
         if run.data != seen.setdefault(run.seed, run.data):
             raise InputError(
                 f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the samples or the "
                 "partition changed between their runs; run the whole comparison again."
             )
-    return list(results)
 
 
 def _as_chosen(now: Mapping[str, Any], then: Mapping[str, Any]) -> Mapping[str, Any]:

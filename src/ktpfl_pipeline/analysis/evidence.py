@@ -19,8 +19,8 @@ from typing import Any
 
 import pandas as pd
 
-from ktpfl_pipeline.analysis.cells import Cell
 from ktpfl_pipeline.analysis.results import FinishedRun
+from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 

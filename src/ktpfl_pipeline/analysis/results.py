@@ -15,7 +15,6 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.kept import Kept
 from ktpfl_pipeline.analysis.statistics import Final, benign, final, final_of, mean_by_place, mean_over_clients
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import early_stopping
 
@@ -368,18 +367,3 @@ def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
     ]
     rounds = sorted(set.intersection(*map(set, means)))
     return Curve(rounds, [[by_round[t] for t in rounds] for by_round in means])
-
-
-def parse(content: Any) -> MethodResult:
-    """Return the result that `MethodResult.to_dict` wrote, as it was read from a file.
-
-    Raises:
-        InputError: if it does not read as a result.
-    """
-    try:
-        return MethodResult.from_dict(content)
-    except ValueError as error:
-        raise InputError(
-            f"A result under data/07_model_output does not read as one ({error}): delete it and run the comparison "
-            "again."
-        ) from error

@@ -15,13 +15,14 @@ Arguments that all functions share:
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
 from ktpfl_pipeline.config.schema import ALL, REPLACED, Experiment
-from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Range, Sweep, Tune
+from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, CellSettings, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError, nearest
 from ktpfl_pipeline.core.validation import Group
 from ktpfl_pipeline.core.validation import parse as parse_group
@@ -151,6 +152,22 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: boo
     return found
 
 
+def sweep_cells(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[CellSettings]:
+    """Return the cells of a sweep: every method at every value."""
+    return [
+        CellSettings(
+            section=sweep.experiment,
+            label=sweep.label(value) if sweep.touches(method) else "",
+            method=method,
+            experiment=point,
+            value=value,
+            where=f"{name} cannot set {sweep.parameter} to {value!r}: ",
+        )
+        for value, point in zip(sweep.values, points(name, sweep, parameters), strict=True)
+        for method in sweep.methods
+    ]
+
+
 def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
     """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
     paper = _section(Paper, PAPER, values, "the paper's tables and figures")
@@ -184,6 +201,22 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
                 checks.check_methods(experiment, settings, part.methods)
                 _check_values(experiment, settings, part.methods)
             found.append((experiment, label, settings))
+    return found
+
+
+def paper_cells(paper: Paper, parameters: Mapping[str, Any]) -> list[CellSettings]:
+    """Return the cells of the parts that are asked for, column by column.
+
+    A method that chooses on validation samples takes a share of its training samples where the others have none.
+    """
+    found = []
+    for name, part in paper.chosen().items():
+        for section, label, settings in paper_columns(name, paper, parameters):
+            partition = replace(settings.partition, validation_share=paper.validation_share)
+            for method in part.methods:
+                lacks = find(method).kind.fits_validation and not settings.partition.validation_share
+                asked = replace(settings, partition=partition) if lacks else settings
+                found.append(CellSettings(section, label, method, asked, label, name))
     return found
 
 

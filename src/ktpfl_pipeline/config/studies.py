@@ -23,6 +23,29 @@ PAPER = "paper"
 
 
 @dataclass(frozen=True)
+class CellSettings:
+    """One method in one setting of a study, as it is to be run.
+
+    Attributes:
+        section: of conf/ that the setting changes.
+        label: what the setting is called; empty where the method does not depend on it.
+        method: its name in the registry, or its dotted path.
+        experiment: the settings.
+        value: what distinguishes the setting: the value of a sweep, the label of a column.
+        part: the table or figure of the paper; empty elsewhere.
+        where: start of a message about the setting.
+    """
+
+    section: str
+    label: str
+    method: str
+    experiment: Experiment
+    value: Any = None
+    part: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
 class Sweep(Section):
     """One setting of an experiment at several values, each with the same methods.
 

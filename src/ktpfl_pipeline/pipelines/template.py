@@ -18,12 +18,11 @@ from kedro.pipeline.node import Node
 from ktpfl_pipeline.methods import METHODS, compared, slug
 from ktpfl_pipeline.pipelines.download.nodes import load_private, load_public
 from ktpfl_pipeline.pipelines.evaluation.nodes import evaluate
-from ktpfl_pipeline.pipelines.federated_training.nodes import settle, train
+from ktpfl_pipeline.pipelines.federated_training.nodes import resolve, settle, train
 from ktpfl_pipeline.pipelines.partition.nodes import draw_partition, join, partition_clients
 from ktpfl_pipeline.pipelines.public_set.nodes import sample_public_set
 from ktpfl_pipeline.pipelines.reporting.nodes import report
 from ktpfl_pipeline.pipelines.step import step
-from ktpfl_pipeline.pipelines.tune.nodes import resolve
 
 REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby
 
-from ktpfl_pipeline.analysis.cells import Cell, seconds_left
 from ktpfl_pipeline.analysis.contrasts import adaptations, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.analysis.study import Cell, seconds_left
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import columns, figures, paper, study, words
 from ktpfl_pipeline.reports.columns import METHOD, Column

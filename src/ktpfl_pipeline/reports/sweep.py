@@ -7,16 +7,16 @@ the result of `table_rows`; `parameter`, the path of the swept setting; `title`,
 sweep's; `latex`, a table's caption in LaTeX.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ktpfl_pipeline.analysis import agreement, sweeps
+from ktpfl_pipeline.analysis import study
 from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, parse
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.analysis.sweeps import Point
+from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.metrics import VALIDATION
 from ktpfl_pipeline.reports import columns, figures, skew, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
@@ -61,29 +61,6 @@ class Row:
     chosen: bool
 
 
-def comparable(
-    name: str, content: Mapping[str, Any], sweep: Mapping[str, Any], settings: Sequence[dict[str, Any]]
-) -> list[Point]:
-    """Return the points of a sweep from plain values, what its runs left, if they were made with the settings of now.
-
-    Args:
-        name: the sweep's.
-        content: ``sweep`` and ``points``.
-        sweep: its settings now.
-        settings: of the experiment at each value, now.
-
-    Raises:
-        InputError: naming what differs.
-    """
-    agreement.check_settings(f"The results of {name} were", content["sweep"], sweep)
-    points = []
-    for point, asked in zip(content["points"], settings, strict=True):
-        made = [parse({**method, "settings": point["settings"]}) for method in point["methods"].values()]
-        methods = {result.method: result for result in agreement.comparable(made, asked)}
-        points.append(Point(point["value"], point["settings"], methods))
-    return points
-
-
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     """Return the report on a sweep."""
     title, rows, outcome = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
@@ -104,7 +81,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         "rounds": plural(one.rounds, "round"),
         "seeds": words.listed_seeds(one.seeds),
     }
-    if not sweeps.same_adversaries(points):
+    if not study.same_adversaries(points):
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
@@ -137,7 +114,7 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
     """Return the rows of the table: method by method, each at all values; once where they are the same runs."""
     rows = []
     for method in points[0].methods:
-        best, own = sweeps.chosen(points, method), sweeps.touched(points, method)
+        best, own = study.chosen(points, method), study.touched(points, method)
         for point in points if own else points[:1]:
             result, local = point.methods[method], point.methods.get("local")
             gained = None if local is None or local is result else paired_difference(result, local)
@@ -174,7 +151,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
             "",
             "mean weight that the other clients' rows of the final coefficient matrix give to a malicious client, in "
             "units of 1/N, with its 95 % t interval over seeds: 1 is equal weights, 0 excludes malicious clients.",
-            lambda row: weight(sweeps.trust(row.result)),
+            lambda row: weight(study.trust(row.result)),
         ),
         Column(
             "skew",
@@ -222,7 +199,7 @@ def summary(points: Sequence[Point], parameter: str) -> str:
         gain = f", {interval(row.minus_local)} percentage points to local-only at this value" if row.minus_local else ""
         reached = f"{accuracy(row.result.final[HEADLINE])} % {how}{gain}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
-    for end, extreme in {"smallest": min, "largest": max}.items() if sweeps.numeric(points) else ():
+    for end, extreme in {"smallest": min, "largest": max}.items() if study.numeric(points) else ():
         value = setting(extreme(point.value for point in points))
         if names := " and ".join(row.result.title for row in picked if row.value == value):
             sentences.append(f"{value} is the {end} value tried, so a better one for {names} may lie beyond.")
@@ -235,12 +212,12 @@ def _unchosen(points: Sequence[Point]) -> str:
     """Return why no value is chosen for any method."""
     if len(points) == 1:
         return "there is only one"
-    if not sweeps.same_samples(points):
+    if not study.same_samples(points):
         other = "it decides which samples the clients own, so validation accuracies are of different samples"
         return f"{other}. Compare by the difference to local-only"
-    if not sweeps.same_circumstances(points):
+    if not study.same_circumstances(points):
         return "it describes the federation, which cannot be chosen. Compare by the difference to local-only"
-    if not any(sweeps.touched(points, method) for method in points[0].methods):
+    if not any(study.touched(points, method) for method in points[0].methods):
         return "it made no difference to any method"
     return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
 
@@ -253,13 +230,13 @@ def notes(main: Table, rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _caption(points: Sequence[Point], title: str) -> str:
-    methods, numbers = points[0].methods, sweeps.numeric(points)
+    methods, numbers = points[0].methods, study.numeric(points)
     seeds = len(next(iter(methods.values())).seeds)
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     caption = f"Mean test accuracy over the clients at the end of the round, by value of {title}{spread}."
-    if any(sweeps.chosen(points, method) for method in methods):
+    if any(study.chosen(points, method) for method in methods):
         caption += " Rings mark the value that validation accuracy chooses."
-    if numbers and not all(sweeps.touched(points, method) for method in methods):
+    if numbers and not all(study.touched(points, method) for method in methods):
         caption += " A dashed line does not depend on the setting."
     return caption
 
@@ -278,7 +255,7 @@ def _csv(parameter: str, row: Row) -> dict[str, Any]:
     found: dict[str, Any] = {"method": row.result.method, parameter: row.value, "seeds": len(row.result.seeds)}
     for name, final in {"test": row.result.final[HEADLINE], "validation": row.result.final.get(VALIDATION)}.items():
         found |= {name: final and final.mean, f"{name}_std": final and final.seed_std}
-    for name, spread in {"minus_local": row.minus_local, "trust": sweeps.trust(row.result)}.items():
+    for name, spread in {"minus_local": row.minus_local, "trust": study.trust(row.result)}.items():
         ends = {"": "mean", "_low": "low", "_high": "high"}
         found |= {f"{name}{end}": getattr(spread, part, None) for end, part in ends.items()}
     return {**found, "predictions_bytes": row.result.predictions, "chosen": int(row.chosen)}

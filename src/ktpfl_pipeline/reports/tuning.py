@@ -6,14 +6,13 @@ Test accuracies of the trials are not shown anywhere: not here, not on the termi
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktpfl_pipeline.analysis.statistics import std_over_seeds
-from ktpfl_pipeline.analysis.trials import Trial, Tuning, highest
+from ktpfl_pipeline.analysis.study import Cell, Study, highest
 from ktpfl_pipeline.methods import slug, title
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
 from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, percent, points
+from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, points
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting, too_few
 from ktpfl_pipeline.reports.words import settings as written
@@ -21,7 +20,7 @@ from ktpfl_pipeline.reports.words import settings as written
 TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
 
 
-def build(name: str, tuning: Tuning, chosen: str) -> Report:
+def build(name: str, tuning: Study, chosen: str) -> Report:
     """Return the report on a tuning.
 
     Args:
@@ -29,20 +28,20 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
         tuning: all its trials.
         chosen: the chosen values as comparisons read them, JSON.
     """
-    settings, outcome = tuning.settings, summary(tuning)
+    settings, outcome = tuning.cells[0].settings, summary(tuning)
     main = table(tuning, outcome)
     spaces = {
         title(method): {entry: _tried(tried) for entry, tried in space.items()}
-        for method, space in tuning.tune["spaces"].items()
+        for method, space in tuning.asked["spaces"].items()
         if method in tuning.methods
     }
     rows = [
         {
-            **{"method": method, "trial": number, "values": _changes(trial) or "", "validation": trial.validation},
-            **{"chosen": int(trial is highest(trials)), "run_ids": " ".join(trial.run_ids)},
+            **{"method": method, "trial": number, "values": _changes(cell) or "", "validation": cell.score},
+            **{"chosen": int(cell is highest(cells)), "run_ids": " ".join(_run_ids(cell))},
         }
-        for method, trials in tuning.methods.items()
-        for number, trial in enumerate(trials, 1)
+        for method, cells in tuning.methods.items()
+        for number, cell in enumerate(cells, 1)
     ]
     return Report(
         name=name,
@@ -52,7 +51,7 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
             f"private {settings['private']['source']}",
             f"{clients(settings)}, {plain(settings['partition']['scheme'])}",
             plural(settings["rounds"], "round"),
-            listed_seeds(tuning.seeds),
+            listed_seeds(tuning.asked["seeds"]),
         ],
         sections=[
             Section("", [main, Notes(main.meanings)]),
@@ -70,12 +69,12 @@ def build(name: str, tuning: Tuning, chosen: str) -> Report:
     )
 
 
-def search_sections(tuning: Tuning) -> list[Section]:
+def search_sections(tuning: Study) -> list[Section]:
     """Return Optuna's pictures of the search; no sections where no method has two finished candidates."""
     studies = {
-        method: figures.optuna_study(title(method), tuning.tune["spaces"][method], trials)
-        for method, trials in tuning.methods.items()
-        if trials[0].changes and sum(trial.validation is not None for trial in trials) > 1
+        method: figures.optuna_study(title(method), tuning.asked["spaces"][method], cells)
+        for method, cells in tuning.methods.items()
+        if cells[0].value and sum(cell.score is not None for cell in cells) > 1
     }
     if not studies:
         return []
@@ -97,21 +96,21 @@ def search_sections(tuning: Tuning) -> list[Section]:
     ]
 
 
-def summary(tuning: Tuning) -> str:
+def summary(tuning: Study) -> str:
     """Count the methods whose chosen values are not the configured ones, and list those at the end of a range."""
-    searched = {method: trials for method, trials in tuning.methods.items() if trials[0].changes}
-    moved = [method for method, trials in searched.items() if highest(trials) is not trials[0]]
+    searched = {method: cells for method, cells in tuning.methods.items() if cells[0].value}
+    moved = [method for method, cells in searched.items() if highest(cells) is not cells[0]]
     first = (
         f"Validation accuracy chooses other values than the configured ones for {len(moved)} of {len(searched)} "
-        f"methods with hyperparameters to choose, among at most {tuning.tune['trials']} candidates each."
+        f"methods with hyperparameters to choose, among at most {tuning.asked['trials']} candidates each."
     )
     edges = [
         f"{title(method)}'s {', '.join(found)}"
-        for method, trials in searched.items()
-        if (found := _edges(tuning.tune["spaces"][method], highest(trials).changes))
+        for method, cells in searched.items()
+        if (found := _edges(tuning.asked["spaces"][method], highest(cells).value))
     ]
     beyond = f"At the end of the searched range, so better values may lie beyond: {'; '.join(edges)}." if edges else ""
-    few = too_few(len(tuning.seeds))
+    few = too_few(len(tuning.asked["seeds"]))
     few = few and f"With {few}, so close candidates may not differ significantly."
     return " ".join(filter(None, (first, beyond, few)))
 
@@ -128,77 +127,80 @@ def _edges(space: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def table(tuning: Tuning, latex: str = "") -> Table:
+def table(tuning: Study, latex: str = "") -> Table:
     """Return one row per method: the chosen and the configured values with their validation accuracies."""
-    accuracy_of = (
+    meaning = (
         "of each client's own model at the end of the round, on samples that no client is tested on; "
-        f"{averaged(len(tuning.seeds))} The highest of several is too optimistic: compare on test data, with other "
-        "seeds."
+        f"{averaged(len(tuning.asked['seeds']))} The highest of several is too optimistic: compare on test data, "
+        "with other seeds."
     )
 
-    def gain(_: str, trials: Sequence[Trial]) -> Entry:
-        best, first = highest(trials), trials[0]
-        known = first.changes and first.validation is not None
-        return points((best.validation or 0.0) - (first.validation or 0.0)) if known else None
+    def gain(_: str, cells: Sequence[Cell]) -> Entry:
+        best, first = highest(cells).score, cells[0].score
+        return None if not cells[0].value or best is None or first is None else points(best - first)
 
     shown = [
         METHOD.but(value=lambda method, _: title(method)),
         CHOSEN.but(
             meaning="the candidate of highest validation accuracy, the first of equals. Test accuracy chooses nothing.",
-            value=lambda _, trials: _changes(highest(trials)),
+            value=lambda _, cells: _changes(highest(cells)),
         ),
-        VALIDATION.but(meaning=accuracy_of, value=lambda _, trials: _validation(highest(trials))),
+        VALIDATION.but(meaning=meaning, value=lambda _, cells: _validation(highest(cells))),
         Column(
             "configured",
             "Configured",
             "",
             "the values of conf/, which are always the first candidate.",
-            lambda _, trials: _changes(trials[0]),
+            lambda _, cells: _changes(cells[0]),
         ),
         VALIDATION.but(
             key="configured_validation",
             title="Configured: validation",
-            value=lambda _, trials: _validation(trials[0]),
+            value=lambda _, cells: _validation(cells[0]),
         ),
         Column("gain", "Gain", "points", "", gain),
         Column(
             "candidates",
             "Candidates",
             "",
-            f"at most {tuning.tune['trials']} per method; one where there is nothing to choose. Diverged: the training "
-            "became NaN or infinite.",
-            lambda _, trials: str(len(trials)),
+            f"at most {tuning.asked['trials']} per method; one where there is nothing to choose. Diverged: the "
+            "training became NaN or infinite.",
+            lambda _, cells: str(len(cells)),
         ),
     ]
     return Table.of("table", shown, tuning.methods.items(), latex=latex)
 
 
-def trial_table(tuning: Tuning) -> Table:
+def trial_table(tuning: Study) -> Table:
     """Return one row per trial: its values, its validation accuracy, and the ids of its runs in MLflow."""
     rows = [
-        (method, number, trial, trial is highest(trials))
-        for method, trials in tuning.methods.items()
-        for number, trial in enumerate(trials, 1)
+        (method, number, cell, cell is highest(cells))
+        for method, cells in tuning.methods.items()
+        for number, cell in enumerate(cells, 1)
     ]
     shown = [
         METHOD.but(value=lambda method, *_: title(method)),
         Column("trial", "Trial", value=lambda _, number, *__: str(number)),
-        Column("values", "Values", value=lambda _, __, trial, ___: _changes(trial)),
-        VALIDATION.but(value=lambda _, __, trial, ___: _validation(trial)),
+        Column("values", "Values", value=lambda _, __, cell, ___: _changes(cell)),
+        VALIDATION.but(value=lambda _, __, cell, ___: _validation(cell)),
         CHOSEN.but(value=lambda *row: "chosen" if row[3] else ""),
         Column(
-            "run_ids", "MLflow runs", value=lambda _, __, trial, ___: ", ".join(filter(None, trial.run_ids)) or NONE
+            "run_ids", "MLflow runs", value=lambda _, __, cell, ___: ", ".join(filter(None, _run_ids(cell))) or NONE
         ),
     ]
     return Table.of("trials", shown, rows)
 
 
-def _changes(trial: Trial) -> str | None:
-    return ", ".join(f"{name}={setting(value)}" for name, value in trial.changes.items()) or None
+def _changes(cell: Cell) -> str | None:
+    return ", ".join(f"{name}={setting(value)}" for name, value in cell.value.items()) or None
 
 
-def _validation(trial: Trial) -> Entry:
-    return "diverged" if trial.validation is None else percent(trial.validation, std_over_seeds(trial.per_seed))
+def _validation(cell: Cell) -> Entry:
+    return accuracy(cell.validation) or "diverged"
+
+
+def _run_ids(cell: Cell) -> list[str]:
+    return cell.result.run_ids if cell.result else []
 
 
 def _tried(tried: Any) -> str:

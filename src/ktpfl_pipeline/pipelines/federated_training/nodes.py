@@ -1,8 +1,23 @@
 """Nodes that train."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
+
+
+def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
+    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
+
+    `hyperparameters` is what a tuning of it left, as text; empty where there was none.
+
+    Raises:
+        InputError: if a method does not support a setting, or there are no tuned values that fit.
+    """
+    from ktpfl_pipeline.config import checks, tuned
+
+    checks.check_methods(name, experiment, methods)
+    return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
 
 
 def settle(experiment: Experiment, federation: Any, *, name: str) -> Experiment:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.pipelines.tune.nodes import resolve
+from ktpfl_pipeline.pipelines.federated_training.nodes import resolve
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: Any, section:
     from ktpfl_pipeline.analysis.provenance import here_and_now
     from ktpfl_pipeline.analysis.roles import headline, local_only
     from ktpfl_pipeline.methods import slug
-    from ktpfl_pipeline.pipelines.parent import log_report
+    from ktpfl_pipeline.pipelines.study import log_report
     from ktpfl_pipeline.reports.comparison import build, identity
 
     logger.info("Writing the report …")

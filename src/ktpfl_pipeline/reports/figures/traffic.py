@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.sweeps import Point
+from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.reports.figures.base import PERCENT, apart, arrange, grid_of_panels, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import three_digits
 from ktpfl_pipeline.reports.style import BLUE, GREY, MUTED, PAPER, RULE, VERMILION, look, readable

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from ktpfl_pipeline.analysis.trials import Trial
+from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.reports.figures.base import PERCENT, WIDTH, plain, styled
 from ktpfl_pipeline.reports.style import BLUE, MUTED, PAPER, RULE, look, readable
 
@@ -22,29 +22,30 @@ FEWEST = 4
 """Finished trials from which on importance is estimated."""
 
 
-def optuna_study(name: str, space: Mapping[str, Any], trials: Sequence[Trial]) -> "Study":
-    """Return the trials of a method as a study of Optuna; diverged ones have failed.
+def optuna_study(name: str, space: Mapping[str, Any], cells: Sequence[Cell]) -> "Study":
+    """Return the candidates of a method as a study of Optuna; diverged ones have failed.
 
     Args:
         name: the method's title.
         space: what may be tried for each hyperparameter, as the tuning's settings have it.
-        trials: of the method.
+        cells: the candidates of the method.
     """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", study_name=name)
     distributions = {
-        entry: _distribution(tried, [trial.changes[entry] for trial in trials]) for entry, tried in space.items()
+        entry: _distribution(tried, [cell.value[entry] for cell in cells]) for entry, tried in space.items()
     }
-    for trial in trials:
-        state = optuna.trial.TrialState.FAIL if trial.validation is None else optuna.trial.TrialState.COMPLETE
-        params = {
-            entry: trial.changes[entry] if _numeric([trial.changes[entry]]) else str(trial.changes[entry])
-            for entry in space
-        }
+    for cell in cells:
+        score, states = cell.score, optuna.trial.TrialState
         made = optuna.trial.create_trial(
-            state=state, params=params, distributions=distributions, value=trial.validation
+            state=states.FAIL if score is None else states.COMPLETE,
+            params={
+                entry: cell.value[entry] if _numeric([cell.value[entry]]) else str(cell.value[entry]) for entry in space
+            },
+            distributions=distributions,
+            value=score,
         )
         study.add_trial(made)
     return study

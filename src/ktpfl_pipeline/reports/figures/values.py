@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE
-from ktpfl_pipeline.analysis.sweeps import Point, chosen, numeric, touched
+from ktpfl_pipeline.analysis.study import Point, chosen, numeric, touched
 from ktpfl_pipeline.reports import style
 from ktpfl_pipeline.reports.figures.base import PERCENT, head, label_ends, plain, single, styled
 from ktpfl_pipeline.reports.words import setting

@@ -7,7 +7,7 @@ Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized 
 from typing import Any
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.analysis.cells import Cell
+from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.reports.paper import stated, tables
 from ktpfl_pipeline.reports.paper.stated import DATASETS, Setting, one_architecture
 from ktpfl_pipeline.reports.paper.tables import Cited

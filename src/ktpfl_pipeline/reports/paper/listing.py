@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ktpfl_pipeline.analysis.cells import Cell
+from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.reports import paper
 from ktpfl_pipeline.reports.columns import PAPER, Column
 from ktpfl_pipeline.reports.model import Table

@@ -1,0 +1,231 @@
+"""What a study leaves: methods in several settings, each setting with the results of its methods.
+
+A sweep, a tuning and the paper's tables are studies. Their cells are run by `pipelines.study`. A comparison is one
+setting of the study that the overview shows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from ktpfl_pipeline.analysis import agreement
+from ktpfl_pipeline.analysis.kept import Kept
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import VALIDATION
+from ktpfl_pipeline.methods import title
+
+CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
+"""Settings that describe a federation; they cannot be chosen."""
+
+
+@dataclass(frozen=True)
+class Cell(Kept):
+    """One method in one setting, as far as its seeds are finished.
+
+    Attributes:
+        part: the table or figure of the paper; empty elsewhere.
+        experiment: section of conf/.
+        label: what the setting is called.
+        method: registry name.
+        settings: what all methods of the setting share.
+        hyperparameters: of the method.
+        seeds: that it takes.
+        keys: of its runs, by seed; none where it cannot be run.
+        runs: those that are finished.
+        value: what distinguishes the setting: the value of a sweep, the searched hyperparameters of a candidate.
+        kept: the result, where no runs are stored.
+        seconds: a run takes, as far as it is known.
+        judged: how that is known.
+        failed: why the cell cannot be finished; empty where nothing is known against it.
+        samples: private samples of a client, mean over clients and seeds; None where the data cannot be made.
+    """
+
+    part: str
+    experiment: str
+    label: str
+    method: str
+    settings: dict[str, Any]
+    hyperparameters: dict[str, Any]
+    seeds: Sequence[int]
+    keys: dict[int, str] = field(default_factory=dict)
+    runs: Sequence[FinishedRun] = field(default_factory=list)
+    value: Any = None
+    kept: MethodResult | None = None
+    seconds: float | None = None
+    judged: str = ""
+    failed: str = ""
+    samples: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The method's name in tables."""
+        return title(self.method)
+
+    @property
+    def left(self) -> list[str]:
+        """The keys of the runs that are not finished."""
+        done = {run.key for run in self.runs}
+        return [key for key in self.keys.values() if key not in done]
+
+    @cached_property
+    def result(self) -> MethodResult | None:
+        """What came out, once all seeds are finished."""
+        if self.kept or len(self.runs) != len(self.seeds):
+            return self.kept
+        return summarise(self.runs, self.hyperparameters, self.settings)
+
+    @property
+    def final(self) -> Final | None:
+        """Its final accuracy over clients and seeds, in 0..1; None before all seeds are finished."""
+        return self.result.final[HEADLINE] if self.result else None
+
+    @property
+    def validation(self) -> Final | None:
+        """The same on validation samples; None too without these."""
+        return self.result.final.get(VALIDATION) if self.result else None
+
+    @property
+    def score(self) -> float | None:
+        """What a search chooses by: the mean validation accuracy over clients and seeds, in 0..1."""
+        return self.validation.mean if self.validation else None
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of a study, with the results of its methods.
+
+    Attributes:
+        value: what distinguishes the setting: the value of a sweep, the folder of a comparison's report.
+        settings: what all methods share there.
+        methods: what came out, by registry name.
+    """
+
+    value: Any
+    settings: dict[str, Any]
+    methods: dict[str, MethodResult]
+
+
+@dataclass(frozen=True)
+class Study(Kept):
+    """What the runs of a sweep or a tuning left.
+
+    Attributes:
+        asked: its section of conf/, as plain values.
+        key: identifies it.
+        run_id: of its MLflow run.
+        cells: setting by setting in a sweep, method by method in a tuning; all finished, or failed.
+    """
+
+    asked: dict[str, Any]
+    key: str
+    run_id: str
+    cells: Annotated[list[Cell], Field(min_length=1)]
+
+    @property
+    def methods(self) -> dict[str, list[Cell]]:
+        """The cells by registry name of their method."""
+        names = dict.fromkeys(cell.method for cell in self.cells)
+        return {name: [cell for cell in self.cells if cell.method == name] for name in names}
+
+    @property
+    def points(self) -> list[Point]:
+        """The results by setting, in the order of the cells."""
+        groups = [list(own) for _, own in groupby(self.cells, key=lambda cell: cell.value)]
+        return [
+            Point(own[0].value, own[0].settings, {cell.method: cell.result for cell in own if cell.result})
+            for own in groups
+        ]
+
+
+def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> Study:
+    """Return a study from the plain values that its runs left, if they were made with the settings of now.
+
+    Args:
+        name: the study's.
+        content: what `Study.to_dict` wrote.
+        asked: its section of conf/ now.
+        settings: of each setting now; one for all cells of a tuning.
+
+    Raises:
+        InputError: if it does not read as a study, or was made with other settings, naming what differs.
+    """
+    try:
+        study = Study.from_dict(content)
+    except ValueError as error:
+        raise InputError(
+            f"data/07_model_output/{name}/cells.json does not read as the results of this version ({error}): delete it "
+            f"and run `kedro run --pipelines={name}` again, which takes finished runs from their checkpoints."
+        ) from error
+    agreement.check_settings(f"The results of {name} were", study.asked, asked)
+    given = [point.settings for point in study.points] if len(settings) > 1 else [study.cells[0].settings]
+    for then, now in zip(given, settings, strict=True):
+        agreement.check_settings(f"The results of {name} were", then, now)
+    for point in study.points:
+        agreement.check_data(list(point.methods.values()))
+    return study
+
+
+def highest(cells: Sequence[Cell]) -> Cell:
+    """Return the cell of highest validation accuracy; the first of equals, so the configured values where they are."""
+    return max(cells, key=lambda cell: cell.score or 0.0)
+
+
+def touched(points: Sequence[Point], method: str) -> bool:
+    """Say whether the setting makes any difference to a method's accuracies or bytes; with one point it is taken to."""
+    first, *others = [point.methods[method] for point in points]
+    outcomes = [({at: final.per_seed for at, final in one.final.items()}, one.traffic) for one in (first, *others)]
+    return not others or any(outcome != outcomes[0] for outcome in outcomes)
+
+
+def chosen(points: Sequence[Point], method: str) -> Point | None:
+    """Return the point with the method's highest validation accuracy, the first of equals.
+
+    None where there is nothing to choose: no validation samples, one value, a setting that makes no difference to the
+    method, or a setting that describes the samples or the clients, which cannot be chosen.
+    """
+    if len(points) == 1 or not touched(points, method) or not same_samples(points) or not same_circumstances(points):
+        return None
+    if any(VALIDATION not in point.methods[method].final for point in points):
+        return None
+    return max(points, key=lambda point: point.methods[method].final[VALIDATION].mean)
+
+
+def same_samples(points: Sequence[Point]) -> bool:
+    """Say whether the clients own as many samples of each label at all points: else validation cannot compare them."""
+    first, *others = [
+        [run.label_counts for result in point.methods.values() for run in result.runs] for point in points
+    ]
+    return all(other == first for other in others)
+
+
+def same_circumstances(points: Sequence[Point]) -> bool:
+    """Say whether all points have the same `CIRCUMSTANCES`."""
+    return all(point.settings.get(name) == points[0].settings.get(name) for point in points for name in CIRCUMSTANCES)
+
+
+def same_adversaries(points: Sequence[Point]) -> bool:
+    """Say whether as many clients are adversaries at all points."""
+    return len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) == 1
+
+
+def trust(result: MethodResult) -> Difference | None:
+    """Return the weight that benign clients give to adversaries, in units of 1/N, over seeds; None without a matrix."""
+    return difference([run.trust for run in result.runs if run.trust is not None])
+
+
+def numeric(points: Sequence[Point]) -> bool:
+    """Say whether all values are numbers."""
+    return all(isinstance(point.value, int | float) and not isinstance(point.value, bool) for point in points)
+
+
+def seconds_left(cells: Sequence[Cell]) -> float | None:
+    """Return the seconds that the runs of these cells still take, each run once; None where one is not known."""
+    seconds = {key: cell.seconds for cell in cells for key in cell.left}
+    known = [each for each in seconds.values() if each is not None]
+    return sum(known) if len(known) == len(seconds) else None

@@ -1,0 +1,121 @@
+"""The KT-pFL paper's tables and figures, run as far as there is time: what is left, how long it takes, and running it.
+
+Arguments that the functions share: `planned`, the cells; `folder`, of finished runs, each in a file named by its key.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from ktpfl_pipeline.analysis.results import FinishedRun
+from ktpfl_pipeline.analysis.study import Cell
+from ktpfl_pipeline.config.studies import PAPER
+from ktpfl_pipeline.core import executors
+from ktpfl_pipeline.core.architectures import dealt
+from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import LAST
+from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.methods import find
+from ktpfl_pipeline.pipelines.federated_training import progress
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, trial
+from ktpfl_pipeline.pipelines.federated_training.identity import Job
+from ktpfl_pipeline.pipelines.federated_training.runs import checkpoints_of
+from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
+from ktpfl_pipeline.pipelines.whole_files import content_of, replacing
+
+logger = logging.getLogger(__name__)
+FORWARD = 1 / 3
+"""Of a training step's time, what a prediction of as many samples takes."""
+MEASURED, BESIDE, PROBE = "finished seeds", "other methods", "probe"
+"""How the seconds of a run are known: from runs of the cell, of its column, or from training steps timed here."""
+
+
+def finished(planned: Sequence[Planned], folder: Path) -> dict[str, FinishedRun]:
+    """Return the finished runs by key; a file that is not whole counts as none."""
+    found = {}
+    for key in in_turn(planned):
+        try:
+            found[key] = FinishedRun.from_dict(json.loads(content_of(_file(folder, key))))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def run_left(planned: Sequence[Planned], folder: Path) -> dict[str, str]:
+    """Run all that is not finished, and return why runs failed, by key.
+
+    A finished run keeps its numbers, and its checkpoint goes: those of the paper's networks fill 0.65 GB each.
+    """
+    done, failures = finished(planned, folder), dict[str, str]()
+    left = {key: run for key, run in in_turn(planned).items() if key not in done}
+    if not left:
+        return failures
+    progress.expect(len(left))
+    with parent_run(PAPER, {"cells": str(len(planned))}, planned, {"kind": PAPER}) as (_, tracked):
+        for key, (each, seed) in left.items():
+            try:
+                made = each.run(seed, tracked.run_id)
+                with replacing(_file(folder, key)) as partial:
+                    partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
+                if checkpoints := checkpoints_of(each.job, seed, key):
+                    shutil.rmtree(checkpoints, ignore_errors=True)
+            except Exception as error:  # whatever it is, the other cells can be run
+                failures[key] = str(error).partition("\n")[0] or type(error).__name__
+                asked, expected = each.asked, isinstance(error, InputError)
+                where = f"{asked.part}, {asked.section}, {asked.label}, {asked.method}, seed {seed}"
+                logger.error("%s failed; the other runs continue: %s", where, failures[key], exc_info=not expected)
+    return failures
+
+
+def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str] | None = None) -> list[Cell]:
+    """Return the cells with what is finished of each, and how long a run of it takes; `failures` are those of runs."""
+    runs = finished(planned, folder)
+    found = [each.cell(runs, failures) for each in planned]
+    return [judged(cell, each.job, found) for cell, each in zip(found, planned, strict=True)]
+
+
+def judged(cell: Cell, job: Job, others: Sequence[Cell]) -> Cell:
+    """Return a cell with the seconds of a run, from what is known best: its own runs, its column's, or a probe."""
+    column = (cell.part, cell.experiment, cell.label)
+    beside = [run for each in others if (each.part, each.experiment, each.label) == column for run in each.runs]
+    for runs, how in ((cell.runs, MEASURED), (beside, BESIDE)):
+        if runs:
+            return replace(cell, seconds=fmean(run.seconds("round") for run in runs), judged=how)
+    return replace(cell, seconds=probe(job), judged=PROBE) if cell.left else cell
+
+
+def probe(job: Job) -> float:
+    """Return the seconds of a run, judged by training steps of each architecture that are timed for a moment here.
+
+    Counted are local and distillation epochs, predictions, evaluation, and adaptation in the last evaluations; not what
+    a method does beside, nor the server. A cluster is taken to have the workers that this machine would have.
+    """
+    experiment, own = job.experiment, job.data.seeds[job.experiment.seeds[0]]
+    way = Arithmetic(experiment.compute.dtype, experiment.compute.memory_format)
+    times, batch = trial(experiment, job.data, [way]), experiment.training.batch_size
+    epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
+    public = experiment.public.batch * exchanged
+    further = max(experiment.evaluation.epochs(epochs), default=0)
+    evaluations = Schedule(
+        experiment.rounds, evaluate_every=experiment.evaluate_every, evaluate_last=experiment.evaluate_last
+    ).evaluations
+    adapted = min(LAST, len(evaluations))
+    total = 0.0
+    for n, architecture in dealt(experiment.architectures, sorted(own.partition)).items():
+        train, test = len(own.partition[n].train), len(own.partition[n].test)
+        distilled = public * (experiment.distillation.epochs + FORWARD)
+        each = experiment.participation * (epochs * train + distilled)
+        evaluated = len(evaluations) * 2 * FORWARD * test + adapted * further * train
+        samples = experiment.rounds * each + evaluated
+        total += samples * times[architecture][0] / batch
+    asked = experiment.compute
+    return total / executors.parallel(asked.executor, asked.threads, Compute(asked.device).place())
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / f"{key}.json"

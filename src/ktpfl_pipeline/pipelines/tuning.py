@@ -1,0 +1,129 @@
+"""The hyperparameters of an experiment's methods, searched on validation data with one budget for each method.
+
+A candidate is a cell of a study with one ordinary run per seed. What is kept of it has nothing of the test samples.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.study import Cell, Study, highest
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.studies import TUNE, CellSettings, Tune
+from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
+from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.validation import plain
+from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.methods import title as title_of
+from ktpfl_pipeline.pipelines.federated_training import progress
+from ktpfl_pipeline.pipelines.federated_training.runs import run_all, untested
+from ktpfl_pipeline.pipelines.search import search, stream
+from ktpfl_pipeline.pipelines.study import Planned, check_possible, parent_run, plan
+from ktpfl_pipeline.tracking import Ending
+
+logger = logging.getLogger(__name__)
+
+
+def run(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str], raw_folder: Path) -> Study:
+    """Run all candidates of all methods with every seed of the tuning.
+
+    Of the experiment's `methods`, those without a space run once, as configured.
+
+    Raises:
+        InputError: if the data cannot be made, a client has no validation samples to choose by, or the training of all
+            candidates of a method diverges.
+    """
+    section, at = name.removeprefix(TUNE), tune.applied(experiment)
+    planned = plan(name, [CellSettings(section, "", method, at) for method in methods], raw_folder)
+    check_possible(planned)
+    check_validation(name, at, planned[0].job.data)
+    with parent_run(name, flat(plain(tune)), planned, {"kind": "tuning", "tune": name}) as (key, tracked):
+        progress.expect(sum(map(tune.most, methods)))
+        found = [search_method(tune, each, tracked.run_id) for each in planned]
+        best = {f"validation/{cells[0].method}": highest(cells).score or 0.0 for cells in found}
+        tracked.finish(Ending(best))
+    return Study(plain(tune), key, tracked.run_id, [cell for cells in found for cell in cells])
+
+
+def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
+    """Run the candidates of one method, below the tracker's run `parent`.
+
+    Raises:
+        InputError: if the training of all of them diverges.
+    """
+    name, method, found = planned.job.name, planned.asked.method, list[Cell]()
+    space, configured = tune.space(method), planned.job.hyperparameters()
+
+    def evaluate(changes: dict[str, Any]) -> float | None:
+        found.append(run_candidate(planned, changes, len(found) + 1, parent))
+        return found[-1].score
+
+    search(space, {entry: configured[entry] for entry in space}, tune.trials, stream(tune.seeds[0], method), evaluate)
+    progress.fewer(tune.most(method) - len(found))
+    if all(cell.failed for cell in found):
+        raise InputError(
+            f"{name}: all {len(found)} candidates of {method} diverged; lower training.learning_rate of "
+            f"{name.removeprefix(TUNE)}, or change what {name}.spaces has for the method."
+        )
+    return found
+
+
+def run_candidate(planned: Planned, changes: dict[str, Any], number: int, parent: str) -> Cell:
+    """Run one candidate with every seed: the configured hyperparameters with `changes`; `number` counts from 1."""
+    job, method = planned.job, planned.asked.method
+    label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
+    experiment = replace(job.experiment, methods={method: {**job.hyperparameters(), **changes}})
+    job = replace(job, experiment=experiment, parent=parent, label=label, chooses=True)
+    title = ", ".join(filter(None, (f"{title_of(method)}, trial {number}", label)))
+    cell = replace(Planned(planned.asked, job, {}).cell({}), value=changes, label=label)
+    try:
+        runs = run_all(job, title)
+    except DivergedError as error:
+        logger.warning("%s: %s", title, error)
+        return replace(cell, failed=str(error))
+    result = summarise(list(map(untested, runs)), cell.hyperparameters)
+    return replace(cell, kept=replace(result, runs=[]))
+
+
+def chosen(study: Study, experiment: str) -> Tuned:
+    """Return what comparisons of the experiment `experiment` read: each method's candidate of highest accuracy."""
+
+    def choice(cells: list[Cell]) -> TunedMethod:
+        best, configured = highest(cells), cells[0]
+        return TunedMethod(
+            values=best.hyperparameters,
+            configured=configured.hyperparameters,
+            validation=best.score or 0.0,
+            configured_validation=configured.score,
+            trials=len(cells),
+            run_ids=best.result.run_ids if best.result else [],
+        )
+
+    return Tuned(
+        experiment=experiment,
+        seeds=list(study.asked["seeds"]),
+        settings=study.cells[0].settings,
+        key=study.key,
+        run_id=study.run_id,
+        methods={method: choice(cells) for method, cells in study.methods.items()},
+    )
+
+
+def check_validation(name: str, experiment: Experiment, data: FederatedData) -> None:
+    """Check that every client has validation samples to choose by.
+
+    Raises:
+        InputError: naming the first client without any.
+    """
+    for seed, clients in data.partitions.items():
+        for client, own in clients.items():
+            if not len(own.validation):
+                raise InputError(
+                    f"{name} chooses by validation accuracy, and client {client} has no validation samples with seed "
+                    f"{seed}; raise partition.validation_share of {name.removeprefix(TUNE)}, which is "
+                    f"{experiment.partition.validation_share}."
+                )
