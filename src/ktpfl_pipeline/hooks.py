@@ -170,7 +170,7 @@ def check_folder(project: Path) -> None:
 
 
 def check_environment(env: str | None) -> None:
-    """Check that an environment is not one that every run reads anyway: it would hide the other of the two.
+    """Check that an environment is not ``base`` or ``local``: every run reads both, and naming one hides the other.
 
     Raises:
         InputError: for ``base`` and ``local``.

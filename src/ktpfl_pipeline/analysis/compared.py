@@ -11,9 +11,10 @@ KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "c
 
 
 def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a comparison in plain values: what an overview over many comparisons needs of this one.
+    """Return the part of a comparison that the overview of all comparisons needs, in plain values.
 
-    That is its ``name``, the ``settings`` that all its methods share, and ``methods``: `KEPT` of each by registry name.
+    It has the comparison's ``name``, the ``settings`` that all its methods share, and ``methods``: the values `KEPT` of
+    each method, by registry name.
     """
     kept = [replace(result, runs=[]).to_dict() for result in results]
     return {

@@ -50,10 +50,10 @@ def architectures(results: Sequence[MethodResult]) -> list[str]:
 def against_by_architecture(
     reference: MethodResult | None, results: Sequence[MethodResult], point: str = HEADLINE
 ) -> dict[str, Differences]:
-    """Return by architecture what `against` returns for the clients that have it; none without the reference.
+    """Return the differences of `against` over the clients of each architecture; empty without the reference.
 
-    A seed counts where both methods gave that architecture to a client that is not an adversary. The differences of one
-    architecture are corrected for their number, those of different architectures are not.
+    A seed counts if both methods gave the architecture to at least one benign client. Differences are corrected for
+    their number within an architecture, but not across architectures.
     """
     if reference is None:
         return {}
@@ -127,7 +127,7 @@ def relative_work(result: MethodResult, local: MethodResult) -> list[float]:
 
 
 def of_clients(result: MethodResult, sampled: bool) -> list[float]:
-    """Return by seed the mean final accuracy of the clients that were ever in a cohort, or of those that never were.
+    """Return by seed the mean final accuracy of the clients that were in a cohort, or of the never-sampled clients.
 
     A seed without such clients has no value.
     """

@@ -36,10 +36,10 @@ class Gain:
 
 
 def gain(result: MethodResult) -> Gain | None:
-    """Return how much a method's accuracy after transfer rises over its final evaluations; None of fewer than two.
+    """Return how much a method's accuracy after transfer rises over its final evaluations; None for fewer than two.
 
-    The evaluations are those that count in the final value with every seed (`FinishedRun.counted`), or, of a result
-    without its runs, the last five of its curve.
+    The evaluations are those that count in the final value of every seed (`FinishedRun.counted`). A result without its
+    runs has the last five evaluations of its curve.
     """
     curve = result.curve[HEADLINE]
     counted = [{record.round for record in run.counted} for run in result.runs]

@@ -45,7 +45,7 @@ class Evidence:
 
 
 def merged(old: Evidence, new: Evidence) -> Evidence:
-    """Return the newer evidence, with the cells of the older one that have more finished runs or are only there."""
+    """Return the newer evidence, completed by older cells that it lacks or that have more finished runs."""
     mine = {_place(cell): cell for cell in new.cells}
     theirs = {_place(cell): cell for cell in old.cells}
     kept = {

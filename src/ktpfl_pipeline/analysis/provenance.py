@@ -17,16 +17,16 @@ PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a report and the tracker say about the making of a result.
+    """How a result was made, for the report and the tracker.
 
     Attributes:
         date: local time with its zone, ISO 8601, to the second.
-        command: what was typed.
+                command: the command line.
         commit: the short hash of this package's source in git, with ``+changes`` where files differ from it; empty
             where the package is not in a repository.
-        user: who ran it; empty where the system does not know.
+                user: the name of the user; empty if the system does not know it.
         machine: processor, cores, operating system.
-        versions: of Python and torch.
+                versions: the versions of Python and torch.
     """
 
     date: str

@@ -214,8 +214,8 @@ class Curve:
     """Accuracy by round at one evaluation point.
 
     Attributes:
-        rounds: those that every seed evaluated.
-        by_seed: (seeds, rounds) mean over the clients that are not adversaries.
+                rounds: the rounds that every seed evaluated.
+        by_seed: (seeds, rounds) mean over the benign clients.
     """
 
     rounds: list[int]

@@ -19,8 +19,8 @@ def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
 def subject(results: Sequence[MethodResult]) -> MethodResult:
     """Return the method that a report is about.
 
-    It is the one that the setting ``subject`` names where it is among the results; else KT-pFL, or the first that
-    exchanges knowledge, or local-only.
+    This is the method that the setting ``subject`` names, if it is among the results; otherwise KT-pFL, otherwise the
+    first method that exchanges knowledge, otherwise local-only training.
     """
     asked = results[0].settings.get("subject")
     exchanging = [result for result in results if result.method != "local"]

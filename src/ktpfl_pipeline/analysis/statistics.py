@@ -79,7 +79,7 @@ class Difference:
 
 
 def benign(values: Sequence[float], adversaries: Collection[int]) -> list[float]:
-    """Return one value a client without those of the adversaries, whose places are given, and without NaN.
+    """Return the values of the benign clients, without NaN, from one value per client and the adversaries' positions.
 
     NaN is the value of a real client that never answered an evaluation, and the AUC of samples of one class.
     """

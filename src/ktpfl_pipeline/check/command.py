@@ -70,10 +70,10 @@ def promises(
 
 
 def kind_of(name: str) -> str:
-    """Return what a name or a dotted path is: one of `KINDS`.
+    """Return which of `KINDS` a name or a dotted path is.
 
     Raises:
-        InputError: if it is nothing of these, or a function of which this cannot be seen.
+        InputError: if it is none of these, or a function whose kind cannot be determined.
     """
     registered = {
         "method": name in methods.METHODS,
@@ -93,7 +93,7 @@ def kind_of(name: str) -> str:
 
 
 def _shown_by(found: object) -> str:
-    """Return what a class or a function is by what it derives from or takes; empty where this cannot be seen."""
+    """Return the kind of a class by its base, or of a function by its parameters; empty if it cannot be determined."""
     if inspect.isclass(found):
         return "method" if issubclass(found, Method) else ""
     taken = list(inspect.signature(found).parameters) if inspect.isfunction(found) else []

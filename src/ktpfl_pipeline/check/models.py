@@ -67,12 +67,12 @@ def learns(fed: Federation, run: Run) -> None:
 
 
 def promises(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], list[str] | None]]:
-    """Return what a model is held to, by name, in the order in which it is checked.
+    """Return the checks of a model by name, in the order in which they are run.
 
     Args:
-        name: of the architecture, or its dotted path.
-        shape: of one input.
-        classes: K.
+        name: the architecture's name or dotted path.
+        shape: the shape of one input.
+        classes: K, the number of classes.
     """
     feds, runs = list[Federation](), list[Run]()
 

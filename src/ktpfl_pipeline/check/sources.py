@@ -11,11 +11,11 @@ from ktpfl_pipeline.data.owned import OwnedDataset
 
 
 def promises(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None]]:
-    """Return what a source is held to, by name, in the order in which it is checked.
+    """Return the checks of a data source by name, in the order in which they are run.
 
     Args:
         source: a name or a dotted path, with its argument.
-        folder: where relative paths start.
+        folder: the folder at which relative paths start.
     """
     found = list[LabelledDataset]()
 

@@ -1,13 +1,13 @@
-"""What does not fit together in settings whose form is right: names, devices, privacy, adversaries.
+"""Checks of settings that are valid one by one but may not fit together: names, devices, privacy, adversaries.
 
 Each function returns nothing, or raises an `InputError` that names the value, what is allowed and how to fix it.
 `parsing` calls them; `check_methods` needs to know which methods are run.
 
 Arguments that they share:
     where: the path to a setting, for the message.
-    name: the experiment's.
-    experiment: its settings.
-    methods: those that are run.
+            name: the experiment's name.
+        experiment: its settings.
+        methods: the methods that are run.
 """
 
 import contextlib
@@ -217,7 +217,7 @@ def check_configured(name: str, experiment: Experiment, study: str) -> None:
 
 
 def check_here(name: str, experiment: Experiment) -> None:
-    """Check that the experiment's clients are in this process: real clients have a command of their own."""
+    """Check that the experiment does not ask for real clients, which a separate command runs."""
     if experiment.private.source == REAL:
         raise InputError(f"{name}.private.source is {REAL}. {RUN_BY_FLOWER}")
 

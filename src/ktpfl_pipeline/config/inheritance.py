@@ -22,9 +22,9 @@ WHAT = {"": "an experiment", SWEEP: "a sweep", TUNE: "a tuning", PAPER: "the sec
 
 
 def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every section with what it leaves out taken from the one that it is `like`, at any depth.
+    """Return all sections, each completed at any depth by the section that its key `like` names.
 
-    Those whose names begin with ``_`` are there to be like, and left out.
+    Sections whose names begin with ``_`` exist only to be inherited and are left out.
 
     Args:
         sections: by name; experiments, sweeps and tunings, each like one of its kind.

@@ -15,7 +15,7 @@ class InheritingConfigLoader(OmegaConfigLoader):
     inherits = True
 
     def __getitem__(self, key: str) -> Any:
-        """Return what the files of this key say together."""
+        """Return the merged content of the files that this key names."""
         if key == "parameters" and self.inherits and key not in self:
             from ktpfl_pipeline.config import reading
 

@@ -1,17 +1,17 @@
-"""From what is in conf/ and --params to experiments, sweeps and tunings, checked before the first node runs.
+"""Parse conf/ and --params into experiments, sweeps and tunings, before the first node runs.
 
-One rule: **each value by itself is checked in all sections; how values go together, in those that the asked pipelines
-use.** So a typo is found wherever it is, and an experiment may be changed although others inherit or sweep it.
-`check` does the first, `used` the second.
+**Single values are checked in all sections. Combinations of values are checked only in the sections that the requested
+pipelines use.** So a typo is found in any section, and an experiment can be changed although other sections inherit or
+sweep it. `check` checks single values, `used` checks combinations.
 
-An unknown key is an error, and an `InputError` is a sentence that names the value, what is allowed and how to fix it.
+An unknown key is an error. An `InputError` names the value, what is allowed and how to fix it.
 
 Arguments that all functions share:
-    name: the experiment's, sweep's or tuning's; that of a tuning is ``tune_`` and the experiment's.
+    name: the name of the experiment, sweep or tuning; a tuning is named ``tune_<experiment>``.
     values: its section of the configuration.
-    parameters: all sections by name, the experiments among them.
+    parameters: all sections by name, including the experiments.
     where: the path to a value in the configuration, for the message.
-    together: whether to check how values go together, too, and not only each by itself.
+    together: whether combinations of values are checked in addition to single values.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -72,12 +72,13 @@ def check(parameters: Mapping[str, Any]) -> None:
 
 
 def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tuple[str, Experiment]]:
-    """Check how values go together in the sections `named`, those that a run uses, and yield the experiments it runs.
+    """Check combinations of values in the sections `named`, which a run uses, and yield the experiments that it runs.
 
-    They are the experiments among the sections, by name, and those of each point of their sweeps and of the paper.
+    These are the experiments among the sections, by name, and the experiments of each point of the sweeps and of the
+    paper's study.
 
     Raises:
-        InputError: if values do not go together, or if a sweep comes to tuned hyperparameters.
+        InputError: if values do not fit together, or if a sweep uses tuned hyperparameters.
     """
     for name in experiments(parameters):
         if name in named:
@@ -113,7 +114,7 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
 
 
 def _check_values(name: str, experiment: Experiment, methods: Collection[str]) -> None:
-    """Check the hyperparameters that methods have in an experiment, and the defaults of those it says nothing of."""
+    """Check the methods' hyperparameters in an experiment, and the defaults of the methods that it does not list."""
     for method in methods:
         create(method, experiment.methods.get(method, {}), f"{name}.methods.{method}")
 

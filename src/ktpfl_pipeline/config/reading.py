@@ -85,10 +85,11 @@ def remember(found: dict[str, Any] | None, left_out: tuple[str, frozenset[str]] 
 
 
 def recall() -> dict[str, Any]:
-    """Return the sections that were remembered, or else those of the project in the current folder.
+    """Return the remembered sections, or else the sections of the project in the current folder.
 
     Raises:
-        InputError: if they cannot be read; MissingConfigException: if there are none.
+        InputError: if the files cannot be read.
+        MissingConfigException: if there are none.
     """
     if (found := _found.get()) is not None:
         return found
@@ -101,10 +102,11 @@ def recall() -> dict[str, Any]:
 
 
 def read(loader: Any, name: str) -> dict[str, Any]:
-    """Return what the configuration's files of this name say together.
+    """Return the merged content of the configuration's files of this name.
 
     Raises:
-        InputError: if they cannot be read; MissingConfigException: if there are none.
+        InputError: if the files cannot be read.
+        MissingConfigException: if there are none.
     """
     check_size(loader, name)
     try:

@@ -284,7 +284,7 @@ class Experiment(Section):
 
     @property
     def named(self) -> list[str]:
-        """The methods that ``compare`` names, without `ALL` and without those that it leaves out."""
+        """The methods that ``compare`` names, without `ALL` and without excluded methods."""
         return [each for each in self.compare if each != ALL and not each.startswith(BUT)]
 
     @property

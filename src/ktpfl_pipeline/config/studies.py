@@ -68,9 +68,10 @@ class Sweep(Section):
         return f"{paths.split(self.parameter)[-1]}={value}"
 
     def touches(self, method: str) -> bool:
-        """Say whether the setting is one that the method's runs depend on.
+        """Return whether the method's runs depend on the setting.
 
-        Another method's hyperparameter is not, nor is how predictions travel where none do.
+        They do not depend on another method's hyperparameters. If the method sends no predictions, they do not depend
+        on `knowledge`.
         """
         group, *path = paths.split(self.parameter)
         if group == "knowledge":
@@ -130,13 +131,13 @@ class Part:
     """A table or a figure of the KT-pFL paper: experiments, each in several settings, with the same methods.
 
     Attributes:
-        title: what it shows.
+        title: the title of the table or figure.
         experiments: sections of conf/.
-        columns: settings by name, with what each changes in every experiment; one that is null is left out.
+        columns: settings by name, with the changes that each makes to every experiment; null leaves a column out.
         methods: names in the registry of methods, or dotted paths.
         shows: a table of accuracies, accuracy by round, accuracy against bytes, or bytes by what they are.
-        settings: what all columns change in every experiment; a column's own changes come after.
-        seeds: of its cells; null takes those of the whole section.
+        settings: changes that all columns make to every experiment; a column's own changes come after.
+        seeds: the seeds of its cells; null: the seeds of the whole section.
     """
 
     title: str
@@ -153,15 +154,15 @@ class Paper(Section):
     """The tables and figures of the KT-pFL paper, at one scale.
 
     Attributes:
-        scale: what the report says of the settings.
-        only: the parts that are asked for.
-        train: whether to run what is left.
-        files: whether samples come from `npz` files, see `from_files`, instead of downloads.
-        seeds: of every cell.
-        validation_share: `partition.validation_share` of the methods that choose on validation samples, where the
-            experiment has none for the others.
-        experiments: what all parts change in an experiment, by its section; null changes nothing.
-        parts: tables and figures by name; one that is null is left out.
+        scale: the report's description of the settings.
+        only: the requested parts.
+        train: whether to train the missing runs.
+        files: whether samples come from `npz` files (see `from_files`) instead of downloads.
+        seeds: the seeds of every cell.
+        validation_share: `partition.validation_share` for methods that choose on validation samples, if the experiment
+            has no validation samples for the others.
+        experiments: changes that all parts make to an experiment, by its section; null changes nothing.
+        parts: tables and figures by name; null leaves a part out.
     """
 
     scale: str
@@ -174,7 +175,7 @@ class Paper(Section):
     experiments: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
     def chosen(self) -> dict[str, Part]:
-        """Return the parts that are asked for, in the order of the configuration; those that are null are none."""
+        """Return the requested parts in the order of the configuration, without parts that are null."""
         parts = {name: part for name, part in self.parts.items() if part is not None}
         return {name: part for name, part in parts.items() if ALL in self.only or name in self.only}
 

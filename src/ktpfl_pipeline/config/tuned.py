@@ -63,14 +63,14 @@ class Tuned:
 
 
 def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str, text: str) -> Experiment:
-    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
+    """Return the experiment with its methods' configured or tuned hyperparameters.
 
     Args:
-        name: the experiment's.
+        name: the experiment's name.
         experiment: its settings.
-        methods: those that are to run.
-        file: where the tuned values are, for messages.
-        text: what is there; empty where no file is.
+        methods: the methods that will run.
+        file: the path of the tuned values, for messages.
+        text: the content of this file; empty if there is none.
 
     Raises:
         InputError: if tuned values are wanted, and a method has none or they were tuned for something else.

@@ -1,1 +1,1 @@
-"""Where images come from, who gets which of them, and which are public."""
+"""Data: sources of samples, their partition among the clients, and the public set."""

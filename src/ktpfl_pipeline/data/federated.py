@@ -26,7 +26,7 @@ class PublicSet:
     indices: dict[int, Tensor]
 
     def of_seed(self, seed: int) -> Tensor:
-        """Return the public inputs of one seed, (m, ...); those of the set itself where all are public."""
+        """Return the public inputs of one seed, (m, ...); the whole set if all of it is public."""
         chosen = self.indices[seed]
         return self.inputs if len(chosen) == len(self.inputs) else self.inputs[chosen]
 

@@ -19,11 +19,11 @@ MAX_OVERLAP = 0.01  # a few equal images happen (blank ones, say); more mean tha
 
 
 def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Split a part off a dataset to be the public set, before the rest is partitioned.
+    """Split off a public subset of a dataset before the rest is partitioned.
 
     Args:
         labels: (M,), class numbers; the part has the same label distribution, up to rounding.
-        share: the part to open, in (0, 1).
+        share: the share of the samples to make public, in (0, 1).
         seed: the run's seed.
 
     Returns:
@@ -45,9 +45,9 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
-    """Return the indices of an open part of all private samples, less those that the rest holds a second time.
+    """Return the indices of an open part of all private samples, without samples that also occur in the rest.
 
-    `share` and `seed` are those of `open_part`.
+    `share` and `seed` mean the same as in `open_part`.
     """
     chosen, rest = open_part(private.labels, share, seed)
     return chosen[~also_private(private.inputs[chosen], private.inputs[rest])]

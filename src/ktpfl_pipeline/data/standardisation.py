@@ -1,10 +1,10 @@
-"""What is fitted to the clients' training samples before training: the scale of features, the vocabulary of texts.
+"""Quantities fitted to the clients' training samples before training: the scale of features, the vocabulary of texts.
 
-Features are brought to mean 0 and standard deviation 1, channel by channel. The two numbers of each channel are made
-from the training samples of all clients together, never from what they are tested on; public features are brought to
-the same scale. A real federation would share them, or their sums, once before the first round. Images need none of it:
-their range is known. Texts keep the tokens that are most frequent in the training samples of all clients together; a
-real federation would agree on a published tokenizer, or on the words of its public texts.
+Features are standardized to mean 0 and standard deviation 1, channel by channel. Mean and deviation are computed from
+the training samples of all clients together, never from test samples, and also scale the public features. A real
+federation would share them, or their sums, once before the first round. Images need no scaling, because their range is
+known. Texts keep the tokens that are most frequent in the training samples of all clients together; a real federation
+would agree on a published tokenizer, or on the words of its public texts.
 """
 
 from collections.abc import Iterable, Mapping

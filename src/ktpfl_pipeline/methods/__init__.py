@@ -156,9 +156,9 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None, where: s
     """Return the method called `name` with `hyperparameters` instead of its defaults.
 
     Args:
-        name: in the registry, or a dotted path.
-        hyperparameters: those that differ from the defaults.
-        where: the path to them, for messages; empty is the method's name.
+        name: the method's registry name or dotted path.
+        hyperparameters: values that differ from the defaults.
+        where: the path to them, for messages; empty: the method's name.
 
     Raises:
         InputError: if there is no such method or hyperparameter, one has no value, or a value or a default is not

@@ -3,7 +3,7 @@
 Cho, Wang, Chiruvolu, Joshi: Personalized Federated Learning for Heterogeneous Clients with Clustered Knowledge
 Transfer, 2021, https://arxiv.org/abs/2109.08119, where it is called PerFed-CKT. There the pull toward the cluster's
 average is a squared distance in the local loss; here it is distilled with the KL loss of all other methods, so that
-methods differ only in who teaches whom.
+methods differ only in the choice of teachers.
 """
 
 import math

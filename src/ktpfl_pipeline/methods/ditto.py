@@ -31,7 +31,7 @@ class Ditto(BesideCommon):
     coupling: Annotated[float, Ge(0)] = 0.1
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
-        """Train the global model as FedAvg does, and each own model near the one that was sent."""
+        """Train the global model as in FedAvg, and each own model with a pull toward the received global model."""
         anchor = (vector_of(state.common, fed.trained_names),)
         own = select({**fed.common_models(), **state.models}, cohort)
         own, _ = fed.train_by(Proximal(self.coupling), own, t, dict.fromkeys(cohort, anchor))

@@ -65,10 +65,10 @@ def train_pair(
     passes through a teacher. With α = 1 the own model equals local-only training's, bit for bit.
 
     Args:
-        own: weights of its own model.
+        own: weights of the client's own model.
         common: weights of the shared model.
         method: its α and β.
-        architecture: of the shared model.
+        architecture: the shared model's architecture.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()

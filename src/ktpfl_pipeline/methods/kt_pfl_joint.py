@@ -104,9 +104,10 @@ class KTpFLJoint(KTpFL):
     def starts(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> Models:
         """Return v_n: the mean body of the architecture, and a head mixed by squared overlap of labels.
 
-        b_m = D_m / Σ D and d_nm ∝ D_m o_nm², over clients of n's architecture of which the server has a model. Where no
-        layer of its own makes the logits, the whole model is mixed as a head. A client that never took part has no
-        labels yet: its head is mixed as its body. Where the server has no model, v_n is the initial one.
+        b_m = D_m / Σ D and d_nm ∝ D_m o_nm², over the clients of n's architecture whose model the server has. If the
+        model has no separate layer for the logits, the whole model is mixed like a head. The server has no label
+        estimate for a never-sampled client, so its head is mixed like its body. If the server has no model, v_n is the
+        initial model.
         """
         asked = list(clients)
         found, groups = dict(select(fed.initial_models(), asked)), fed.of_one_architecture(state.taught)

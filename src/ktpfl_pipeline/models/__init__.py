@@ -1,4 +1,4 @@
-"""The models: one family a file, and the registry `MODELS`.
+"""The models: one family per file, and the registry `MODELS`.
 
 A model takes numbers (n, ...), or ids of tokens (n, length), and returns logits (n, classes). Its initial weights come
 from torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one

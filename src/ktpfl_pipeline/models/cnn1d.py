@@ -1,8 +1,8 @@
 """A convolutional network for series, such as those of sensors.
 
-Its convolutions are those that federated learning takes for human activity: 9 values wide, 32 and 64 of them, as in
-HARCNN of PFLlib (J. Zhang et al., "PFLlib: Personalized Federated Learning Algorithm Library", JMLR 2025). The mean
-over time takes the place of its 1.7 million weights behind them.
+It has 32 and 64 convolutions of width 9, like HARCNN, which federated learning uses for human activity (J. Zhang et
+al., "PFLlib: Personalized Federated Learning Algorithm Library", JMLR 2025). A mean over time replaces HARCNN's 1.7
+million weights after the convolutions.
 """
 
 from torch import nn

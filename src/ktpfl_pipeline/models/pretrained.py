@@ -76,14 +76,14 @@ def _safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def load(name: str, module: nn.Module, weights: Params) -> int:
-    """Give a module those of the `weights` whose names and shapes are its own, and return how many parameters had one.
+    """Load the `weights` whose names and shapes fit a module, and return the number of loaded parameters.
 
-    The others keep their values: the output layer, and a first convolution that was fitted to other channels. Where
-    more names fit without the prefix ``model.``, with which Lightning stores a network, it is left out. Of tied weights
-    either name will do; where a file has both, the first one counts.
+    Other parameters keep their values, such as the output layer, or a first convolution with other channels. The prefix
+    ``model.``, with which Lightning stores a network, is removed if more names fit without it. Tied weights may have
+    either name; if a file has both, the first one counts.
 
     Raises:
-        InputError: if no parameter of the architecture `name` has one, or one is not a number.
+        InputError: if no parameter of the architecture `name` fits, or a value is not a number.
     """
     own, tied = module.state_dict(), tied_names(module)
     ways = [weights, {key.removeprefix(LIGHTNING): each for key, each in weights.items() if key.startswith(LIGHTNING)}]

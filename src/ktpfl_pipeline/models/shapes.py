@@ -1,4 +1,4 @@
-"""What kind of input a model takes, and what is said of one that it does not."""
+"""The kind of input that a model takes, and the error for inputs that it cannot take."""
 
 import torch
 from torch import Tensor

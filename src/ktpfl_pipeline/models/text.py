@@ -69,7 +69,7 @@ class Embedded(nn.Module):
         self.embedding = nn.Embedding(shape.vocabulary, EMBEDDING)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return embeddings, (n, L, 32), those of padding zero, and the tokens that count, (n, L) bool."""
+        """Return embeddings, (n, L, 32), zero for padding, and which tokens are not padding, (n, L) bool."""
         embedded: Tensor = self.embedding(ids)
         counted = counting(ids, self.padding)
         return embedded * counted.unsqueeze(2).to(embedded.dtype), counted
@@ -158,10 +158,10 @@ class Encoder(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention of all tokens to those that count, and a layer for each token, both added to what they are given.
+    """A Transformer block: self-attention that ignores padding, and a layer per token, both with a residual connection.
 
-    Products are written out: they are counted as work, and taken in the precision that is asked for, as those of other
-    models are.
+    The matrix products are written out, so that they are counted as work and computed in the requested precision, as in
+    other models.
     """
 
     def __init__(self, heads: int) -> None:

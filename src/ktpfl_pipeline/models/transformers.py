@@ -82,10 +82,10 @@ def fingerprint(name: str) -> str:
 
 
 def build(name: str, shape: Shape, classes: int) -> nn.Module:
-    """Return a new classifier, its weights drawn; see `pretrained.load` for those of the folder.
+    """Return a new classifier with drawn weights; `pretrained.load` loads the weights of the folder.
 
     Raises:
-        InputError: if it does not take these tokens.
+        InputError: if the model does not take these tokens.
     """
     texts = shapes.tokens(name, shape)
     with torch.device("cpu"):  # some compute with numbers while they are built, which the device meta has not

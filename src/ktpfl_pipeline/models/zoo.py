@@ -38,7 +38,7 @@ def find(name: str) -> Callable[[Shape, int], nn.Module]:
 
 @cache
 def known_names(family: str) -> list[str]:
-    """Return the names of all models of a family: of torchvision those that classify images."""
+    """Return the names of all models of a family; for torchvision, the names of its image classifiers."""
     if family == "timm":
         import timm
 

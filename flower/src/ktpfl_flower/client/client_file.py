@@ -88,7 +88,7 @@ def read(path: Path) -> ClientFile:
 
 
 def understood(kind: type[Group], values: Mapping[str, Any], who: str) -> Group:
-    """Return values that a file or a message has, as a group of settings.
+    """Return the values of a file or a message as a group of settings.
 
     Args:
         kind: the dataclass of the group.
@@ -110,7 +110,7 @@ def check_architecture(name: str, who: str) -> None:
     A client must not make the server load code or read a folder.
 
     Raises:
-        InputError: naming `who` has the architecture, if it is a dotted path or a folder, or does not exist.
+        InputError: if it is a dotted path or a folder, or does not exist; the message names `who`.
     """
     if name.partition(":")[0] not in zoo.FAMILIES and (is_path(name) or models.is_family(name)):
         raise InputError(

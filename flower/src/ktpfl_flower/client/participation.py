@@ -41,11 +41,11 @@ class Participation:
     """A client's part of one run.
 
     Attributes:
-        told: the run's settings.
+        told: the settings of the run, which the server sent.
         folder: the folder with the stored models, each named by its number.
         space: the client's workspace.
-        known: what the arguments of operations are checked against.
-        last: number of the newest message.
+        known: the values against which the arguments of operations are checked.
+        last: the number of the newest message.
     """
 
     def __init__(self, told: Told, of: Setting, me: int, folder: Path) -> None:

@@ -81,12 +81,12 @@ class Attendance:
         classes: Sequence[str] = (),
         data: Data = IMAGES,
     ) -> None:
-        """Send nothing yet.
+        """Store the arguments; no message is sent.
 
         Args:
-            link: to the clients.
+            link: the connection to the clients.
             run: the name of the run.
-            seed: with which clients split their samples.
+            seed: the seed with which clients split their samples.
             deadline: seconds in which clients must reply in each phase.
             stops: whether a refusal or an invalid reply ends the run.
             classes: names of the federation's classes; empty: those of the clients.
@@ -110,10 +110,10 @@ class Attendance:
         """Register the clients with which the run starts; nodes that do not reply in time are left out.
 
         Args:
-            wanted: how many clients are awaited.
-            seconds: how long.
-            known: the clients of an earlier start of the run; if fewer than `wanted` register in time, the run
-                continues with those that did.
+            wanted: the number of clients to wait for.
+            seconds: how long to wait for them.
+            known: the clients of an earlier start of the run. If fewer than `wanted` register in time, the run
+                continues with the registered ones.
 
         Raises:
             InputError: if too few or too many clients register in time, or one of them cannot take part.
@@ -166,7 +166,7 @@ class Attendance:
         self._let_in(address, said)
 
     def _take_up(self, known: Mapping[int, Registration]) -> None:
-        """Continue a run of these clients with those that have registered."""
+        """Continue an earlier run with the clients that have registered."""
         met, here = self.clients, self.here
         self.clients, self.here, self.why = dict(known), {}, dict.fromkeys(known, AWAY)
         for n, said in met.items():

@@ -94,11 +94,11 @@ class RealFederation(Federation):
 
 
 class RealExecutor(SerialExecutor):
-    """Runs operations of clients at the clients, and those of the server's own models in this process.
+    """Runs clients' operations at the clients, and operations on the server's models in this process.
 
     Attributes:
         attendance: which clients take part.
-        bare: clients that have lost their own models and not made new ones.
+        bare: clients that have lost their models and have no new ones yet.
         resumed: whether the run continues from a checkpoint of an earlier process.
     """
 
@@ -197,7 +197,7 @@ class RealExecutor(SerialExecutor):
         return outcomes
 
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
-        """Return which of these clients are missing in round t, after registering those that came back; see `Executor`.
+        """Register clients that came back, and return which of these are missing in round t; see `Executor`.
 
         Raises:
             LostError: if a client came back without a model of its own.

@@ -32,7 +32,7 @@ class RealData:
     Attributes:
         plan: the plan in the server's file.
         public: the public set.
-        link: to the clients.
+        link: the connection to the clients.
     """
 
     plan: Plan
@@ -68,7 +68,7 @@ class RealJob(Job):
     def ended(self, method: Any, result: Run, fed: Any, trained: bool) -> dict[str, Any]:
         """Let each client store its own final model, and return the bytes of its messages.
 
-        After a resume the bytes are left out, because those of earlier rounds are not known.
+        After a resume the bytes are left out, because the bytes of earlier rounds are not known.
         """
         if trained or fed.executor.is_newest:
             conclude(method, result.state, fed)
@@ -86,12 +86,12 @@ def jobs(plan: Plan, link: Link) -> list[RealJob]:
 def run(path: Path, link: Link) -> Path:
     """Run the methods of a server's file, and return the path of the report.
 
-    Results, report, checkpoints and MLflow's runs are in the same places as those of the project's pipelines. Finished
-    runs are reused, and an interrupted run continues from its checkpoint.
+    Results, report, checkpoints and MLflow runs are in the project's usual folders. Finished runs are reused, and an
+    interrupted run continues from its checkpoint.
 
     Args:
         path: the server's file.
-        link: to the clients.
+        link: the connection to the clients.
 
     Raises:
         InputError: if the file, the clients or the public set do not fit together, or too few clients are left.

@@ -112,7 +112,7 @@ def check_data(address: int, said: Registration, public: Data) -> None:
 
 
 def check_classes(address: int, said: Registration, others: Sequence[Sequence[str]]) -> None:
-    """Check that a client's labels mean the same as those of others: one list of names must be the start of the other.
+    """Check that labels mean the same at a client as at the others: one list of names must be the start of the other.
 
     Raises:
         InputError: naming the client and the first classes that differ.

@@ -26,12 +26,12 @@ class Settings(NamedTuple):
 
     Attributes:
         label: the column with the class.
-        client: the column that says whose each row is; None for none.
+        client: the column with the owner of each row; None if there is none.
         drop: columns that are left out, such as ids.
-        missing: more strings that mean a missing value.
-        drop_rows: whether rows with a missing value are left out; else a missing number becomes the median of its
-            column, and a missing text a value of its own.
-        decimal: what separates the decimals of a number.
+        missing: additional strings that mean a missing value.
+        drop_rows: whether rows with a missing value are left out. Otherwise a missing number becomes the median of its
+            column, and a missing text counts as a separate value.
+        decimal: the decimal separator of numbers.
     """
 
     label: str

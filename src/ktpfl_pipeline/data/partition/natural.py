@@ -28,13 +28,13 @@ def natural(
 ) -> dict[int, ClientIndices]:
     """Leave the samples with their owners, and split each owner's into train, validation and test.
 
-    The test samples are those that the source gives; where it gives none, they are drawn as by `partition`. Validation
-    samples are drawn from the others.
+    If the source marks test samples, these are used; otherwise they are drawn as in `partition`. Validation samples are
+    drawn from the remaining samples.
 
     Args:
         dataset: an `OwnedDataset`, M samples.
         clients: N, how many of the owners take part, drawn again with each seed; None for all.
-        seed: the run's seed; the split of an owner does not depend on who else takes part.
+        seed: the run's seed; the split of an owner does not depend on the other owners.
         pool: (n,), indices of the samples that take part, each once; None for all.
         settings: `minimum`, `test_share` and `validation_share` of `data.settings.Partition`. An owner with fewer than
             `minimum` samples, or with none, is left out, and the log says so; if it is above 0, so is an owner whose

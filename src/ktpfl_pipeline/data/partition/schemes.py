@@ -156,11 +156,12 @@ def _dirichlet(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
 
 
 def _balanced(labels: Array, clients: int, seed: int, alpha: float) -> Array:
-    """Return the owners where every client gets equally many samples (± 1) by class proportions of its own.
+    """Return each sample's client; all clients get the same number of samples (± 1), in different class proportions.
 
-    A client's proportions come from Dirichlet(alpha · K · p), p being those of the whole dataset: Hsu et al. (2019),
-    whose α is K times ours, so that ours is that of `dirichlet` where classes are equally large. The clients take turns
-    and draw the class of one sample each; a class that is used up falls out of everyone's proportions.
+    A client's proportions come from Dirichlet(alpha · K · p), where p are the proportions of the whole dataset (Hsu et
+    al., 2019). Their α is K times ours, so that ours equals the α of `dirichlet` if all classes have the same size. The
+    clients take turns and draw the class of one sample each. A class without samples left is removed from all
+    proportions.
     """
     classes, places = np.unique(labels, return_inverse=True)
     left = np.bincount(places)

@@ -84,10 +84,11 @@ def is_whole(own: ClientIndices, validation_share: float) -> bool:
 
 
 def enough(test_share: float, validation_share: float, limit: int) -> int:
-    """Return the least number of samples that can surely be split, be they a client's all or those of one class.
+    """Return the smallest number of samples, of a client or of one class, that can always be split.
 
-    Of a class with that many, one sample at least is tested on (its quota is one or more), and one trained on, even
-    if largest remainders round both other quotas up. Four with the default shares; `limit` if no number below will do.
+    A class with this many samples has at least one test sample (its quota is at least one) and at least one training
+    sample, even if largest remainders round both other quotas up. With the default shares the number is four; it is
+    `limit` if no smaller number is enough.
     """
 
     def holds(samples: int) -> bool:

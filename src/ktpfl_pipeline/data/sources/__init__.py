@@ -1,9 +1,9 @@
-"""Where samples come from: datasets that are downloaded, and files and folders of the user's own.
+"""Sources of samples: downloaded datasets, and the user's files and folders.
 
-`SOURCES` is the registry: a new source is one file and one line; one outside this package is named by its dotted path,
-``my_package.sources:load_csv:argument``. Every source gives all its samples, as they are (images in uint8 with their
-own channels and size, features in float32, or tokens in int64); those that know whose each sample is return an
-`OwnedDataset`. `adapt` brings images to the channels and size of a federation.
+`SOURCES` is the registry: a new source is one file and one line. A source outside this package is named by its dotted
+path, ``my_package.sources:load_csv:argument``. Every source returns all its samples unchanged: images in uint8 with
+their own channels and size, features in float32, or tokens in int64. Sources that know the owner of each sample return
+an `OwnedDataset`. `adapt` converts images to the channels and size of a federation.
 """
 
 import re
@@ -156,9 +156,9 @@ def load_public(source: str, private: str, folder: Path, reading: Reading = AS_T
 
 
 def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
-    """Return the inputs of a public source, (M, ...), and what the ids of tokens mean; None for other kinds of data.
+    """Return the inputs of a public source, (M, ...), and the vocabulary of tokens; None for other kinds of data.
 
-    Arguments and errors are those of `load_public`.
+    It takes the arguments and raises the errors of `load_public`.
     """
     name, _, argument = source.partition(":")
     if name in WITH_VOCABULARY:

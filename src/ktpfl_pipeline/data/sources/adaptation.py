@@ -79,11 +79,11 @@ def _sides(shape: Sequence[int]) -> str:
 
 
 def brought(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
-    """Return what was done to inputs, in words: ``8 × 8 grey, brought to 28 × 28``; what they are if nothing was.
+    """Return a description of inputs and their conversion, such as ``8 × 8 grey, brought to 28 × 28``.
 
     Args:
-        native: shape of an input in its source; empty for images of several sizes, or of an unknown one.
-        shape: of an input as models take it.
+        native: shape of an input in its source; empty for images of several sizes or of an unknown size.
+        shape: shape of an input that models take.
         kind: see `described`.
     """
     if tuple(native) == tuple(shape):

@@ -1,4 +1,4 @@
-"""A folder with one subfolder for each client: whoever has files of their own needs no array of owners."""
+"""A folder with one subfolder per client, so that no array of owners is needed."""
 
 from pathlib import Path
 
@@ -20,16 +20,16 @@ PUBLIC = "public"
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
-    """Return the samples of all clients, who are numbered by the sorted names of their subfolders.
+    """Return the samples of all clients, which are numbered by the sorted names of their subfolders.
 
-    Each subfolder has one of these, the same for all:
+    All subfolders have the same one of these layouts:
         a subfolder of images per class: classes are numbered by the sorted names that any client has;
         ``data.npz``, with images, features or tokens, and labels, as for the source `npz`;
         ``train.npz`` and ``test.npz``: the client is tested on the second.
 
     Args:
-        argument: the folder. One in it that is called `public` is not a client: see `included`.
-        folder: where relative paths start.
+        argument: the folder. A subfolder named `public` is not a client; see `included`.
+        folder: the folder at which relative paths start.
         reading: how image files are read.
     """
     root = find("clients", argument, folder)
@@ -53,7 +53,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the public inputs next to the clients, (M, ...): the images in `public`, or those of `public.npz`."""
+    """Return the public inputs next to the clients, (M, ...), from the folder `public` or the file `public.npz`."""
     root = find("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)
@@ -67,7 +67,7 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
 
 
 def _arrays(place: Path, root: Path) -> list[Path]:
-    """Return a client's `.npz` files: its data, or what it trains and what it is tested on; none where it has none."""
+    """Return a client's `.npz` files: one with all data, or one each for training and testing, or none."""
     both = [place / "train.npz", place / "test.npz"]
     found = [file for file in (place / "data.npz", *both) if file.exists() or file.is_symlink()]
     for file in found:
@@ -81,7 +81,7 @@ def _arrays(place: Path, root: Path) -> list[Path]:
 
 
 def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) -> OwnedDataset:
-    """Return the samples of the clients' files, each with its data, or with what it trains and is tested on."""
+    """Return the samples of the clients' `.npz` files; samples of a file for testing are marked."""
     files = [file for own in clients for file in own]
     check_claim(root, sum(map(npz.claim, files)), "take fewer clients or samples")
     parts = [npz.read(file) for file in files]
@@ -108,7 +108,7 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
 
 
 def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the names of all classes: those of the files where all have the same, else all that are named, sorted."""
+    """Return the names of all classes: the files' list if it is the same in all files, otherwise all names, sorted."""
     if not named:
         return None
     return named[0] if len(set(named)) == 1 else tuple(sorted(set().union(*named)))

@@ -23,12 +23,12 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     """Return the images of a folder that has one subfolder per class.
 
     Classes are numbered by the sorted names of the subfolders (as text: "10" comes before "2"). Images in folders below
-    a class are of that class. Images are sorted by name; names that begin with a dot are passed over, and files other
-    than images with a warning.
+    a class belong to that class. Images are sorted by name. Names that begin with a dot are skipped; files other than
+    images are skipped with a warning.
 
-    A folder whose subfolders are `train` and `test`, perhaps `val`, each with a subfolder per class, has a split of its
-    own: images in `test` are marked as those that clients are tested on, and images in `val` count as training images,
-    from which each client draws its validation images.
+    If the subfolders are `train`, `test` and optionally `val`, each with a subfolder per class, the folder has its own
+    split. Images in `test` are marked as test images. Images in `val` count as training images, from which each client
+    draws its validation images.
     """
     path = find("folder", argument, folder)
     places = subfolders(path, path)
@@ -47,10 +47,10 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
 
 
 def _check_classes(places: list[Path], root: Path) -> None:
-    """Refuse folders of clients, each with a subfolder per class: as classes they would be the clients.
+    """Reject a folder with one subfolder per client, because its clients would be read as classes.
 
     Raises:
-        InputError: if no subfolder has images of its own, and several have subfolders of the same names.
+        InputError: if no subfolder directly contains images, and several contain subfolders of the same names.
     """
     if len(places) < 2 or any(files_in(place, root) for place in places):
         return
@@ -121,7 +121,7 @@ def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
 
 
 def files_below(place: Path, root: Path) -> list[Path]:
-    """Return the image files in `place` and in all folders below it, those of each folder sorted, `place` first."""
+    """Return the image files in `place` and in all folders below it, sorted within each folder, `place` first."""
     below = []
     for entry in subfolders(place, root):
         if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(entry)):
@@ -150,7 +150,7 @@ def files_in(place: Path, root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES
 
 
 def check_file(file: Path, root: Path) -> None:
-    """Check that `file` is one that can be read, is not too large, and lies within `root`."""
+    """Check that `file` can be read, is not too large, and lies within `root`."""
     _check_inside(file, root)
     if not file.is_file():  # reading a pipe would wait for ever
         raise InputError(f"{file} is not a file that can be read (a folder, a pipe, a broken link): remove it.")

@@ -85,7 +85,7 @@ def with_vocabulary(argument: str, folder: Path, reading: Reading = AS_THEY_ARE)
 
 
 def included(argument: str, folder: Path) -> Tensor:
-    """Return the array `public` of a file: images, features or tokens as those of `load`, without labels."""
+    """Return the array `public` of a file: images, features or tokens in the form of `load`, without labels."""
     path = _file(argument, folder)
     with _opened(path) as file:
         headers = _headers(file, "public")
@@ -116,7 +116,7 @@ def read(path: Path) -> LabelledDataset:
 
 
 def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Return class numbers, (N,) int64, and what the classes are called; text is numbered in its sorted order."""
+    """Return class numbers, (N,) int64, and the names of the classes; strings are numbered in sorted order."""
     labels, named = arrays["labels"], None
     if labels.dtype.kind in "SU":
         named, labels = np.unique(_texts(path, labels), return_inverse=True)
@@ -146,7 +146,7 @@ def _texts(path: Path, array: Any) -> Any:
 
 
 def names(argument: str, folder: Path) -> list[str]:
-    """Return what the arrays of a file are called."""
+    """Return the names of the arrays of a file."""
     with _opened(_file(argument, folder)) as file:
         return _names(file)
 

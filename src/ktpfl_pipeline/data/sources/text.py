@@ -24,16 +24,16 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     """Return the private texts of a table; an `OwnedDataset` where it has a column `client`.
 
     Its columns, named in the first line, in any order; others are ignored:
-        text: of the sample.
+        text: the text of the sample.
         label: the class, a name or a number. Names are sorted, as numbers where all are numbers.
-        client: optional: who owns the text.
+        client: optional: the owner of the text.
         split: optional: train, val or test, as for the source `table`.
         public: optional: true or false. Public texts belong to no client and need neither label nor client; see
             `included`.
 
     Args:
         argument: the path of the table.
-        folder: where relative paths start.
+        folder: the folder at which relative paths start.
         reading: how texts become tokens, in `Reading.text`.
 
     Raises:

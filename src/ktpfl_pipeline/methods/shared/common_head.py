@@ -21,7 +21,7 @@ def initial(fed: Federation, dimension: int) -> Params:
 
 
 def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models, Models]:
-    """Return each model after training with the shared head instead of its own, and that client's copy of the head."""
+    """Return each model after training with the shared head in place of its own, and the client's copy of the head."""
     calls = {n: (params, head, t) for n, params in models.items()}
     before = {n: (params, head) for n, params in models.items()}
     found = fed.run_training("train", features.train_wearing, calls, before, uses="trains with a common head")
@@ -40,7 +40,7 @@ def adapted(fed: Federation, models: Models, head: Params, epochs: int) -> Model
 
 
 def worn(fed: Federation, models: Models, head: Params) -> Models:
-    """Return each model with the shared head instead of its own."""
+    """Return each model with the shared head in place of its own head."""
     architectures = {fed.by_id[n].architecture for n in models}
     names = {architecture: head_of(fed, architecture, "biased").name for architecture in architectures}
     return {n: features.fitted(params, names[fed.by_id[n].architecture], head) for n, params in models.items()}
