@@ -26,7 +26,7 @@ def snapshots(coefficients: Tensor) -> dict[int, list[list[float]]]:
 
 
 def mixes(c: Tensor) -> bool:
-    """Say whether all rows are mixtures: not below zero, and with the sum one. APPLE's p need not be."""
+    """Return whether all rows are mixtures: not below zero, and with the sum one. APPLE's p need not be."""
     return bool((c >= 0).all()) and bool(((c.double().sum(dim=-1) - 1.0).abs() < 1e-6).all())
 
 

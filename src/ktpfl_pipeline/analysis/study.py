@@ -177,7 +177,7 @@ def highest(cells: Sequence[Cell]) -> Cell:
 
 
 def touched(points: Sequence[Point], method: str) -> bool:
-    """Say whether the setting makes any difference to a method's accuracies or bytes; with one point it is taken to."""
+    """Return whether the setting changes a method's accuracies or bytes; true if there is only one point."""
     first, *others = [point.methods[method] for point in points]
     outcomes = [({at: final.per_seed for at, final in one.final.items()}, one.traffic) for one in (first, *others)]
     return not others or any(outcome != outcomes[0] for outcome in outcomes)
@@ -197,7 +197,7 @@ def chosen(points: Sequence[Point], method: str) -> Point | None:
 
 
 def same_samples(points: Sequence[Point]) -> bool:
-    """Say whether the clients own as many samples of each label at all points: else validation cannot compare them."""
+    """Return whether clients own the same samples per label at all points; otherwise validation cannot compare them."""
     first, *others = [
         [run.label_counts for result in point.methods.values() for run in result.runs] for point in points
     ]
@@ -205,12 +205,12 @@ def same_samples(points: Sequence[Point]) -> bool:
 
 
 def same_circumstances(points: Sequence[Point]) -> bool:
-    """Say whether all points have the same `CIRCUMSTANCES`."""
+    """Return whether all points have the same `CIRCUMSTANCES`."""
     return all(point.settings.get(name) == points[0].settings.get(name) for point in points for name in CIRCUMSTANCES)
 
 
 def same_adversaries(points: Sequence[Point]) -> bool:
-    """Say whether as many clients are adversaries at all points."""
+    """Return whether as many clients are adversaries at all points."""
     return len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) == 1
 
 
@@ -220,7 +220,7 @@ def trust(result: MethodResult) -> Difference | None:
 
 
 def numeric(points: Sequence[Point]) -> bool:
-    """Say whether all values are numbers."""
+    """Return whether all values are numbers."""
     return all(isinstance(point.value, int | float) and not isinstance(point.value, bool) for point in points)
 
 

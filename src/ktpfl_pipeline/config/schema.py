@@ -302,7 +302,7 @@ class Experiment(Section):
         return architectures.names(self.architectures)
 
     def has_public(self) -> bool:
-        """Say whether there are public samples."""
+        """Return whether there are public samples."""
         return self.public.source != NO_PUBLIC
 
     def private_samples(self, available: int) -> int:

@@ -17,11 +17,11 @@ States = dict[str, dict[Any, Params]]
 
 @dataclass
 class ClientStates:
-    """The states, of which those of the round that is going on count when it ends; a client outside keeps its own.
+    """The optimizer states of the clients. A round's states count when it ends; absent clients keep their last ones.
 
     Attributes:
-        kept: of the rounds that have ended.
-        fresh: of this round.
+        kept: the states after the finished rounds.
+        fresh: the states of the current round.
     """
 
     kept: States = field(default_factory=dict)
@@ -30,7 +30,7 @@ class ClientStates:
 
     @contextmanager
     def apart(self, name: str) -> Iterator[None]:
-        """Let phases meanwhile have states of their own: of a second model that a client has in each round."""
+        """Keep separate states for the phases in the block, which train a client's second model."""
         self._apart = f"{name} "
         try:
             yield
@@ -52,7 +52,7 @@ class ClientStates:
         self.fresh = {}
 
     def end_round(self) -> None:
-        """Let this round count."""
+        """Commit the states of this round."""
         for phase, states in self.fresh.items():
             self.kept.setdefault(phase, {}).update(states)
         self.fresh = {}

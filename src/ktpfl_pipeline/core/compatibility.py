@@ -40,7 +40,7 @@ class Settings(Protocol):
         """Return the names of the clients' architectures, each once."""
 
     def has_public(self) -> bool:
-        """Say whether there are public samples."""
+        """Return whether there are public samples."""
 
 
 class Conflict(NamedTuple):

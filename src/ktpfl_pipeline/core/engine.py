@@ -119,7 +119,7 @@ def run(
     told = losses = 0
 
     def tell(record: RoundRecord) -> None:
-        """Tell of each round once, also where rounds had to be repeated."""
+        """Report each round once, even if it had to be repeated."""
         nonlocal told
         if record.round > told:
             told = record.round
@@ -150,7 +150,7 @@ def _run(
     checkpoint_file: Path | None,
     tell: Callable[[RoundRecord], None],
 ) -> Run:
-    """Do what `run` says, as long as no model is lost; every stream is named, so what is repeated is the same."""
+    """Run as `run` does until a model is lost. Random streams are named, so a repeated round is identical."""
     seen, evaluations = evaluation.Memory(), schedule.evaluations
     adapted, tried = _adapted(schedule, fed), False
     lying = fed.rows(fed.adversary_ids)
@@ -365,7 +365,7 @@ def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
 
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
-    """Return the cohort's losses in cohort order; those of the server's models by their names."""
+    """Return the cohort's losses in cohort order; losses of the server's models are in the order of their names."""
     ours = [losses[n] for n in cohort if n in losses]  # one that was restored has none
     return ours or [losses[name] for name in sorted(losses, key=str)]
 

@@ -44,10 +44,10 @@ class LostError(InputError):
 
 
 class ClientsMissing(InputError):
-    """Clients on machines of their own gave no usable answer: the round goes on without them.
+    """Real clients sent no valid reply; the round continues without them.
 
     Attributes:
-        found: why, by client: what it did, as in ``"gave no answer to train within 120 s"``.
+        found: the reason by client, such as ``"gave no answer to train within 120 s"``.
     """
 
     def __init__(self, found: Mapping[int, str]) -> None:
@@ -81,12 +81,12 @@ class DivergedError(InputError):
 
 
 def named(n: int | str) -> str:
-    """Return what a client is called in messages, or a model of the server by its architecture."""
+    """Return the name in messages of a client, or of a server's model, which is named by its architecture."""
     return f"Client {n}" if isinstance(n, int) else f"The server's {n}"
 
 
 def diverged(found: Mapping[Any, str], t: int | None = None) -> DivergedError:
-    """Return the error that names who diverged (the first of `found` in full), in round t, and how to fix it."""
+    """Return the error that names the diverged clients (the first of `found` in full), round t, and the remedy."""
     (first, what), *rest = found.items()
     others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
     return DivergedError(
@@ -99,7 +99,7 @@ def diverged(found: Mapping[Any, str], t: int | None = None) -> DivergedError:
 def system_error(error: BaseException) -> OSError | None:
     """Return the operating system's own error behind `error`, such as a full disk; None if there is none.
 
-    Libraries answer it with errors of their own, in which its words are lost.
+    Libraries replace it by their own errors, which do not contain its message.
     """
     found: BaseException | None = error
     while found is not None and not (isinstance(found, OSError) and found.errno is not None):
@@ -114,10 +114,9 @@ def used_up(error: BaseException) -> bool:
 
 
 def unwritable(what: str, error: OSError) -> InputError:
-    """Return the error for `what`, a file and what it is, that the operating system would not let be written.
+    """Return the error for `what`, a described file that the operating system did not let us write.
 
-    The file or folder that the system names may lie in a folder that is a link to nowhere, such as a disk that is not
-    mounted. The message then names the link.
+    If the file or folder is below a broken link, such as a disk that is not mounted, the message names the link.
     """
     named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path()
     for place in (named, *named.parents):
@@ -145,7 +144,7 @@ def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
     Args:
         what: what the name should have been, such as ``"partition scheme"``.
         given: the name.
-        known: the names there are.
+        known: the existing names.
     """
     names = list(known)
     near = difflib.get_close_matches(given, names, n=1)

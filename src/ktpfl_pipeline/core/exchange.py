@@ -1,12 +1,12 @@
-"""What travels. The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil.
+"""The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil.
 
-A round of such a method is `train_and_predict`, its own rule for the teachers, and `teach`. Predictions travel as
-`knowledge` says (`knowledge/`): a method has what arrived, and bytes are those that were sent. Where models travel,
-`both_ways` counts their bytes.
+A round of such a method is `train_and_predict`, the method's rule for the teachers, and `teach`. Predictions are
+encoded as `knowledge` specifies (`knowledge/`): a method gets the decoded values, and the bytes sent are counted. Where
+models are sent, `both_ways` counts their bytes.
 
-Arguments that these share: `fed`, the federation; `cohort`, who takes part; `models`, by client; `t`, the round;
-`batch`, (B,) indices of public samples, where they are not the round's; `chosen`, (|S|, B), which of them each client
-sends, where None leaves it to ``knowledge.select``.
+Arguments that these share: `fed`, the federation; `cohort`, the clients that take part; `models`, by client; `t`, the
+round; `batch`, (B,) indices of public samples, if not the round's; `chosen`, (|S|, B), the samples that each client
+sends, where None leaves the choice to ``knowledge.select``.
 """
 
 from collections.abc import Collection
@@ -94,9 +94,9 @@ def predict(
 
 
 def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
-    """Return the models whose predictions arrive now: of a straggler the one that it trained `delay` turns ago.
+    """Return the models whose predictions arrive now; a straggler's is the model that it trained `delay` turns ago.
 
-    A turn is a round in which it takes part; before it has had so many, it predicts with its oldest.
+    A turn is a round in which the client takes part. In its first turns, a straggler predicts with its oldest model.
     """
     slow, states = [n for n in trained if fed.log.late_predictions and n in fed.straggler_ids], fed.client_states
     arriving = dict(trained)
@@ -110,17 +110,17 @@ def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
 def teach(
     fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int, since: Tensor | None = None
 ) -> PersonalRound:
-    """Send the teachers, distil what arrives into the cohort's models, and end the round.
+    """Send the teachers, distil the received ones into the cohort's models, and end the round.
 
-    A prediction of each sample goes up and one comes down per client, and the public batch comes down; which of its
-    samples are taught comes too, a bit each, where not all are.
+    Per client and sample, one prediction goes up and one comes down. The public batch comes down too, and one bit per
+    sample if only some of the samples are taught.
 
     Args:
-        state: of the round before.
-        upload: what the cohort has.
-        teachers: (|S|, B, K) one for each client, or (B, K) one for all: probabilities.
-        since: (B,) the round in which each teacher was made, where that is not this one: a client that has it from then
-            on is not sent it again. None leaves that to ``knowledge.cache``.
+        state: the state after the previous round.
+        upload: the uploads of the cohort.
+        teachers: probabilities, (|S|, B, K) for each client, or (B, K) the same for all.
+        since: (B,) the round in which each teacher was made, if not this one: a client that has it from that round is
+            not sent it again. None leaves this to ``knowledge.cache``.
     """
     models = upload.models
     learned = teachers.expand(len(models), *teachers.shape[-2:])
@@ -177,11 +177,11 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
 def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traffic]:
     """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
 
-    The download is counted whole; of a class of which the server has none yet, nothing travels.
+    The download has a prototype of every class for which the server has one.
 
     Args:
-        owned: (|S|, K) bool, of which classes each has one.
-        numbers: that a prototype has.
+        owned: (|S|, K) bool, the classes for which each client has a prototype.
+        numbers: the size of a prototype.
     """
     counts, size = owned.sum(dim=1).tolist(), 4 * numbers
     down = size * owned.shape[1]

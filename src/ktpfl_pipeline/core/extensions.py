@@ -14,7 +14,7 @@ PATH = re.compile(r"\w+(\.\w+)*:\w+")
 
 
 def is_path(name: str) -> bool:
-    """Say whether a name has the form of a dotted path, ``package.module:name``."""
+    """Return whether a name has the form of a dotted path, ``package.module:name``."""
     return PATH.fullmatch(name) is not None
 
 

@@ -37,16 +37,16 @@ WEIGHS = "weighs models on private samples"
 
 @dataclass
 class RoundLog:
-    """What the phases of one round came to besides their values.
+    """The results of a round's phases, except for their return values.
 
     Attributes:
         progress: called for each client that has finished a phase.
-        late_predictions: whether those of stragglers are late; they are not where stragglers sit out instead.
-        losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
+        late_predictions: whether stragglers' predictions are late; false if stragglers skip rounds instead.
+        losses: mean training loss by phase and client (or name of a server's model), in the phase's last call.
         seconds: wall time by phase.
         restored: clients that were restored to their weights from before a training that diverged.
-        samples: how many each client has backpropagated in this round, by architecture.
-        private: who has trained with differential privacy, and in which round: it is accounted for once.
+        samples: the number of samples that each client backpropagated in this round, by architecture.
+        private: clients that trained with differential privacy, with the round, so that each is counted once.
     """
 
     progress: Progress = silent
@@ -78,16 +78,16 @@ class RoundLog:
 
 @dataclass(frozen=True, eq=False)
 class Federation(Setting):
-    """A setting, who computes for its clients, and the operations that methods are made of.
+    """A setting with the executor of its clients, and the operations that methods use.
 
     Arguments that these share: `models` by client, |S| of them, never written in place; `t`, the round, which names the
     random streams; `batch`, (B,) indices of public samples; `teachers`, (|S|, B, K) probabilities in the models' order;
-    `split`, that of private samples; `epochs`, passes over the training split, where None takes E.
+    `split`, the split of private samples; `epochs`, passes over the training split, where None means E.
 
     Attributes:
-        executor: how an operation visits many clients.
-        client_states: what these keep across rounds besides models, where settings say so.
-        log: of the round that is going on.
+        executor: runs an operation for many clients.
+        client_states: optimizer states that clients keep between rounds, if the settings ask for it.
+        log: the log of the current round.
     """
 
     executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
@@ -98,10 +98,10 @@ class Federation(Setting):
         """Return what a client operation returns for each client.
 
         Args:
-            phase: what it is called in measurements.
+            phase: its name in measurements.
             operation: called as ``operation(workspace, n, *arguments)``.
             calls: arguments by client.
-            uses: how it uses private samples besides plain local training; refused with private training.
+            uses: its use of private samples other than plain local training; rejected with private training.
         """
         return self._result(phase, operation, calls, uses).values
 
@@ -140,9 +140,9 @@ class Federation(Setting):
         """Return each model trained by the method's own rule, and the rule's other vectors after it.
 
         Args:
-            rule: how a step goes; see `rules.train`.
-            others: what each client's rule needs besides its model.
-            epochs: of each client; None takes what it affords of E.
+            rule: the rule of one step; see `rules.train`.
+            others: other vectors, (d,), that the rule needs for each client.
+            epochs: local epochs by client; None: the E epochs of the settings, or fewer with limited compute.
             part: names the streams of a second training in one round.
         """
         self._check_plain()
@@ -187,7 +187,7 @@ class Federation(Setting):
     def fine_tune_by(
         self, rule: rules.Rule, models: Models, epochs: int, others: Mapping[int, rules.Vectors]
     ) -> tuple[Models, dict[int, rules.Vectors]]:
-        """Do what `train_by` does for `epochs`, on the shuffles of round 0, to be evaluated and discarded."""
+        """Train as `train_by` does for `epochs`, with the shuffles of round 0, only for evaluation."""
         self._check_plain()
         calls = {n: (params, rule, others[n], 0, epochs) for n, params in models.items()}
         found = self.run_adaptation(rules.train, calls, {n: (params, others[n]) for n, params in models.items()})
@@ -227,7 +227,7 @@ class Federation(Setting):
         return found
 
     def distill_delivered(self, models: Models, teachers: list[Delivery], batch: Tensor, t: int) -> Models:
-        """Do what `distill` does with teachers as each client was sent them."""
+        """Distil into each model the decoded teacher that its client received."""
         return self.distill(models, sent(torch.stack([each.values for each in teachers]), self.device), batch, t)
 
     def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
@@ -252,10 +252,9 @@ class Federation(Setting):
         return samples.take(torch.randperm(len(samples), generator=self.stream("held out", split, n))[:limit])
 
     def cross_logits(self, models: Models, split: Split, limit: int | None = None) -> dict[int, Tensor]:
-        """Return what every model says of every client's samples: by client, (V_n, |S|, K), eval mode.
+        """Return every model's logits on every client's samples: by client, (V_n, |S|, K), in eval mode.
 
-        The private samples, those of `held_out`, do not move in the simulation; in a real federation the models would
-        have to.
+        In a real federation the models would have to be sent to the clients, whose private samples do not move.
         """
         parts = [self.held_out(n, split, limit).inputs for n in models]
         inputs = sent(torch.cat(parts), self.device)  # once for all of them
@@ -275,8 +274,8 @@ class Federation(Setting):
     def confusion(self, models: Models, split: Split) -> Tensor:
         """Return how many samples of each class each model takes for each class, (|S|, K, K) int64, row = true class.
 
-        The samples are those of each model's own client on its `split`. With real clients this is not asked: it would
-        tell the server how many samples of each class a client has.
+        The samples are the `split` of each model's client. Real clients are not asked, because the answer would tell
+        the server how many samples of each class a client has.
         """
         calls = {n: (params, split) for n, params in models.items()}
         found = self.run("evaluate", operations.confusion, calls)
@@ -306,7 +305,7 @@ class Federation(Setting):
         return cache(partial(cost_of, self))
 
     def work(self, cohort: list[int]) -> dict[str, list[float]]:
-        """Return what each client of the cohort has computed in this round: samples backpropagated, and operations."""
+        """Return each cohort member's work in this round: samples backpropagated, and floating-point operations."""
         samples, flops = [], []
         for n in cohort:
             counted = self.log.samples.get(n, Counter())

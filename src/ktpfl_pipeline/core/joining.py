@@ -1,6 +1,6 @@
-"""How clients that were held out of training join a federation after it: what they are given, and what that sends.
+"""How new clients, which were held out of training, join a federation: what they get, and the bytes of it.
 
-`Method.join` says what of this a method does; `judge` of `core/rounds/newcomers.py` says what came of it.
+`Method.join` of each method uses these functions, and `judge` of `core/rounds/newcomers.py` evaluates the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Teacher = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """What newcomers begin with.
+    """The models with which newcomers start.
 
     Attributes:
         models: theirs, before any local training of these models.
@@ -45,19 +45,19 @@ def taught(
     introduced: bool = False,
     start: Models | None = None,
 ) -> Joined:
-    """Return newcomers whose first models learned from the public predictions of the clients that were there.
+    """Return newcomers whose first models learned from the public predictions of the trained clients.
 
-    The public batch is that of the last round. The clients that were there predict it once more, with the models that
-    they ended with. A newcomer passes over it T·R times, as often as a client that was in every round.
+    The trained clients predict the last round's public batch once more with their final models. A newcomer passes over
+    it T·R times, as often as a client that took part in every round.
 
     Args:
-        there: the models of the clients that were there.
+        there: the models of the trained clients.
         newcomers: their ids.
-        fed: of both, whose distillation has T·R epochs.
+        fed: the federation of both, whose distillation has T·R epochs.
         teacher: makes a newcomer's teacher.
-        introduced: whether the newcomer's own logits come last among those that the teacher is made of: those of its
-            first model after E epochs of local training, a copy that is discarded.
-        start: models that they are sent, instead of their initial ones.
+        introduced: whether the teacher also uses the newcomer's own logits, as the last ones. They come from a
+            temporary copy of its first model after E epochs of local training.
+        start: models that newcomers are sent instead of their initial ones.
     """
     batch = fed.public_batch(fed.rounds)
     sizes = {n: wire_bytes(params) for n, params in (start or {}).items()}

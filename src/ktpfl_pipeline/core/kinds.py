@@ -102,7 +102,7 @@ class Features(Kind):
     form = "float32, (M, ...)"
 
     def includes(self, dtype: torch.dtype) -> bool:
-        """Return whether a dtype is one of floats: float64 is what a caller in Python may have."""
+        """Return whether a dtype is a floating-point type; callers in Python may pass float64."""
         return dtype.is_floating_point
 
     def to_float(

@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.weights import Models, Params, select
 
 @dataclass(frozen=True, eq=False)
 class RoundReport:
-    """What a round returns to the engine besides the new state.
+    """The report of a round to the engine, in addition to the new state.
 
     Attributes:
         after_local: the cohort's models after local training, before any knowledge came back.
@@ -49,24 +49,24 @@ Exchanged = Literal["predictions", "parameters", "prototypes", "coefficients"]
 class Method(ABC, Generic[State]):
     """A federated method: a frozen dataclass of its hyperparameters, whose bounds are in their annotations.
 
-    The state is a frozen dataclass of models and tensors, and is the checkpoint. What a method says of itself, once,
-    for pipelines, reports, and the checks of privacy and adversaries:
+    The state is a frozen dataclass of models and tensors, and is the checkpoint. The attributes declare the method's
+    properties for pipelines, reports, and the checks of privacy and adversaries.
 
     Attributes:
-        title: what it is called in tables and figures.
+        title: the method's name in tables and figures.
         exchanges: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and
             ``coefficients``; nothing for local-only training.
-        private_data: what private samples are used for: ``training``, plain local training and nothing else, or in a
-            few words what else.
+        private_data: the use of private samples: ``training`` for plain local training only, or a few words on other
+            uses.
         one_architecture: whether all clients need the same architecture.
-        fits_validation: whether it fits anything on validation samples, which other methods leave to whoever judges.
-        own_step: whether it prescribes how a step of local training goes (`client/rules.py`), so that the optimizer of
-            `training` cannot.
-        own_knowledge: which settings of how predictions travel (`knowledge`) it prescribes itself.
-        needs_head: what it needs of the layer that makes a model's logits: nothing, or one of `model_facts.NEEDS`:
-            ``layer``, any that makes them by itself; ``linear``, a linear one; ``biased``, a linear one with a bias.
+        fits_validation: whether it fits anything on validation samples, which other methods use only for selection.
+        own_step: whether it defines the step of local training itself (`client/rules.py`), so that the optimizer of
+            `training` cannot be set.
+        own_knowledge: the settings of `knowledge` that it defines itself.
+        needs_head: its requirement on the layer that makes a model's logits: empty, or one of `model_facts.NEEDS`:
+            ``layer``, a separate layer; ``linear``, a linear layer; ``biased``, a linear layer with a bias.
         follows_rounds: whether a round depends on the number of rounds of the whole run, apart from learning rates.
-        paper_name: what the tables of the KT-pFL paper call it; None where they do not have it.
+        paper_name: its name in the tables of the KT-pFL paper; None if they do not contain it.
     """
 
     title: ClassVar[str]
@@ -163,10 +163,10 @@ class Method(ABC, Generic[State]):
         is put together from parts, which training moves by themselves, overrides this (docs/fair_comparisons.md).
 
         Args:
-            state: which the models were made from.
-            models: those that `untuned` or `join` returned, by client.
+            state: the state from which the models were made.
+            models: the models that `untuned` or `join` returned, by client.
             epochs: passes over the training split, the same for every client.
-            fed: of these clients; shuffles are those of round 0, as `Federation.fine_tune` has them.
+            fed: the federation of these clients; shuffles are those of round 0, as in `Federation.fine_tune`.
         """
         return fed.fine_tune(models, epochs)
 
@@ -177,40 +177,40 @@ class Method(ABC, Generic[State]):
 
 @dataclass(frozen=True, eq=False)
 class PersonalState:
-    """What crosses rounds where each client keeps a model of its own: these models.
+    """The state between rounds of methods whose clients keep their own models.
 
-    Where the server has more for a client that never took part than the initial model, clients have a model here from
-    their first round on; see `Personal.sent`.
+    If the server has a better model than the initial one for a never-sampled client, clients have a model here only
+    from their first round on; see `Personal.sent`.
     """
 
     models: Models
 
 
 PersonalRound = tuple[PersonalState, RoundReport]
-"""What a round returns where each client keeps a model of its own."""
+"""The result of a round of methods whose clients keep their own models."""
 
 
 class Personal(Method[Any]):
-    """What methods with `PersonalState` share: how it starts, and that a client uses its own model."""
+    """Base of methods with `PersonalState`: they start from initial models, and a client uses its own model."""
 
     def init(self, fed: Federation) -> PersonalState:
         """Start from the common initial models."""
         return PersonalState(fed.initial_models())
 
     def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the clients' own models, and for those that never took part what the server would send."""
+        """Return the clients' own models; for never-sampled clients, the model that the server would send."""
         asked = list(clients)
         newcomers = [n for n in asked if n not in state.models]
         sent = self.sent(state, newcomers, fed) if newcomers else {}
         return select({**state.models, **sent}, asked)
 
     def sent(self, state: Any, clients: list[int], fed: Federation) -> Models:
-        """Return what the server would send today to `clients` that never took part: the initial models."""
+        """Return the models that the server would send to the never-sampled `clients` now: the initial models."""
         return select(fed.initial_models(), clients)
 
 
 class PersonalParameters(Personal):
-    """What methods share whose clients, of one architecture, exchange models and keep their own."""
+    """Base of methods whose clients have one architecture, exchange models and keep their own."""
 
     exchanges = frozenset({"parameters"})
     one_architecture = True
@@ -221,19 +221,19 @@ class PersonalParameters(Personal):
         return PersonalState({})
 
     def late(self, state: Any, cohort: list[int]) -> list[int]:
-        """Return those of the cohort who train for the first time, and from what `sent` makes of others' models."""
+        """Return the cohort members in their first round, which start from what `sent` makes of others' models."""
         return [n for n in cohort if n not in state.models] if state.models else []
 
 
 @dataclass(frozen=True, eq=False)
 class CommonState(PersonalState):
-    """What crosses rounds: clients' own models, as in `PersonalState`, and the common one."""
+    """The state between rounds: clients' own models, as in `PersonalState`, and the common one."""
 
     common: Params
 
 
 class BesideCommon(PersonalParameters):
-    """What methods with `CommonState` share: who has no model of its own is sent the common one."""
+    """Base of methods with `CommonState`: a client without its own model is sent the common one."""
 
     def init(self, fed: Federation) -> CommonState:
         """Start from the common initial model."""
@@ -250,13 +250,13 @@ class BesideCommon(PersonalParameters):
 
 @dataclass(frozen=True, eq=False)
 class SharedState:
-    """What crosses rounds where all clients use one model: this model."""
+    """The state between rounds of methods with one model for all clients."""
 
     model: Params
 
 
 class Shared(Method[Any]):
-    """What methods with `SharedState` share: how it starts, and that a client uses the common model."""
+    """Base of methods with `SharedState`: they start from one initial model, and all clients use it."""
 
     exchanges = frozenset({"parameters"})
     one_architecture = True
@@ -276,13 +276,13 @@ class Shared(Method[Any]):
 
 @dataclass(frozen=True)
 class FineTuned:
-    """Key idea: what a method gives a client is the start, and the client's own data finish it.
+    """Base of methods that fine-tune a copy of each client's model before evaluation.
 
     The fine-tuned copy is evaluated and discarded: the rounds are the method's. It comes before the method among
     the bases of a class.
 
     Attributes:
-        epochs: of fine-tuning; None takes E, as in a round of local training.
+        epochs: epochs of fine-tuning; None means E, as in a round of local training.
     """
 
     private_data: ClassVar[str] = "fine-tuning before evaluation"
@@ -299,13 +299,13 @@ class FineTuned:
         return models
 
     def settle(self, state: Any, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return newcomers' models fine-tuned as those of clients that were there, or after so many epochs instead."""
+        """Return newcomers' models fine-tuned like other clients' models, or for the given number of epochs."""
         return fed.fine_tune(models, epochs or self.epochs)
 
 
 @dataclass(frozen=True)
 class SmallCommon:
-    """What methods share whose clients train a small common model and their own. It is the first of the bases.
+    """Base of methods whose clients train a small common model and their own; it must be the first base class.
 
     Attributes:
         common: architecture of the common model; None takes the smallest of the clients'.

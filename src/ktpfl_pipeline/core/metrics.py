@@ -38,13 +38,13 @@ MEASURES = tuple(name for name in METRICS if name not in ("accuracy", "loss"))
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one client in one round by what they are; up is from the client to the server.
+    """Bytes of one client in one round by category; up is from the client to the server.
 
     Attributes:
         predictions_up: soft predictions of public samples.
         prototypes_up: mean features of classes.
-        coefficients_up: how much of whose model a client takes, or what it found that model to be worth.
-        parameters_up: of models, BatchNorm's statistics among them.
+        coefficients_up: weights or gains that a client computed for other clients' models.
+        parameters_up: parameters of models, including BatchNorm's statistics.
         public_down: public samples, or indices of them.
     """
 
@@ -64,12 +64,12 @@ class Traffic:
 
     @property
     def knowledge_up(self) -> int:
-        """What goes up that is neither a model nor public."""
+        """Bytes up that are neither models nor public data."""
         return self.predictions_up + self.prototypes_up + self.coefficients_up
 
     @property
     def knowledge_down(self) -> int:
-        """What comes down that is neither a model nor public."""
+        """Bytes down that are neither models nor public data."""
         return self.predictions_down + self.prototypes_down + self.coefficients_down
 
 
@@ -134,14 +134,14 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class Newcomers:
-    """What became of newcomers.
+    """The results of newcomers.
 
     Attributes:
         clients: M ids.
-        architectures: (M,) of each.
+        architectures: (M,) their architectures.
         accuracy: by epochs of local training, (M,) their test accuracies, 0..1.
-        there: the same of the N - M clients that were there, after as many further epochs, in the federation's order.
-        traffic: bytes by ledger that joining took, of newcomers and of those that were asked for something.
+        there: the same for the N - M trained clients, after as many extra epochs, in the federation's order.
+        traffic: bytes by category that joining took, of newcomers and of the clients that were asked.
     """
 
     clients: list[int]

@@ -28,10 +28,10 @@ class Head:
     """The layer that makes the logits; what enters it is the feature.
 
     Attributes:
-        name: of the layer in its model.
-        width: numbers of a sample that enter it.
-        problem: why no method can treat it as a head; empty where methods can.
-        unlike: why it is not a linear layer with a weight of its own; empty where it is one.
+        name: the layer's name in its model.
+        width: the number of features per sample that enter it.
+        problem: why no method can treat it as a head; empty if methods can.
+        unlike: why it is not a linear layer with its own weight; empty if it is one.
         bias: whether it has a bias.
     """
 
@@ -44,15 +44,15 @@ class Head:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What was found about an architecture.
+    """Properties of an architecture, found by running it.
 
     Attributes:
-        head: the layer that makes the logits; None where no layer does.
-        layers: names of the layers with parameters of their own, in the order in which they are called; first those
-            that are never called, whose parameters another layer uses.
-        changes_input: whether it writes to the tensor that it is given.
-        tied: names of parameters or buffers of which each is the same tensor as an earlier one.
-        frozen: names of the parameters and buffers that stay as they are.
+        head: the layer that makes the logits; None if no single layer does.
+        layers: names of the layers that own parameters, in the order of their calls; layers that are never called,
+            whose parameters another layer uses, come first.
+        changes_input: whether it writes to its input tensor.
+        tied: names of parameters or buffers that are the same tensor as an earlier one.
+        frozen: names of the parameters and buffers that training does not change.
         repeats: whether it returns the same logits for the same inputs in evaluation mode.
         takes_one: whether it can be trained on a batch of one sample; BatchNorm often cannot.
     """
@@ -90,13 +90,13 @@ _KNOWN: WeakKeyDictionary[Callable[[str], nn.Module], dict[tuple[str, Shape], Mo
 def facts_of(
     build: Callable[[str], nn.Module], architecture: str, shape: Shape, kind: kinds.Kind = kinds.FEATURES
 ) -> ModelFacts:
-    """Return what an architecture is; one module is built and run the first time.
+    """Return the properties of an architecture; a module is built and run the first time.
 
     Args:
         build: makes a module from an architecture's name.
         architecture: the name.
-        shape: of one input.
-        kind: of the data.
+        shape: the shape of one input.
+        kind: the kind of data.
     """
     known = _KNOWN.setdefault(build, {})
     if (architecture, shape) not in known:
@@ -106,12 +106,12 @@ def facts_of(
 
 
 def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> ModelFacts:
-    """Return what a module is. The module is run, trained parts of it are changed: use another one after that.
+    """Return the properties of a module. The module is run and changed, so do not use it afterwards.
 
     Args:
         module: a fresh module on the CPU, from (n, *shape) to (n, K).
-        shape: of one input.
-        kind: of the data; inputs that are not floats are all zero here.
+        shape: the shape of one input.
+        kind: the kind of data; inputs that are not floats are all zero here.
     """
     tied, frozen = tied_names(module), frozen_names(module)
     inputs = kind.blank(shape, 2)
@@ -180,7 +180,7 @@ def _watched(module: nn.Module, inputs: Tensor) -> tuple[list[Call], Tensor, boo
 
 
 def _layers(module: nn.Module) -> Iterable[tuple[str, nn.Module]]:
-    """Return the layers of a module that have parameters of their own, which may be computed from others."""
+    """Return the layers of a module that own parameters, which may be computed from others."""
     for name, part in module.named_modules():
         own = [*part.parameters(recurse=False)] or nn.utils.parametrize.is_parametrized(part)
         if own and PARAMETRIZED not in f".{name}.":
@@ -214,7 +214,7 @@ def _head(
 
 
 def _makes_logits(module: nn.Module, layer: nn.Module, inputs: Tensor) -> bool:
-    """Say whether the logits depend on parameters through what a layer returns and in no other way."""
+    """Return whether the logits depend on parameters through what a layer returns and in no other way."""
     leaves: list[Tensor] = []
 
     def cut(_: nn.Module, entered: Any, left: Tensor) -> Tensor:
@@ -253,7 +253,7 @@ def _unlike(layer: nn.Module, entered: Tensor, times: int) -> str:
 
 
 def _takes_one(module: nn.Module, inputs: Tensor) -> bool:
-    """Say whether a module in training mode takes one sample."""
+    """Return whether a module in training mode takes one sample."""
     try:
         module(inputs)
     except Exception:  # of any layer: BatchNorm raises a ValueError

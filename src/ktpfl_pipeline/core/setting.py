@@ -60,14 +60,14 @@ class Setting:
         classes: K.
         build: makes a freshly initialised module from an architecture's name.
         seed: the seed of the run; every stream is derived from it.
-        rounds: T, of the run: what schedules of learning rates go by.
+        rounds: T, the rounds of the run, on which learning rate schedules depend.
         public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels (a
             feature takes four bytes either way) from the server, or as indices into a copy that every client holds.
         on_divergence: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run,
             ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights from before that
             training.
         adversaries: how many clients upload false predictions, and which.
-        reliability: who drops out of rounds, comes late, or trains less.
+        reliability: which clients drop out of rounds, are late, or train less.
         knowledge: how predictions travel.
 
     Raises:
@@ -140,7 +140,7 @@ class Setting:
         return list(dict.fromkeys(client.architecture for client in self.clients))
 
     def has_public(self) -> bool:
-        """Say whether there are public samples."""
+        """Return whether there are public samples."""
         return len(self.public) > 0
 
     @cached_property
@@ -210,12 +210,12 @@ class Setting:
         return self._initial[architecture]
 
     def drawn(self, architecture: str) -> nn.Module:
-        """Return a new module of an architecture with its initial weights, among them those that stay frozen."""
+        """Return a new module of an architecture with its initial weights, including frozen weights."""
         with rng.seeded(rng.derive(self.seed, "initialisation", architecture)):
             return self.build(architecture)
 
     def facts(self, architecture: str) -> ModelFacts:
-        """Return what an architecture is, found by running it once; see `model_facts`."""
+        """Return the properties of an architecture, found by running it once; see `model_facts`."""
         return facts_of(self.build, architecture, tuple(self.public.shape[1:]), kinds.of(self.public))
 
     def placed(self, module: nn.Module) -> Params:

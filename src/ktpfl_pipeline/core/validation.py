@@ -206,13 +206,13 @@ class Section:
     """A section of conf/: its dataclass accepts plain values, because Kedro builds typed parameters of them."""
 
     def __post_init__(self) -> None:
-        """Bring each setting to its full form; errors as of `parse`."""
+        """Convert each setting to its full form; raises the errors of `parse`."""
         for name, rule in rules(cast("Any", type(self))).items():
             object.__setattr__(self, name, value_of(rule, getattr(self, name), name))
 
 
 def check_some(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the values of some settings of a group, each checked; errors as of `parse`."""
+    """Return the checked values of some settings of a group; raises the errors of `parse`."""
     allowed = rules(kind)
     for name in values:
         if name not in allowed:
@@ -293,7 +293,7 @@ def _example(kind: type, where: str) -> str:
 
 
 def _is(plain: Any, value: Any) -> bool:
-    """Say whether a value is of a type; an integer is a number too, and true and false are not integers."""
+    """Return whether a value is of a type; an integer is a number too, and true and false are not integers."""
     origin = get_origin(plain)
     if plain is Any:
         return True
@@ -325,7 +325,7 @@ def _inner(rule: Rule, value: Any, where: str) -> Any:
 
 
 def _within(value: Any, metadata: Iterable[Any]) -> bool:
-    """Say whether a value is finite and within its bounds, and a list of the right length."""
+    """Return whether a value is finite and within its bounds, and a list of the right length."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         tests = [BOUNDS[type(each)] + (each,) for each in metadata if type(each) in BOUNDS]
         return -math.inf < value < math.inf and all(test(value, getattr(bound, name)) for test, name, _, bound in tests)

@@ -39,11 +39,11 @@ class Handle(Mapping[str, Tensor]):
         """
 
     def kept(self) -> Any:
-        """Return what a method's state has of it where this is kept: the model; itself, where it must not come here."""
+        """Return what a stored state holds: the model, or this handle if the model must stay remote."""
         return self.open()
 
     def stored(self) -> Any:
-        """Return what a checkpoint has of it: the model, or which it is in plain values where it must not come here."""
+        """Return what a checkpoint holds: the model, or plain values that identify it if the model must stay remote."""
         return self.open()
 
     def __getitem__(self, name: str) -> Tensor:

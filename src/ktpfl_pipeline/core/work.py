@@ -25,13 +25,13 @@ FACTORS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one architecture.
+    """The cost of one architecture.
 
     Attributes:
-        flops: floating-point operations of one sample's forward pass, a multiplication and an addition being two.
+        flops: floating-point operations of one sample's forward pass; a multiplication and an addition count as two.
         weights: bytes of its parameters and buffers.
-        parameters: bytes of its trained parameters, and so of their gradients.
-        activations: bytes that autograd keeps of one sample for the backward pass.
+        parameters: bytes of its trained parameters, which equal the bytes of their gradients.
+        activations: bytes that autograd keeps per sample for the backward pass.
     """
 
     flops: int

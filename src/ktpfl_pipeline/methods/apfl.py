@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_
 
 @dataclass(frozen=True, eq=False)
 class APFLState(CommonState):
-    """What crosses rounds in addition to each client's v and the global w: α, (N,) float64."""
+    """The state between rounds in addition to each client's v and the global w: α, (N,) float64."""
 
     alphas: Tensor
 

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_o
 
 @dataclass(frozen=True, eq=False)
 class APPLEState(PersonalState):
-    """What crosses rounds: personal models of clients that took part (evaluated only), all cores, p, (N, N) float64."""
+    """The state between rounds: personal models of clients that took part (for evaluation), all cores, p, (N, N)."""
 
     cores: Models
     relations: Tensor

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 @dataclass(frozen=True, eq=False)
 class FDState(PersonalState):
-    """What crosses rounds: each client's model and last upload.
+    """The state between rounds: each client's model and last upload.
 
     Attributes:
         means: (N, K, K) float64, a client's mean probabilities over its samples of each class; zeros if it has none.

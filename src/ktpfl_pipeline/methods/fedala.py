@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
 @dataclass(frozen=True, eq=False)
 class FedALAState(CommonState):
-    """What crosses rounds in addition to the models: each client's last W."""
+    """The state between rounds in addition to the models: each client's last W."""
 
     weights: Models
 

@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.weights import Models, Prototypes, select
 
 @dataclass(frozen=True, eq=False)
 class FedDFState:
-    """What crosses rounds: the server model of each architecture."""
+    """The state between rounds: the server model of each architecture."""
 
     prototypes: Prototypes
 

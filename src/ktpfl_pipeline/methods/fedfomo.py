@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.weights import Models, Params, mix, vector_of, wire_byt
 
 @dataclass(frozen=True, eq=False)
 class FedFomoState(PersonalState):
-    """What crosses rounds.
+    """The state between rounds.
 
     Attributes:
         models: of each client that took part, after its last local training; the server has them too.

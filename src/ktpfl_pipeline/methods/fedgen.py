@@ -33,7 +33,7 @@ Drawn = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class FedGenState(CommonHeadState):
-    """What crosses rounds: each client's model, the shared head, the generator and its class shares.
+    """The state between rounds: each client's model, the shared head, the generator and its class shares.
 
     Attributes:
         generator: weights of `generator_of`.

@@ -29,7 +29,7 @@ from ktpfl_pipeline.core.weights import Models, Params, params_of, wire_bytes
 
 @dataclass(frozen=True, eq=False)
 class FedKDState(PersonalState):
-    """What crosses rounds: each client's mentor, and what belongs to the mentee.
+    """The state between rounds: each client's mentor, and what belongs to the mentee.
 
     Attributes:
         common: the mentee.

@@ -27,7 +27,7 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True, eq=False)
 class FedMRLState(PersonalState):
-    """What crosses rounds: each client's extractor, head and projector, and the shared model.
+    """The state between rounds: each client's extractor, head and projector, and the shared model.
 
     Attributes:
         extractor: of the shared model, named as in `joint.Joint`.

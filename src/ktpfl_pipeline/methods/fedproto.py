@@ -28,7 +28,7 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True, eq=False)
 class FedProtoState(PersonalState):
-    """What crosses rounds: each client's model, and the global prototypes.
+    """The state between rounds: each client's model, and the global prototypes.
 
     Attributes:
         prototypes: (K, F) float64, zeros for a class that no client has uploaded yet.

@@ -25,7 +25,7 @@ from ktpfl_pipeline.methods.fedproto import FedProto, FedProtoState
 
 @dataclass(frozen=True, eq=False)
 class FedTGPState(FedProtoState):
-    """What crosses rounds: each client's model, the global prototypes, and their generator.
+    """The state between rounds: each client's model, the global prototypes, and their generator.
 
     Attributes:
         generator: weights of `generator_of`.

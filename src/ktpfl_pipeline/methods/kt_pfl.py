@@ -33,7 +33,7 @@ from ktpfl_pipeline.core.weights import Models
 
 @dataclass(frozen=True, eq=False)
 class KTpFLState(PersonalState):
-    """What crosses rounds: each client's model w_n, and the knowledge coefficient matrix c, (N, N) float64."""
+    """The state between rounds: each client's model w_n, and the knowledge coefficient matrix c, (N, N) float64."""
 
     coefficients: Tensor
 

@@ -21,7 +21,7 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True, eq=False)
 class CommonHeadState(PersonalState):
-    """What crosses rounds: each client's model, of which only the extractor is its own, and the shared head."""
+    """The state between rounds: each client's model, of which only the extractor is its own, and the shared head."""
 
     head: Params
 

@@ -43,7 +43,7 @@ class CosinePull:
 
 @dataclass(frozen=True, eq=False)
 class PFedGraphState(PersonalState):
-    """What crosses rounds: each client's mixture, and its model after its last local training."""
+    """The state between rounds: each client's mixture, and its model after its last local training."""
 
     trained: Models
 

@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.weights import Models, Params, select, vector_of, with_
 
 @dataclass(frozen=True, eq=False)
 class PFedHNState:
-    """What crosses rounds.
+    """The state between rounds.
 
     Attributes:
         weights: φ of the hypernetwork.

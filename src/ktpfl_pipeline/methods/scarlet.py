@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.transfer import sent
 
 @dataclass(frozen=True, eq=False)
 class ScarletState(PersonalState):
-    """What crosses rounds: each client's model, and the server's cache.
+    """The state between rounds: each client's model, and the server's cache.
 
     Attributes:
         labels: (M, K) float64, the last label of each public sample.

@@ -76,7 +76,7 @@ def find(name: str) -> Builder:
 
 
 def is_family(name: str) -> bool:
-    """Say whether an architecture is one of torchvision, timm or transformers."""
+    """Return whether an architecture is one of torchvision, timm or transformers."""
     return name.partition(":")[0] in zoo.FAMILIES or transformers.is_one(name)
 
 

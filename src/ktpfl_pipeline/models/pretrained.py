@@ -62,7 +62,7 @@ def _check_size(file: Path) -> None:
 
 
 def _plain(value: Any) -> bool:
-    """Say whether a value is a tensor whose numbers lie one after another."""
+    """Return whether a value is a tensor whose numbers lie one after another."""
     return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_quantized or value.is_meta)
 
 

@@ -27,7 +27,7 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 
 
 def is_one(name: str) -> bool:
-    """Say whether an architecture is a folder of transformers."""
+    """Return whether an architecture is a folder of transformers."""
     return name.startswith(FAMILY)
 
 

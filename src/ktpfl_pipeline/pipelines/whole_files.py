@@ -90,7 +90,7 @@ def _remove_leftovers(place: Path) -> None:
 
 
 def _runs(process: int) -> bool:
-    """Say whether there is a process of this number on this machine."""
+    """Return whether there is a process of this number on this machine."""
     try:
         os.kill(process, 0)  # which sends nothing
     except (ProcessLookupError, OverflowError):

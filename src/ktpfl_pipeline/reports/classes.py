@@ -22,7 +22,7 @@ MOST = 50
 
 
 def known(results: Sequence[MethodResult]) -> bool:
-    """Say whether all runs have a confusion matrix."""
+    """Return whether all runs have a confusion matrix."""
     return all(run.confusion for result in results for run in result.runs)
 
 

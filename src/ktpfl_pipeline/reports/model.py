@@ -106,7 +106,7 @@ class Table:
         return [column.heading for column in self.columns]
 
     def shows(self, key: str) -> bool:
-        """Say whether the table has a column."""
+        """Return whether the table has a column."""
         return any(column.key == key for column in self.columns)
 
     def without(self, *keys: str) -> "Table":
@@ -193,7 +193,7 @@ class Section:
     files: Sequence[str] = ()
 
     def __bool__(self) -> bool:
-        """Say whether the section has any content."""
+        """Return whether the section has any content."""
         return any(not isinstance(block, Table) or block.rows for block in self.blocks)
 
 

@@ -67,7 +67,7 @@ def general_notes(results: Sequence[MethodResult]) -> dict[str, str]:
 
 
 def _one_point(result: MethodResult) -> bool:
-    """Say whether knowledge comes back before a method's training, so that both evaluation points are the same."""
+    """Return whether knowledge comes back before a method's training, so that both evaluation points are the same."""
     records = [record.accuracy for run in result.runs for record in run.evaluated]
     both = any(result.traffic.values()) and "after_local" in result.final
     return both and all(record["after_local"] == record[HEADLINE] for record in records)

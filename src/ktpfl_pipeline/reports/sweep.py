@@ -177,7 +177,7 @@ def _skew(row: Row) -> Number | None:
 
 
 def _sized(rows: Sequence[Row]) -> bool:
-    """Say whether the setting decides the bytes of a method's predictions, with the same public batch."""
+    """Return whether the setting decides the bytes of a method's predictions, with the same public batch."""
     batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
     return len(batches) == 1 and any(
         row.result.predictions != other.result.predictions

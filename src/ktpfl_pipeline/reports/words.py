@@ -205,7 +205,7 @@ def settings(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def aggregates(result: MethodResult) -> bool:
-    """Say whether the clients of a method get back models and nothing else.
+    """Return whether the clients of a method get back models and nothing else.
 
     They send models, and in addition at most a few numbers that do not come back.
     """

@@ -1,7 +1,7 @@
-"""What BatchNorm normalizes public samples with: the one place that says what each policy does.
+"""The statistics with which BatchNorm normalizes public samples, for each policy.
 
-Private samples have one rule under every policy: local training uses and moves a model's running statistics, evaluation
-uses them. Public samples have `distillation.batch_norm`:
+Private samples are treated in the same way under every policy: local training uses mini-batches and updates the running
+statistics, and evaluation uses the running statistics. For public samples `distillation.batch_norm` decides:
 
 | policy            | predictions on public samples     | distillation normalizes with | running statistics after it   |
 | ----------------- | --------------------------------- | ---------------------------- | ----------------------------- |
@@ -43,7 +43,7 @@ def by_batch(policy: BatchNormPolicy) -> bool:
 
 
 def keeps_private(policy: BatchNormPolicy) -> bool:
-    """Return whether a model's running statistics are those of private samples after its distillation too."""
+    """Return whether a model's running statistics describe private samples even after distillation."""
     return policy != "train"
 
 
@@ -100,7 +100,7 @@ def estimate(module: nn.Module, inputs: Tensor, numbers: Callable[[Tensor], Tens
 
     The pass takes B samples in ⌈B / `size`⌉ parts, equally large up to one sample. Within a part each layer normalizes
     with the part's own statistics; its running mean and variance become the mean over parts of the part's mean and
-    unbiased variance. Nothing else than BatchNorm is in training mode, so dropout draws nothing.
+    unbiased variance. Only BatchNorm is in training mode, so dropout is off.
     """
     module.eval()
     own = layers(module)

@@ -47,11 +47,11 @@ def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 def wearing(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
     """Put a common head on pooled features instead of the model's own, until the own one comes back.
 
-    Inside, the common head's parameters are the module's, and those of its own are not.
+    In the block, the common head's parameters belong to the module, and the parameters of its own head do not.
 
     Args:
         module: a model.
-        name: of its head.
+        name: the name of its head.
         common: the layer, (K, F).
     """
     own = module.get_submodule(name)

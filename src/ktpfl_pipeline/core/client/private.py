@@ -66,7 +66,7 @@ class PrivateSamples:
 
     @contextmanager
     def streams(self) -> Iterator[torch.Generator]:
-        """Yield the stream that orders the samples; dropout draws from one of its own."""
+        """Yield the stream that orders the samples; dropout draws from a separate stream."""
         setting = self._space.setting
         with rng.seeded(rng.derive(setting.seed, "dropout", *self._names), self._space.device):
             yield setting.stream("private shuffle", *self._names)

@@ -34,7 +34,7 @@ def reduce(module: nn.Module, device: str) -> None:
 
 
 def has_instructions(device: str) -> bool:
-    """Say whether torch has quick products in bfloat16 on this machine's `device`."""
+    """Return whether torch has quick products in bfloat16 on this machine's `device`."""
     return device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 

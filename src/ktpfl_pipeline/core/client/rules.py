@@ -24,7 +24,7 @@ Vectors = tuple[Tensor, ...]
 
 
 class Gradient(Protocol):
-    """Answers what the gradient of a client's loss is."""
+    """Computes the gradient of a client's loss."""
 
     def __call__(self, weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
         """Return the gradient at `weights`, (d,), of the mean cross-entropy of `batch`, (d,).
@@ -39,7 +39,7 @@ class Rule(Protocol):
 
     @property
     def batches(self) -> int:
-        """How many mini-batches one step consumes."""
+        """The number of mini-batches that one step uses."""
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Return the vectors after one step; the first is the model that is trained.
@@ -63,13 +63,13 @@ def train(
     steps: int | None = None,
     part: str = "",
 ) -> Outcome[tuple[Params, Vectors]]:
-    """Take the rule's steps on client n's data.
+    """Train with the rule's steps on client n's data.
 
     Args:
-        rule: how a step goes.
+        rule: the rule of one step.
         others: what the rule needs besides the model.
         epochs: passes over the training split.
-        steps: at most so many in all.
+        steps: the largest number of steps in total.
         part: names the streams of a second training in one round.
 
     Returns:

@@ -30,14 +30,14 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class PhaseResult(Generic[Key, Value]):
-    """What one phase came to.
+    """The result of one phase.
 
     Attributes:
-        values: what the operation returned, by client (or name of a model of the server), in the order of the calls.
-        losses: mean training loss of those that trained.
-        diverged: those whose trained weights are not finite.
+        values: return values of the operation, by client (or name of a server's model), in the order of the calls.
+        losses: mean training loss of each client that trained.
+        diverged: clients whose trained weights are not finite.
         seconds: wall time, until the device is done.
-        samples: how many each one backpropagated, by architecture; see `Outcome`.
+        samples: the number of samples that each client backpropagated, by architecture; see `Outcome`.
     """
 
     values: dict[Key, Value]
@@ -56,15 +56,15 @@ class Executor(ABC):
         """Run ``operation(workspace, n, *arguments)`` for each n of `calls`.
 
         Args:
-            setting: what the federation is; the same object in all phases of a run.
-            phase: what the phase is called, in messages and measurements.
-            operation: what is done for each client.
-            calls: its arguments by client.
-            progress: told after each client.
+            setting: the federation's setting; the same object in all phases of a run.
+            phase: the name of the phase, in messages and measurements.
+            operation: the operation for each client.
+            calls: the operation's arguments by client.
+            progress: called after each client.
 
         Raises:
             InputError: if the clients cannot be computed, mostly for lack of memory.
-            LostError: if a model that lived with a worker is gone.
+            LostError: if a model that a worker stored is gone.
         """
         start = time.perf_counter()
         outcomes = self.outcomes(setting, phase, operation, calls, progress)
@@ -85,19 +85,19 @@ class Executor(ABC):
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Return the outcome for each client, in any order; arguments as of `run`."""
+        """Return the outcome for each client, in any order; it takes the arguments of `run`."""
 
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
-        """Return which of these clients are missing in round t, by why; none, unless clients are real.
+        """Return the clients of `clients` that are missing in round t, with reasons; empty unless clients are real.
 
         Args:
-            setting: as of `run`.
+            setting: the federation's setting.
             clients: their ids.
             t: the round.
-            least: how many are waited for; None leaves it to the executor.
+            least: the number of clients to wait for; None leaves it to the executor.
 
         Raises:
-            LostError: if one has come back without a model that was its own.
+            LostError: if a client has come back without its own model.
             InputError: if the run cannot go on without them.
         """
         return {}

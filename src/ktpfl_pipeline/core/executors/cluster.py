@@ -46,10 +46,10 @@ class ClusterExecutor(Executor):
     """Runs each client's operation on the machine where its data and model are.
 
     Attributes:
-        address: ``"local"``, or that of a cluster: ``"auto"`` for the one that this machine belongs to, or its head's
+        address: ``"local"``, or the address of a cluster: ``"auto"`` for the cluster of this machine, or the head's
             ``host:port``.
         workers: number of actors; ``"auto"`` is one for each CPU of the cluster, or as many as its GPUs have room for.
-        gpus: of each actor; 0 for workers that compute on CPUs.
+        gpus: GPUs per actor; 0 for workers that compute on CPUs.
     """
 
     def __init__(self, address: str, workers: Workers = "auto", gpus: float = 0) -> None:
@@ -101,7 +101,7 @@ class ClusterExecutor(Executor):
         homes = {n: self._homes.get(n, place % len(self._pool)) for place, n in enumerate(calls)}
 
         def ask(position: int) -> None:
-            """Send a worker all calls that it has not answered, in one message that contains what they share once."""
+            """Send a worker all calls that it has not answered, in one message that contains shared arguments once."""
             if mine := {n: calls[n] for n in calls if homes[n] == position and n not in outcomes}:
                 worker = self._pool[position]
                 taken = worker.take.remote(operation, mine)
@@ -323,7 +323,7 @@ def _that_travels(error: Exception) -> Exception:
 
 
 def _check_started(pool: list[Any]) -> None:
-    """Check that actors start, each on a CPU of its own, with identical versions of torch and of this package."""
+    """Check that actors start, each on its own CPU, with identical versions of torch and of this package."""
     import ray
 
     try:

@@ -1,13 +1,13 @@
-"""Several clients side by side, each in a process of its own: the serial executor's result, bit for bit.
+"""Several clients at once, each in its own process, with the serial executor's result bit for bit.
 
-A worker is forked, so it has the federation's data without a copy; models and knowledge come and go through shared
-memory. It runs one torch thread, so that rounding does not depend on how many workers there are. A worker that dies is
-replaced, and its client starts again: an operation changes nothing but what it returns.
+A worker is forked, so it has the federation's data without a copy. Models and knowledge are exchanged through shared
+memory. A worker runs one torch thread, so that rounding does not depend on the number of workers. A worker that dies is
+replaced and its client starts again, because an operation has no side effects.
 
-A process that has a GPU in reach cannot be forked: CUDA is good in one process, and the first backward pass starts a
-thread for each GPU, also where all is computed on the CPU (PyTorch's notes, "Autograd and Fork"). Workers then come
-from a process that has loaded what this one has and done nothing (`forkserver`), and they share one copy of the data.
-They take the GPUs in turn; a client stays with the worker whose GPU has its samples, unless another is idle.
+A process that can reach a GPU cannot be forked: CUDA does not survive a fork, and the first backward pass starts a
+thread for each GPU, even if everything is computed on the CPU (PyTorch's notes, "Autograd and Fork"). Workers are then
+forked from a server process that has only loaded the same modules (`forkserver`), and they share one copy of the data.
+They are assigned to the GPUs in turn. A client stays with the worker whose GPU has its samples, unless another is idle.
 """
 
 import os
@@ -169,7 +169,10 @@ class ProcessesExecutor(Executor):
 
 
 def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
-    """Return the client for a worker, the last of its own or of those without a home, else of all; set its home."""
+    """Return the next client for a worker and make the worker its home.
+
+    The worker's own clients and clients without a home come first, then all others; of these, the last is taken.
+    """
     own = [n for n in waiting if homes.get(n, worker) is worker]
     n = (own or waiting)[-1]
     homes.setdefault(n, worker)

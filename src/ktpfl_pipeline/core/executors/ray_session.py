@@ -242,7 +242,7 @@ def _packed(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], Any, bool]:
 
 
 def _unpacked(packed: tuple[torch.dtype, tuple[int, ...], Any, bool]) -> Tensor:
-    """Return a tensor in memory of its own, aligned as torch aligns, so that the same kernels run."""
+    """Return a copy of a tensor, aligned as torch aligns memory, so that the same kernels run."""
     dtype, shape, numbers, away = packed
     tensor = torch.tensor(numbers).view(dtype).view(shape)
     return tensor.to(RECEIVING[0]) if away else tensor

@@ -60,9 +60,9 @@ class SharedMemory:
         return rest.getvalue() + writer.end.to_bytes(8, "little")
 
     def load(self, rest: bytes, *, copy: bool, device: torch.device = HERE) -> Any:
-        """Return the message of which `dump` returned `rest`; without `copy`, its tensors last until the next one.
+        """Return the message for which `dump` returned `rest`; without `copy`, its tensors last until the next message.
 
-        Tensors that were on a device of their own are put on `device`, and last.
+        Tensors that were on another device are moved to `device` and stay valid.
         """
         used = self._bytes[: int.from_bytes(rest[-8:], "little")]
         return _Reader(io.BytesIO(rest), used, copy, device).load()
@@ -104,7 +104,7 @@ class _Writer(pickle.Pickler):
         return self._places[id(value)][0]
 
     def write(self, memory: Tensor) -> None:
-        """Write the tensors, those of a GPU first: they are put together there, and waited for once."""
+        """Write the tensors; tensors of a GPU come first, joined there so that the host waits only once."""
         far = [(place, value) for place, value in self._places.values() if place[-1]]
         if far:
             there = torch.empty(self.end, dtype=torch.uint8, device=far[0][1].device)

@@ -1,6 +1,6 @@
-"""How predictions travel: which of them, in which encoding, and what both ends remember of those that did.
+"""How predictions are sent: which ones, in which encoding, and with which caches at both ends.
 
-- `settings`: what an experiment says of it.
-- `encodings`: from numbers to bytes and back.
-- `channel`: one client's predictions of a round on their way, with its cache and its error feedback.
+- `settings`: the settings of an experiment.
+- `encodings`: conversion from numbers to bytes and back.
+- `channel`: the transfer of one client's predictions in a round, with its cache and its error feedback.
 """

@@ -1,18 +1,19 @@
-"""Encodings of predictions: from numbers to the bytes that travel, and from these to what the receiver has.
+"""Encodings of predictions: from numbers to the bytes that are sent, and back to the receiver's numbers.
 
 - ``float16``: IEEE half precision.
 - ``uint8``: 256 equal steps between the smallest and the largest value; CFD quantises so (Sattler, Marban, Rischke,
   Samek: Communication-Efficient Federated Distillation, 2020, https://arxiv.org/abs/2012.00632).
-- ``sign``: one bit a class, whether it is above the sample's mean, and one scale for all (Seide et al., Interspeech
-  2014). What is lost is added to what is sent next (`channel`), without which it would not converge: Karimireddy,
-  Rebjock, Stich, Jaggi, ICML 2019, https://arxiv.org/abs/1901.09847.
-- ``top_k``: the k largest probabilities of a sample with their classes; what they leave of 1 is the others', in equal
-  parts.
+- ``sign``: one bit per class, whether it is above the sample's mean, and one scale for all (Seide et al., Interspeech
+  2014). The error is added to the next message (`channel`); without this it would not converge (Karimireddy, Rebjock,
+  Stich, Jaggi, ICML 2019, https://arxiv.org/abs/1901.09847).
+- ``top_k``: the k largest probabilities of a sample with their classes; the rest of 1 is divided equally among the
+  other classes.
 
-What softmax and a distribution's sum do not see need not travel: a sample's values are known up to a constant.
+A constant added to all logits of a sample does not change its softmax, so the decoded values are correct up to such a
+constant.
 
-Arguments that encodings share: `values`, (B, K) real numbers on the CPU, a row a sample, B at least 1; `buffers`, what
-`encode` made of B = `samples` of K = `classes`.
+Arguments that encodings share: `values`, (B, K) real numbers on the CPU, one row per sample, B at least 1; `buffers`,
+the result of `encode` for B = `samples` of K = `classes`.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +32,7 @@ LARGEST = float(np.finfo("<f2").max)
 
 
 class Encoding(ABC):
-    """From values to bytes and back.
+    """Converts values to bytes and back.
 
     Attributes:
         of_probabilities: whether values must be distributions, and are when they come back.

@@ -12,7 +12,7 @@ SMALLER = "choose a smaller image.size, or fewer samples by private.samples or p
 
 @contextmanager
 def used_up_by(what: str, fix: str = SMALLER) -> Iterator[None]:
-    """Say in a sentence that the block used up the memory of this machine.
+    """Replace errors of the block that mean the memory of this machine is used up.
 
     Args:
         what: the block does, as the subject of the sentence: ``"Reading the private samples"``.
@@ -34,7 +34,7 @@ def used_up_by(what: str, fix: str = SMALLER) -> Iterator[None]:
 
 @contextmanager
 def told(who: str, setting: Setting) -> Iterator[None]:
-    """Tell of memory that `who` uses up in the block.
+    """Replace torch's out-of-memory errors in the block by a message that names `who`.
 
     Raises:
         InputError: instead of torch's error.

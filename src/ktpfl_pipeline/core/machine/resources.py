@@ -36,7 +36,7 @@ def reachable(device: torch.device) -> list[torch.device]:
 
 
 def cores(root: Path = CGROUP) -> int:
-    """Return the number of cores that this process may use: those it is bound to, or a container's share of them."""
+    """Return the number of cores that this process may use: the cores it is bound to, or its container's share."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, _, period = _read(root / "cpu.max").partition(" ")
     if not quota.isdigit():  # "max", or no such file
@@ -45,7 +45,7 @@ def cores(root: Path = CGROUP) -> int:
 
 
 def free_memory(root: Path = CGROUP) -> int:
-    """Return the bytes that this process can still take: what the machine has, or what a container leaves."""
+    """Return the bytes of memory that this process can still allocate on the machine or in its container."""
     lines = dict(line.split(":", 1) for line in _read(Path("/proc/meminfo")).splitlines())
     free = int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else PER_WORKER
     limit, used = _read(root / "memory.max"), _read(root / "memory.current")

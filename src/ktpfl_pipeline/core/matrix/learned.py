@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.matrix.updates import UPDATES, default_step
 
 @dataclass(frozen=True)
 class LearnedMatrix:
-    """How the knowledge coefficient matrix is learned, whatever it mixes. Stands before `Personal` among the bases.
+    """Learns the knowledge coefficient matrix, whatever it mixes; this base class comes before `Personal`.
 
     Attributes:
         update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.

@@ -14,7 +14,7 @@ SMALLEST = torch.finfo(torch.float64).tiny  # what p is inside its logarithm, at
 
 
 class Objective(Protocol):
-    """What the coefficients minimise, row by row."""
+    """The function that the coefficients minimize, row by row."""
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""

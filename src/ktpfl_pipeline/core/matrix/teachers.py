@@ -27,7 +27,7 @@ def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
 
 
 def mix_confident(c: Tensor, soft: Tensor, confidence: float) -> Tensor:
-    """Return teachers in which who is sure of a sample says more about it, (N, B, K) as `soft`; 0 is `mix_teachers`.
+    """Return teachers, (N, B, K), that weigh clients by their confidence in a sample; 0 is `mix_teachers`.
 
     p_n(x) = Σ_m c_nm κ_m(x) s_m(x) / Σ_m c_nm κ_m(x), with κ_m(x) = (max_k s_mk(x))^γ; `confidence` is γ.
     """
@@ -39,7 +39,7 @@ def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
     """Check that the teachers of n students, (n, B, K), or (B, K) the same for all, are distributions.
 
     Raises:
-        InputError: naming the first student whose teacher is none, and what it is instead.
+        InputError: naming the first student whose teacher is not a distribution, and its values.
     """
     parts = soft if soft.dim() == 3 else soft[None]
     sums = parts.sum(dim=2)  # (n, B)

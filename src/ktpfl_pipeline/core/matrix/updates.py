@@ -73,12 +73,12 @@ def softmax(objective: Objective, c: Tensor, step: float | Tensor, steps: int) -
 def exact(
     objective: Objective, c: Tensor, step: float = 1.0, steps: int = 0, *, limit: int = 5000, gap: float = 1e-9
 ) -> Tensor:
-    """Solve every row's problem by exponentiated gradient with a line search of its own.
+    """Solve every row's problem by exponentiated gradient with a line search per row.
 
-    A step is taken where the objective bends less along it than the entropy does, (g' - g)·(c' - c) ≤ (c' - c)·(log c'
-    - log c) / step: only gradients decide, so nothing is lost to rounding near the optimum. A row is solved when
-    Σ_m c g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`, and given up after
-    `limit` steps. Every weight of c must be above zero; `step` is the first step size tried, and `steps` is not used.
+    A step is accepted if the objective has less curvature along it than the entropy, (g' - g)·(c' - c) ≤ (c' - c)·(log
+    c' - log c) / step. This needs only gradients, so rounding does no harm near the optimum. A row is solved when Σ_m c
+    g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`; after `limit` steps the best
+    row is taken. Every weight of c must be above zero; `step` is the first step size tried, and `steps` is not used.
     """
     size = torch.full((len(c), 1), step, dtype=c.dtype, device=c.device)
     g = objective.gradient(c)

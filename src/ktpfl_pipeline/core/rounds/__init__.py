@@ -1,1 +1,1 @@
-"""What a round has besides its method: who takes part, what is measured and kept, and who joins after the last."""
+"""The parts of a round that do not depend on the method: cohort, evaluation, early stopping, and new clients."""

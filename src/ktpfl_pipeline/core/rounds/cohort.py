@@ -21,18 +21,18 @@ def sample(fed: Federation, participation: float, t: int) -> list[int]:
 def turnout(
     method: Method[Any], sampled: list[int], t: int, fed: Federation, cohorts: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return who of the sampled clients takes part in round t, who did not show up, and who is late.
+    """Return the sampled clients that take part in round t, those that are absent, and those that are late.
 
-    Late predictions are of some use still (`exchange`), so stragglers take part where clients upload these and no
-    models. Where they upload something else, a straggler sits out until its last upload has arrived. Where they upload
+    Late predictions are still useful (`exchange`), so stragglers take part if clients upload predictions and no models.
+    If clients upload something else, a straggler skips rounds until its last upload has arrived. If they upload
     nothing, no client is late.
 
     Args:
-        method: what happens in the round.
-        sampled: ids of the cohort that was drawn.
+        method: the method of the round.
+        sampled: ids of the drawn cohort.
         t: the round.
-        fed: the clients.
-        cohorts: who took part in each of the rounds before.
+        fed: the federation.
+        cohorts: the clients that took part in each of the earlier rounds.
     """
     absent = reliability.absent(sampled, fed.reliability.availability, t, fed.seed)
     here = [n for n in sampled if n not in absent]
@@ -47,5 +47,5 @@ def turnout(
 
 
 def takes_late(method: Method[Any]) -> bool:
-    """Say whether late uploads are used as they are: predictions are, and models would have to be waited for."""
+    """Return whether late uploads are used: predictions are used, but the server would have to wait for models."""
     return "predictions" in method.exchanges and "parameters" not in method.exchanges

@@ -23,7 +23,7 @@ AT_ONCE = 20
 class Memory:
     """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
 
-    A model's tensors, or its handle, are remembered weakly: one that was made to be evaluated may go afterwards.
+    Models are referenced weakly, so a model that was made only for evaluation can be freed afterwards.
     """
 
     known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
@@ -61,21 +61,21 @@ def evaluate(
 ) -> RoundRecord:
     """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
-    A few clients at a time: models that `personal` makes and that are not kept must not all be there at once.
+    Clients are evaluated a few at a time, so that models that `personal` creates are not all in memory at once.
 
     Args:
-        record: of the round, to which accuracies, measures and the test loss are added.
-        method: whose models are evaluated.
-        before: the state that the round began with.
-        after: the state that it ended with.
-        report: what the round returned.
+        record: the record of the round, to which accuracies, measures and the test loss are added.
+        method: the method whose models are evaluated.
+        before: the state before the round.
+        after: the state after the round.
+        report: the report of the round.
         fed: the federation.
-        memory: of the evaluations before.
-        history: of the rounds before: where the last was evaluated, a client outside the cohort has it still.
-        adapt: epochs of local training after which models are evaluated too; nothing is remembered of these.
-        pool: samples of all clients on which every model is evaluated; None for none.
-        away: clients that cannot be asked. What was last measured of them counts, and NaN where nothing ever was. A
-            round in which no client answers, and none ever did, is left as one that is not evaluated.
+        memory: the earlier evaluations.
+        history: the records of the earlier rounds; a client outside the cohort keeps the last round's values.
+        adapt: numbers of extra local epochs after which models are evaluated too; these values are not remembered.
+        pool: samples of all clients on which every model is evaluated; None: no such evaluation.
+        away: clients that cannot be asked. Their last measured value counts, or NaN if there is none. If no client
+            answers, and none ever did, the round counts as not evaluated.
 
     Raises:
         DivergedError: if a model's test loss is not finite, though its weights may be.

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.weights import opened
 
 
 def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
-    """Return the ids of the newcomers, ascending: round(share · N); those of a smaller share are among a larger one's.
+    """Return the ids of round(share · N) newcomers, ascending; a smaller share gives a subset of a larger one's.
 
     Raises:
         InputError: if no client is held out, or none is left.
@@ -32,7 +32,7 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
 
 
 def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Client], epochs: Sequence[int]) -> Newcomers:
-    """Let newcomers join, and return how accurate they are after so many epochs of local training.
+    """Let newcomers join, and return their accuracies after each number of epochs of local training.
 
     The clients that took part are evaluated too, after as many further epochs (`Method.adapt`). All adapted models are
     discarded.

@@ -22,10 +22,10 @@ SEQUENCES = frozenset({list, tuple, set})
 
 
 def check_models(methods: Mapping[str, Any], setting: Setting) -> None:
-    """Check that methods can use the models of a federation; what does not fit is named together.
+    """Check that methods can use the models of a federation; one message names everything that does not fit.
 
     Args:
-        methods: all that are to run, by name.
+        methods: the methods that will run, by name.
         setting: the federation.
 
     Raises:
@@ -115,7 +115,7 @@ def _odd(value: Any) -> str:
 
 
 def _called(value: Any) -> str:
-    """Return what an object is called in messages: its type, or None."""
+    """Return the name of an object in messages: its type, or None."""
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
     return "None" if value is None else f"a {module}{kind.__qualname__}"

@@ -19,13 +19,13 @@ def absent(cohort: Iterable[int], availability: float, t: int, seed: int) -> lis
 
 
 def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list[int]:
-    """Return round(share · N) of the clients, ascending; those of a smaller share are among a larger one's.
+    """Return round(share · N) of the clients, ascending; a smaller share gives a subset of a larger one's.
 
     Args:
-        purpose: names the stream.
-        share: of the clients.
+        purpose: the name of the random stream.
+        share: the share of the clients.
         clients: all ids.
-        seed: of the run.
+        seed: the seed of the run.
     """
     ids = sorted(clients)
     order = torch.randperm(len(ids), generator=rng.stream(seed, purpose)).tolist()

@@ -21,12 +21,12 @@ OF_COLOUR = ("color_jitter", "rand_augment")
 
 
 def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tensor] | None:
-    """Return what changes uint8 images, (b, C, H, W), each by draws of its own; None where nothing is wanted.
+    """Return a function that changes each of b uint8 images, (b, C, H, W), by separate draws; None if none is wanted.
 
-    torchvision would draw once for all images of a batch. It draws from torch's global generator on the CPU.
+    torchvision would draw once for all images of a batch. Draws come from torch's global generator on the CPU.
 
     Args:
-        wanted: names with arguments.
+        wanted: names of augmentations, with arguments.
         shape: (C, H, W) of an image.
     """
     if not wanted:

@@ -83,7 +83,7 @@ def spent(privacy: Privacy, samples: Sequence[int], epochs: Sequence[int], batch
     Args:
         privacy: σ and δ.
         samples: each client's number of training samples.
-        epochs: of all rounds together, of each client.
+        epochs: each client's local epochs over all rounds.
         batch_size: the expected number of samples in a step.
     """
     found = []
@@ -114,7 +114,7 @@ def epsilon(privacy: Privacy, share: float, steps: int) -> float:
 
 @cache
 def _of_one_step(noise_multiplier: float, share: float) -> Any:
-    """Return the Rényi divergence bound of one step at each order; those of several steps add up."""
+    """Return the Rényi divergence bound of one step at each order; the bounds of several steps add up."""
     from opacus.accountants import RDPAccountant
     from opacus.accountants.analysis.rdp import compute_rdp
 

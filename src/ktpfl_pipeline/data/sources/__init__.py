@@ -171,7 +171,7 @@ def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_A
 
 
 def sized(source: str) -> bool:
-    """Say whether a source, given as for `load`, reads photographs, which may be of many sizes."""
+    """Return whether a source, given as for `load`, reads photographs, which may be of many sizes."""
     return find(source)[0] in SIZED
 
 

@@ -161,7 +161,7 @@ def _meaning(file: Path, changed: int) -> str:
 
 
 def _is_string(statement: ast.stmt) -> bool:
-    """Say whether a statement is only a string: a docstring, or the description of an attribute."""
+    """Return whether a statement is only a string: a docstring, or the description of an attribute."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

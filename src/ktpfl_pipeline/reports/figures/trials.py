@@ -112,7 +112,7 @@ def search_importances(study: "Study") -> Figure:
 
 
 def importance_is_known(study: "Study") -> bool:
-    """Say whether there are two hyperparameters, enough finished trials, and any difference between these."""
+    """Return whether there are two hyperparameters, enough finished trials, and any difference between these."""
     import optuna
 
     finished = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])

@@ -112,7 +112,7 @@ def known(
 
 
 def one_architecture(settings: Mapping[str, Any]) -> bool:
-    """Say whether all clients have one architecture, as in Table 2."""
+    """Return whether all clients have one architecture, as in Table 2."""
     return len(architectures.names(settings.get("architectures") or [])) == 1
 
 
