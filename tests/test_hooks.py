@@ -1,5 +1,7 @@
 """What the user can mend is one sentence; anything else keeps its traceback."""
 
+import builtins
+import io
 import logging
 import os
 import signal
@@ -130,6 +132,25 @@ class TestAfterContextCreated:
             ProjectHooks().after_context_created(context(tmp_path, runtime, **files))
         assert message in refused.value.message
         assert "\n" not in refused.value.message
+
+    @pytest.mark.parametrize("name", ["parameters", "catalog", "credentials", "tracking"])
+    def test_a_file_that_may_not_be_read_is_named(
+        self, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Opening it fails here by injection, because permissions do not stop root."""
+        made = context(tmp_path, **{name: {"a": 1}})
+        file, opened = tmp_path / "conf" / "base" / f"{name}.yml", builtins.open
+
+        def refusing(path: Any, *arguments: Any, **options: Any) -> Any:
+            if Path(str(path)) == file:
+                raise PermissionError(13, "Permission denied", str(path))
+            return opened(path, *arguments, **options)
+
+        monkeypatch.setattr(builtins, "open", refusing)
+        monkeypatch.setattr(io, "open", refusing)
+        with pytest.raises(ClickException, match=r"cannot be read \(Permission denied\)\. Check") as refused:
+            ProjectHooks().after_context_created(made)
+        assert str(file) in refused.value.message
 
     def test_no_code_in_them_ran(self) -> None:
         assert not TRACE.exists()

@@ -50,7 +50,9 @@ class ProjectHooks:
                 checks.check_known("--env", env, [place.name for place in sorted(source.iterdir()) if place.is_dir()])
             parameters = reading.sections(context.config_loader)
             parsing.check(parameters)
-            reading.check_size(context.config_loader, "catalog")
+            for name in ("catalog", "credentials"):  # Kedro reads them later, where an error is a traceback
+                with contextlib.suppress(MissingConfigException):
+                    context.config_loader[name] = reading.read(context.config_loader, name)
             reading.remember(parameters, reading.hidden(context.config_loader))
             context.config_loader["parameters"] = parameters  # what nodes are given: with what sections inherit
             configure_tracking(context.config_loader, Path(context.project_path))

@@ -108,7 +108,7 @@ def read(loader: Any, name: str) -> dict[str, Any]:
         InputError: if the files cannot be read.
         MissingConfigException: if there are none.
     """
-    check_size(loader, name)
+    _check_size(loader, name)
     try:
         return dict(loader[name])
     except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
@@ -120,7 +120,7 @@ def read(loader: Any, name: str) -> dict[str, Any]:
         raise InputError(_unreadable(error, loader, name)) from error
 
 
-def check_size(loader: Any, name: str) -> None:
+def _check_size(loader: Any, name: str) -> None:
     """Check that no file of this name is too large for Kedro's loader, which copies each alias in full.
 
     A few lines of nested aliases would otherwise become billions of values.
