@@ -495,20 +495,38 @@ class TestView:
 
 class TestStores:
     @pytest.mark.parametrize(
-        ("store", "reason"),
-        [("carrier-pigeon://loft", "carrier-pigeon"), ("sqlite:///{folder}/not_a_database.db", "not a database")],
+        ("store", "reason", "remedy"),
+        [
+            ("carrier-pigeon://loft", "carrier-pigeon", "check that its server runs and answers"),
+            (
+                "sqlite:///{folder}/not_a_database.db",
+                "not a database",
+                "put it back, or delete what is left of it, and a new one is made from the checkpoints",
+            ),
+        ],
     )
-    def test_that_cannot_be_opened(self, tmp_path: Path, store: str, reason: str) -> None:
+    @pytest.mark.parametrize("by_variable", [False, True])
+    def test_that_cannot_be_opened(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        store: str,
+        reason: str,
+        remedy: str,
+        by_variable: bool,
+    ) -> None:
         (tmp_path / "not_a_database.db").write_text("hello" * 1000)
         tracker = MlflowTracker(store.format(folder=tmp_path), tmp_path)
+        if by_variable:
+            monkeypatch.setenv(tracking.URI, tracker.store)
+        place = "the variable MLFLOW_TRACKING_URI" if by_variable else "`store` in conf/base/tracking.yml"
         with pytest.raises(InputError) as refused, tracker.run(Entry(**RUN)):
             pass
         message = str(refused.value)
         assert message.startswith(f"MLflow cannot open the store {tracker.store} (")
         assert reason in message
         assert message.endswith(
-            "put it back, or delete what is left of it, and a new one is made from the checkpoints, or correct `store` "
-            "in conf/base/tracking.yml, or run without MLflow, `enabled: false`."
+            f"; {remedy}, or correct {place}, or run without MLflow, `enabled: false` in conf/base/tracking.yml."
         )
         assert "\n" not in message
 

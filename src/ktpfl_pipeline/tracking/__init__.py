@@ -16,7 +16,7 @@ from annotated_types import MinLen
 from ktpfl_pipeline.core.errors import masked
 from ktpfl_pipeline.core.validation import parse
 from ktpfl_pipeline.tracking.mlflow import MlflowTracker, round_metrics
-from ktpfl_pipeline.tracking.store import SQLITE
+from ktpfl_pipeline.tracking.store import SQLITE, URI
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
 from ktpfl_pipeline.tracking.view import ADDRESS as VIEW
 
@@ -35,8 +35,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-URI = "MLFLOW_TRACKING_URI"
-"""The environment variable that names the store where tracking.yml names none."""
 DEFAULT_STORE = f"{SQLITE}mlflow.db"
 
 _tracker: ContextVar[Tracker | None] = ContextVar("tracker", default=None)

@@ -14,6 +14,8 @@ from ktpfl_pipeline.core.machine.files import alone
 BUSY = 20.0
 """Seconds to wait for a database that another process has locked, as MLflow does."""
 SQLITE = "sqlite:///"
+URI = "MLFLOW_TRACKING_URI"
+"""The variable with which MLflow's users name a store."""
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 """How often MLflow asks a server again that does not answer; by default it does for minutes."""
 
@@ -41,11 +43,18 @@ def open_client(uri: str) -> Any:
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
     except Exception as error:  # a store can fail in as many ways as there are stores
-        reason = str(error).strip().partition("\n")[0]
+        place = f"the variable {URI}" if os.environ.get(URI, "").strip() == uri else "`store` in conf/base/tracking.yml"
+        if file:
+            reason, remedy = (
+                str(error).strip().partition("\n")[0],
+                "put it back, or delete what is left of it, and a new ",
+            )
+            remedy += f"one is made from the checkpoints, or correct {place}"
+        else:
+            reason, remedy = _reason(error), "check that its server runs and answers"
         raise InputError(
-            f"MLflow cannot open the store {uri} ({reason}); put it back, or delete what is left of it, and a new one "
-            "is made from the checkpoints, or correct `store` in conf/base/tracking.yml, or run without MLflow, "
-            "`enabled: false`."
+            f"MLflow cannot open the store {uri} ({reason}); {remedy}, or correct {place}, or run without MLflow, `enabled: false` in "
+            "conf/base/tracking.yml."
         ) from error
     return client
 
