@@ -99,6 +99,18 @@ def test_a_configuration_to_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         main(["conf"])
 
 
+@pytest.mark.parametrize("command", ["conf", "ui"])
+def test_a_command_without_options_explains_itself(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main([command, "--help"])
+    assert capsys.readouterr().out.startswith(f"Usage: ktpfl {command}\n")
+    with pytest.raises(SystemExit, match=rf"`ktpfl {command}` takes no options \(found --port 3\)"):
+        main([command, "--port", "3"])
+    assert not list(tmp_path.iterdir())
+
+
 LOGGING = {
     "no YAML": "version: [1",
     "a factory": "{version: 1, handlers: {x: {(): os.system}}}",

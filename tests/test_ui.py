@@ -3,13 +3,16 @@
 import ipaddress
 import os
 import re
+import signal
 import socket
-import subprocess
 import sys
+import threading
+import time
 import webbrowser
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -37,7 +40,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The commands that were run, with their environments; no browser is opened."""
     calls: list[Any] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, env, check: calls.append((command, env)))
+    monkeypatch.setattr(ui, "run_until_stopped", lambda command, environment: calls.append((command, environment)))
     monkeypatch.setattr(ui, "open_when_up", lambda *given: calls.append(given))
     return calls
 
@@ -79,6 +82,30 @@ def test_a_taken_port_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         taken = other.getsockname()[1]
         monkeypatch.setattr(ui, "PORT", taken)
         assert taken < ui.free_port() < taken + 100
+
+
+def test_sigterm_ends_the_server_and_the_processes_that_it_started(tmp_path: Path) -> None:
+    """The command starts a process that would go on for an hour, and reports it once it runs."""
+    file, before = tmp_path / "child", signal.getsignal(signal.SIGTERM)
+    started = "import subprocess; child = subprocess.Popen(['sleep', '3600']); "
+    started += f"open({str(file)!r}, 'w').write(str(child.pid))"
+
+    def stop() -> None:
+        while not (file.is_file() and file.read_text()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, daemon=True).start()
+    try:
+        ui.run_until_stopped([sys.executable, "-c", f"{started}; child.wait()"], {**os.environ})
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    child = int(file.read_text())
+    for _ in range(1000):
+        if not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE:
+            return
+        time.sleep(0.01)
+    pytest.fail("the process that the command started goes on")
 
 
 def test_both_servers_are_reached_from_this_machine_alone() -> None:

@@ -14,11 +14,15 @@ from typing import Any
 
 PACKAGE = "ktpfl_pipeline"
 CONF = Path(__file__).with_name("conf")
+WITHOUT_OPTIONS = {"conf": "copies the configuration to ./conf", "ui": "shows the runs in MLflow until it is stopped"}
+"""What the commands do that take no options."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Do what `arguments` ask for, or the command line where they are None; running pipelines ends with an exit."""
     given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] in (["conf"], ["ui"]) and given[1:]:
+        return explain(*given)
     if given == ["conf"]:
         return copy_configuration(Path("conf"))
     if given[:1] == ["convert"]:
@@ -43,10 +47,18 @@ def main(arguments: list[str] | None = None) -> None:
     configure_project(PACKAGE)
     run: Any = find_run_command(PACKAGE)
     run.epilog = (
-        "`ktpfl conf` copies the configuration here, `ktpfl ui` shows the runs, `ktpfl convert` makes data files, and "
-        "`ktpfl check` checks your own methods, models and sources."
+        f"`ktpfl conf` {WITHOUT_OPTIONS['conf']}. `ktpfl ui` {WITHOUT_OPTIONS['ui']}. `ktpfl convert` makes data "
+        "files, and `ktpfl check` checks your own methods, models and sources."
     )
     run(given, prog_name="ktpfl")
+
+
+def explain(command: str, *options: str) -> None:
+    """Say what a command without options does; end with an error unless that is what was asked for."""
+    if options in (("--help",), ("-h",)):
+        print(f"Usage: ktpfl {command}\n\n`ktpfl {command}` {WITHOUT_OPTIONS[command]}. It takes no options.")  # noqa: T201
+    else:
+        sys.exit(f"Error: `ktpfl {command}` takes no options (found {' '.join(options)}). Leave them out.")
 
 
 def _kedro_project() -> Any:

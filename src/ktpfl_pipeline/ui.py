@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from kedro.config import MissingConfigException, OmegaConfigLoader
 
 from ktpfl_pipeline import hooks, settings, tracking
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.stopping import heed
 
 HOST, PORT = "127.0.0.1", 5000
 PATIENCE = 60  # seconds for the server to come up
@@ -71,8 +73,24 @@ def serve(store: str, port: int) -> None:
     command += ["--uvicorn-opts", "--log-level=warning --no-access-log"]
     quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     quiet |= {"MLFLOW_BACKEND_STORE_URI": store}
-    with contextlib.suppress(KeyboardInterrupt):  # the server has had the same signal
-        subprocess.run([*command, "--workers", "1"], env={**os.environ, **quiet}, check=False)
+    run_until_stopped([*command, "--workers", "1"], {**os.environ, **quiet})
+
+
+def run_until_stopped(command: list[str], environment: dict[str, str]) -> None:
+    """Run a command until it ends, or until Ctrl-C or SIGTERM, which also end the processes that the command started.
+
+    MLflow starts its server in a process of its own, which a signal to the command alone leaves running.
+    """
+    heed()
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        server.wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait()
 
 
 def open_when_up(page: str, port: int) -> None:

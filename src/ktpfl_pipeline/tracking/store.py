@@ -45,16 +45,13 @@ def open_client(uri: str) -> Any:
     except Exception as error:  # a store can fail in as many ways as there are stores
         place = f"the variable {URI}" if os.environ.get(URI, "").strip() == uri else "`store` in conf/base/tracking.yml"
         if file:
-            reason, remedy = (
-                str(error).strip().partition("\n")[0],
-                "put it back, or delete what is left of it, and a new ",
-            )
-            remedy += f"one is made from the checkpoints, or correct {place}"
+            reason = str(error).strip().partition("\n")[0]
+            remedy = "put it back, or delete what is left of it, and a new one is made from the checkpoints"
         else:
             reason, remedy = _reason(error), "check that its server runs and answers"
         raise InputError(
-            f"MLflow cannot open the store {uri} ({reason}); {remedy}, or correct {place}, or run without MLflow, `enabled: false` in "
-            "conf/base/tracking.yml."
+            f"MLflow cannot open the store {uri} ({reason}); {remedy}, or correct {place}, or run without MLflow, "
+            "`enabled: false` in conf/base/tracking.yml."
         ) from error
     return client
 
