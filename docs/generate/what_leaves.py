@@ -21,7 +21,6 @@ sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
 import toy
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import wire_bytes
@@ -227,7 +226,7 @@ def row(name: str) -> str:
         named = [f"{category(kind)} {text}" for kind, text in kinds.items()]
         each = [sum(FORMULAS[category(kind)][text](s) for kind, text in kinds.items()) for s in sizes]
         cells += ["; ".join(named).replace("|", "\\|") or "nothing", amount(fmean(each))]
-    covered = "yes" if create(name).private_data == TRAINING else "no"
+    covered = "yes" if create(name).covered() else "no"
     return f"| `{name}` | {' | '.join(cells)} | {'yes' if found.counts else 'no'} | {covered} |"
 
 

@@ -11,7 +11,6 @@ from cases import case
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.validation import BOUNDS, rules
 from ktpfl_pipeline.methods import METHODS, ONE_ARCHITECTURE, Preset, compared, create, find, slug, title
 from ktpfl_pipeline.methods.ditto import Ditto
@@ -72,7 +71,7 @@ def test_methods_on_predictions_alone() -> None:
 
 
 def test_methods_whose_epsilon_is_the_whole_story() -> None:
-    assert {name for name, preset in METHODS.items() if preset.kind.private_data == TRAINING} == {
+    assert {name for name, preset in METHODS.items() if preset.kind.covered()} == {
         *("kt_pfl", "kt_pfl_joint", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local", "scarlet"),
         *("kt_pfl_params", "fedavg", "pfedhn", "fedper", "fedbn"),
@@ -154,7 +153,6 @@ from ktpfl_pipeline.methods.local import Local
 class Alone(Local):
     title = "Alone"
     exchanges = frozenset({"parameters"})
-    private_data = "nothing that could be told in short"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +218,6 @@ class TestDottedPath:
             ("exchanges", "predictions", "it must be a set."),
             ("exchanges", frozenset({"gossip"}), "one of predictions, parameters, prototypes, coefficients."),
             ("exchanges", {"predictions"}, "it must be a set."),
-            ("private_data", frozenset({"training"}), "it must be a string."),
             ("one_architecture", "no", "it must be true or false."),
             ("fits_validation", 1, "it must be true or false."),
             ("own_step", None, "it must be true or false."),

@@ -9,9 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 from ktpfl_pipeline.core.validation import changed
 
-TRAINING = "training"
-"""`Method.private_data` of a method that uses private samples only in plain local training, which ε covers."""
-
 
 class Settings(Protocol):
     """What the rules read: of an experiment before its data are loaded, or of a `Setting`."""
@@ -91,7 +88,7 @@ def conflicts(method: Any, setting: Settings) -> Iterator[Conflict]:
             "malicious clients upload false predictions, and models or prototypes are exchanged too",
             "Set adversaries.share to 0, or choose methods that exchange only predictions",
         )
-    if setting.training.privacy is not None and method.private_data != TRAINING:
+    if setting.training.privacy is not None and not method.covered():
         yield Conflict(
             "training.privacy is set",
             "private samples are used outside plain local training, which ε does not cover",

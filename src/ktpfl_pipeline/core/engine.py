@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +16,9 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
-from ktpfl_pipeline.core.rounds import checkpoint, early_stopping, evaluation, promises
+from ktpfl_pipeline.core.rounds import checkpoint, early_stopping, promises
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
+from ktpfl_pipeline.core.rounds.evaluation import Evaluator
 from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 
@@ -114,8 +114,8 @@ def run(
     if wrong := compatibility.problems(method, fed):
         raise InputError(" ".join(wrong))
     fed.claim()  # what the server does before any client is in this precision too
-    fed.log.progress = observer.progress
-    fed.log.late_predictions = bool(fed.straggler_ids) and takes_late(method)
+    fed.current.progress = observer.progress
+    fed.current.late_predictions = bool(fed.straggler_ids) and takes_late(method)
     told = losses = 0
 
     def tell(record: RoundRecord) -> None:
@@ -151,8 +151,8 @@ def _run(
     tell: Callable[[RoundRecord], None],
 ) -> Run:
     """Run as `run` does until a model is lost. Random streams are named, so a repeated round is identical."""
-    seen, evaluations = evaluation.Memory(), schedule.evaluations
-    adapted, tried = _adapted(schedule, fed), False
+    evaluator = Evaluator(method, fed, _adapted(schedule, fed), schedule.global_samples)
+    evaluations, tried = schedule.evaluations, False
     lying = fed.rows(fed.adversary_ids)
     early_stopping.check(fed, schedule.patience)
     state, history, matrices, best = _restore(method, fed, settings, checkpoint_file)
@@ -177,18 +177,18 @@ def _run(
         record = _record(t, cohort, absent, late, out, report, fed)
         if t in evaluations:
             counts = schedule.patience is not None  # any of them may be the best one
-            adapt = adapted if counts or t in evaluations[-LAST:] else ()
-            pooled = schedule.global_samples and (counts or last)
-            pool = fed.pooled_test(schedule.global_samples) if pooled else None
-            given = (method, before, state, report, fed, seen, history, adapt, pool)
-            is_only = last and not any(each.accuracy for each in history)
-            record = _evaluated(partial(evaluation.evaluate, record, *given), t, fed, is_only)
-        history = [*history, replace(record, seconds=_seconds(fed, time.perf_counter() - start))]
+            record = evaluator.evaluate(
+                *(record, before, state, report, history),
+                full=counts or t in evaluations[-LAST:],
+                pooled=counts or last,
+                is_only=last and not any(each.accuracy for each in history),
+            )
+        history.append(replace(record, seconds=_seconds(fed, time.perf_counter() - start)))
         if fed.training.privacy is not None:
             history[-1] = replace(history[-1], epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
             now = report.coefficients.float().cpu()
-            matrices = [*matrices, *[now] * (t - len(matrices))]  # no client may have taken part in the first rounds
+            matrices += [now] * (t - len(matrices))  # no client may have taken part in the first rounds
         fed.client_states.end_round()
         if schedule.patience is not None and early_stopping.best(history, lying) is history[-1]:
             best = t, state
@@ -273,6 +273,7 @@ def _round(
             continue
         rest = [n for n in cohort if n not in out.reasons]
         fed.client_states.start_attempt()
+        fed.current.privately_trained.clear()
         try:
             found = method.round(before, rest, t, fed)
             promises.check_round(method, before, found, rest)
@@ -310,42 +311,6 @@ def _record(
         reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
         metrics={name: float(value) for name, value in report.metrics.items()},
     )
-
-
-def _evaluated(evaluate: Callable[..., RoundRecord], t: int, fed: Federation, is_only: bool) -> RoundRecord:
-    """Return round t's record with what `evaluate`, given the clients that are `away`, measured.
-
-    A client that gives no usable answer is left out: see `evaluation.evaluate` for what its values are then.
-
-    Args:
-        evaluate: called with ``away``, why by client.
-        t: the round.
-        fed: the federation.
-        is_only: whether no round was evaluated before and none is left; then the executor decides whether enough
-            clients answered.
-
-    Raises:
-        DivergedError: if a copy that is fine-tuned for it diverges, or a test loss is not finite.
-        InputError: if it `is_only` evaluation, and too few clients answer.
-    """
-    everyone, away = list(fed.by_id), dict[int, str]()
-    fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # clients that came back are let in
-    while True:
-        try:
-            found = evaluate(away=away)
-        except ClientsMissing as error:
-            away |= error.found
-            if is_only and not fed.executor.enough(everyone, away, t):
-                away = {}
-                fed.executor.missing(fed, everyone, t, len(everyone))
-            continue
-        except DivergedError as error:
-            raise diverged(error.found, t) from None
-        if away:
-            without = "evaluated without some clients; their last values, if any, are used"
-            what = without if found.accuracy else "not evaluated, because no client has replied"
-            logger.warning("Round %d is %s. %s", t, what, ClientsMissing(away))
-        return found
 
 
 def _seconds(fed: Federation, spent: float) -> dict[str, float]:

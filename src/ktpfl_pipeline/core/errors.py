@@ -43,6 +43,17 @@ class LostError(InputError):
     """A model that lived with a worker is gone with it: the engine goes back to the last checkpoint."""
 
 
+class NotCoveredError(InputError):
+    """Training is private, and a method uses private samples in a way that ε does not cover."""
+
+    def __init__(self, use: str) -> None:
+        """Name the `use` that is not covered, as in ``"trains client 3 twice in round 2"``."""
+        super().__init__(
+            f"training.privacy is set, and this method {use}, which its ε would not cover: set it to null, or choose "
+            "methods that only train locally (docs/privacy.md lists them)."
+        )
+
+
 class ClientsMissing(InputError):
     """Real clients sent no valid reply; the round continues without them.
 

@@ -98,7 +98,7 @@ def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
 
     A turn is a round in which the client takes part. In its first turns, a straggler predicts with its oldest model.
     """
-    slow, states = [n for n in trained if fed.log.late_predictions and n in fed.straggler_ids], fed.client_states
+    slow, states = [n for n in trained if fed.current.late_predictions and n in fed.straggler_ids], fed.client_states
     arriving = dict(trained)
     for age in range(1, fed.reliability.stragglers.delay + 1):  # what each knew moves on by one turn
         newer = {n: arriving[n] for n in slow}

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.client.optimizers import Remembering
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import InputError, diverged
+from ktpfl_pipeline.core.errors import InputError, NotCoveredError, diverged
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
@@ -32,30 +32,38 @@ from ktpfl_pipeline.core.weights import Models, Params, Prototypes
 from ktpfl_pipeline.core.work import BACKPROPAGATION, Cost, cost_of
 
 logger = logging.getLogger(__name__)
-WEIGHS = "weighs models on private samples"
 
 
 @dataclass
-class RoundLog:
-    """The results of a round's phases, except for their return values.
+class CurrentRun:
+    """What a run decides for the operations of its rounds.
 
     Attributes:
         progress: called for each client that has finished a phase.
-        late_predictions: whether stragglers' predictions are late; false if stragglers skip rounds instead.
-        losses: mean training loss by phase and client (or name of a server's model), in the phase's last call.
-        seconds: wall time by phase.
-        restored: clients that were restored to their weights from before a training that diverged.
-        samples: the number of samples that each client backpropagated in this round, by architecture.
-        private: clients that trained with differential privacy, with the round, so that each is counted once.
+        late_predictions: whether stragglers' predictions arrive late; false where stragglers miss rounds instead.
+        privately_trained: pairs of client and round with private training: its ε covers one training per round.
     """
 
     progress: Progress = silent
     late_predictions: bool = True
+    privately_trained: set[tuple[int, int]] = field(default_factory=set)
+
+
+@dataclass
+class RoundLog:
+    """Records of the phases of one round. No operation depends on it.
+
+    Attributes:
+        losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
+        seconds: wall time by phase.
+        restored: clients that were restored to their weights from before a training that diverged.
+        samples: how many each client has backpropagated in this round, by architecture.
+    """
+
     losses: dict[str, dict[int | str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     restored: set[int] = field(default_factory=set)
     samples: dict[int, Counter[str]] = field(default_factory=dict)
-    private: set[tuple[int, int]] = field(default_factory=set)
 
     def start_round(self) -> None:
         """Forget the round before."""
@@ -64,7 +72,7 @@ class RoundLog:
 
     def start_attempt(self) -> None:
         """Forget what was found in this round, which starts again; the time that it took counts."""
-        self.losses, self.restored, self.samples, self.private = {}, set(), {}, set()
+        self.losses, self.restored, self.samples = {}, set(), {}
 
     def add(self, phase: str, result: PhaseResult[Any, Any]) -> None:
         """Take losses and time of a phase."""
@@ -87,45 +95,53 @@ class Federation(Setting):
     Attributes:
         executor: runs an operation for many clients.
         client_states: optimizer states that clients keep between rounds, if the settings ask for it.
-        log: the log of the current round.
+        current: decisions for the current run.
+        log: records of the current round.
     """
+
+    covered: ClassVar[frozenset[Callable[..., Any]]] = dp_sgd.COVERED
+    """Client operations that private training allows."""
 
     executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
     client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
+    current: CurrentRun = field(default_factory=CurrentRun, repr=False, compare=False)
     log: RoundLog = field(default_factory=RoundLog, repr=False, compare=False)
 
-    def run(self, phase: str, operation: Operation[Value], calls: Calls[Key], uses: str = "") -> dict[Key, Value]:
+    @property
+    def private(self) -> bool:
+        """Whether local training is differentially private."""
+        return self.training.privacy is not None
+
+    def run(self, phase: str, operation: Operation[Value], calls: Calls[Key]) -> dict[Key, Value]:
         """Return what a client operation returns for each client.
 
         Args:
             phase: its name in measurements.
             operation: called as ``operation(workspace, n, *arguments)``.
             calls: arguments by client.
-            uses: its use of private samples other than plain local training; rejected with private training.
-        """
-        return self._result(phase, operation, calls, uses).values
 
-    def _result(self, phase: str, operation: Operation[Value], calls: Calls[Key], uses: str) -> PhaseResult[Key, Value]:
-        if uses and self.training.privacy is not None:
-            raise InputError(
-                f"training.privacy is set, and this method {uses}, which its ε would not cover: set it to null, or "
-                "choose methods that only train locally (docs/privacy.md lists them)."
-            )
-        result = self.executor.run(self, phase, operation, calls, self.log.progress)
+        Raises:
+            NotCoveredError: if training is private, and ε does not cover the operation.
+        """
+        self._check_covered(operation)
+        return self._result(phase, operation, calls).values
+
+    def _check_covered(self, operation: Operation[Any]) -> None:
+        if self.private and operation not in self.covered:
+            raise NotCoveredError(f"uses private samples in {getattr(operation, '__name__', operation)}")
+
+    def _result(self, phase: str, operation: Operation[Value], calls: Calls[Key]) -> PhaseResult[Key, Value]:
+        result = self.executor.run(self, phase, operation, calls, self.current.progress)
         self.log.add(phase, result)
         return result
 
     def train(self, models: Models, t: int) -> Models:
         """LocalSGD: return each model trained on its client's private data for E epochs; DP-SGD with `privacy`."""
-        if self.training.privacy is not None:
-            if twice := [n for n in models if (n, t) in self.log.private]:
-                raise InputError(
-                    f"training.privacy is set, and this method trains client {twice[0]} twice in round {t}, which its "
-                    "ε would not cover: set it to null, or choose methods that only train locally "
-                    "(docs/privacy.md lists them)."
-                )
-            self.log.private.update((n, t) for n in models)
-        operation = operations.train if self.training.privacy is None else dp_sgd.train
+        if self.private:
+            if twice := [n for n in models if (n, t) in self.current.privately_trained]:
+                raise NotCoveredError(f"trains client {twice[0]} twice in round {t}")
+            self.current.privately_trained.update((n, t) for n in models)
+        operation = dp_sgd.train if self.private else operations.train
         return self.run_training("train", operation, {n: (params, t) for n, params in models.items()}, models)
 
     def train_by(
@@ -149,7 +165,7 @@ class Federation(Setting):
         given, passes = others or {}, epochs or {n: self.training_of(n).epochs for n in models}
         calls = {n: (params, rule, given.get(n, ()), t, passes[n], None, part) for n, params in models.items()}
         before = {n: (params, given.get(n, ())) for n, params in models.items()}
-        found = self.run_training("train", rules.train, calls, before, uses="trains by a rule of its own")
+        found = self.run_training("train", rules.train, calls, before)
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
     def _check_plain(self) -> None:
@@ -165,8 +181,7 @@ class Federation(Setting):
         self._check_plain()
         calls = {n: (params, rule, (), 0, steps, steps) for n, params in models.items()}  # as many passes as it takes
         before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
-        uses = "adapts models to private samples before they are evaluated"
-        found = self.run_training("adapt", rules.train, calls, before, uses=uses, thrown_away=True)
+        found = self.run_training("adapt", rules.train, calls, before, thrown_away=True)
         return {n: params for n, (params, _) in found.items()}
 
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
@@ -181,8 +196,7 @@ class Federation(Setting):
         self, operation: Operation[Value], calls: Calls[Key], before: Mapping[Key, Value]
     ) -> dict[Key, Value]:
         """Run a client operation that trains models to be evaluated and discarded, as `run_training` does."""
-        uses = "fine-tunes models before they are evaluated"
-        return self.run_training("fine_tune", operation, calls, before, uses=uses, thrown_away=True)
+        return self.run_training("fine_tune", operation, calls, before, thrown_away=True)
 
     def fine_tune_by(
         self, rule: rules.Rule, models: Models, epochs: int, others: Mapping[int, rules.Vectors]
@@ -259,8 +273,9 @@ class Federation(Setting):
         parts = [self.held_out(n, split, limit).inputs for n in models]
         inputs = sent(torch.cat(parts), self.device)  # once for all of them
         calls = {n: (params, inputs) for n, params in models.items()}
-        uses = "" if split == "test" else WEIGHS  # test samples are looked at to judge a run, as in an evaluation
-        answers = self.run("cross_predict", operations.cross_logits, calls, uses)  # (Σ V_n, K) each
+        if self.private and split != "test":  # test samples only judge a run, as in an evaluation
+            raise NotCoveredError(f"predicts private {split} samples with other clients' models")
+        answers = self.run("cross_predict", operations.cross_logits, calls)  # (Σ V_n, K) each
         check_finite("predictions", answers)
         stacked = torch.stack([answers[n] for n in models], dim=1)
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
@@ -330,7 +345,6 @@ class Federation(Setting):
         calls: Calls[Key],
         before: Mapping[Key, Value],
         *,
-        uses: str = "",
         thrown_away: bool = False,
         recipe: Recipe | None = None,
     ) -> dict[Key, Value]:
@@ -350,7 +364,8 @@ class Federation(Setting):
         keeps = (recipe or self.training).keeps and not thrown_away
         states = {n: self.client_states.before(phase, n) for n in calls} if keeps else {}
         given: Calls[Key] = {n: (states[n], calls[n]) for n in calls} if keeps else calls
-        result: PhaseResult[Key, Any] = self._result(phase, Remembering(operation) if keeps else operation, given, uses)
+        self._check_covered(operation)
+        result: PhaseResult[Key, Any] = self._result(phase, Remembering(operation) if keeps else operation, given)
         found: dict[int | str, str] = {}
         for n in calls:
             if not math.isfinite(result.losses.get(n, 0.0)):

@@ -13,7 +13,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core import joining, validation
-from ktpfl_pipeline.core.compatibility import TRAINING
+from ktpfl_pipeline.core.coverage import covers
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
@@ -56,8 +56,6 @@ class Method(ABC, Generic[State]):
         title: the method's name in tables and figures.
         exchanges: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and
             ``coefficients``; nothing for local-only training.
-        private_data: the use of private samples: ``training`` for plain local training only, or a few words on other
-            uses.
         one_architecture: whether all clients need the same architecture.
         fits_validation: whether it fits anything on validation samples, which other methods use only for selection.
         own_step: whether it defines the step of local training itself (`client/rules.py`), so that the optimizer of
@@ -71,7 +69,6 @@ class Method(ABC, Generic[State]):
 
     title: ClassVar[str]
     exchanges: ClassVar[frozenset[Exchanged]] = frozenset({"predictions"})
-    private_data: ClassVar[str] = TRAINING
     one_architecture: ClassVar[bool] = False
     fits_validation: ClassVar[bool] = False
     own_step: ClassVar[bool] = False
@@ -94,6 +91,11 @@ class Method(ABC, Generic[State]):
         for name, hint in get_type_hints(Method).items():
             rule = validation.Rule.of(get_args(hint)[0])
             validation.value_of(rule, getattr(cls, name, None), f"{path}: the class attribute {name}")
+
+    @classmethod
+    def covered(cls) -> bool:
+        """Return whether the ε of private training covers all that the method does with private samples."""
+        return covers(cls)
 
     def architectures(self, setting: Setting) -> list[str]:
         """Return the names of the architectures that it trains."""
@@ -285,7 +287,6 @@ class FineTuned:
         epochs: epochs of fine-tuning; None means E, as in a round of local training.
     """
 
-    private_data: ClassVar[str] = "fine-tuning before evaluation"
     epochs: Annotated[int | None, Ge(0)] = None
 
     def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:

@@ -39,7 +39,6 @@ class APFL(BesideCommon):
     """
 
     title = "APFL"
-    private_data = "its own training rule"
     own_step = True
     batches: ClassVar[int] = 1
 

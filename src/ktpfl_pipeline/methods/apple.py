@@ -73,7 +73,6 @@ class APPLE(PersonalParameters):
     """
 
     title = "APPLE"
-    private_data = "its own training rule"
     own_step = True
 
     core_rate: Annotated[float | None, Ge(0)] = None

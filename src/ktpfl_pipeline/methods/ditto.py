@@ -25,7 +25,6 @@ class Ditto(BesideCommon):
     """
 
     title = "Ditto"
-    private_data = "its own training rule"
     own_step = True
 
     coupling: Annotated[float, Ge(0)] = 0.1

@@ -43,7 +43,6 @@ class FD(Personal):
 
     title = "FD"
     exchanges = frozenset({"prototypes"})
-    private_data = "its own training rule and class means"
 
     weight: Annotated[float, Ge(0)] = 1.0
 
@@ -63,9 +62,7 @@ class FD(Personal):
             for n, teacher, known in zip(cohort, teachers, others > 0, strict=True)
         }
         before = {n: (models[n], state.means[row], state.owned[row]) for n, row in zip(cohort, places, strict=True)}
-        found = fed.run_training(
-            "train", train_client, calls, before, uses="shares mean predictions of private samples"
-        )
+        found = fed.run_training("train", train_client, calls, before)
         trained = {n: params for n, (params, _, _) in found.items()}
         means, owned = state.means.clone(), state.owned.clone()
         means[rows] = torch.stack([found[n][1] for n in cohort])

@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import batches, gradients_of
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.federation import WEIGHS, Federation, check_finite
+from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.model_facts import layer_of
 from ktpfl_pipeline.core.transfer import sent
@@ -44,7 +44,6 @@ class FedALA(BesideCommon):
     """
 
     title = "FedALA"
-    private_data = "training of aggregation weights"
 
     layers: Annotated[int, Ge(1)] = 1
     share: Annotated[float, Gt(0), Le(1)] = 0.8
@@ -64,7 +63,7 @@ class FedALA(BesideCommon):
             for n in cohort
             if n in state.models  # in its first round a client takes the global model unchanged
         }
-        weights = fed.run("aggregate", learn_weights, calls, WEIGHS) if calls else {}
+        weights = fed.run("aggregate", learn_weights, calls) if calls else {}
         if weights:
             check_finite("aggregation weights", {n: vector_of(w, names) for n, w in weights.items()})
         starts = {n: aggregated(state.models[n], state.common, w) for n, w in weights.items()}

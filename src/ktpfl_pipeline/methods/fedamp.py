@@ -35,7 +35,6 @@ class FedAMP(PersonalParameters):
     """
 
     title = "FedAMP"
-    private_data = "its own training rule"
     own_step = True
     paper_name = "FedAMP"
 

@@ -25,7 +25,6 @@ class FedBABU(Shared):
     """
 
     title = "FedBABU"
-    private_data = "its own training rule"
     own_step = True
     needs_head = "layer"
 

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.federation import WEIGHS, Federation
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
@@ -66,7 +66,6 @@ class FedFomo(Personal):
 
     title = "FedFomo"
     exchanges = frozenset({"parameters", "coefficients"})
-    private_data = "validation losses"
     fits_validation = True
     one_architecture = True
     paper_name = "FedFomo"
@@ -110,7 +109,7 @@ class FedFomo(Personal):
         chosen = {n: self.choose(state, n, t, fed) for n in clients}
         starts = {n: state.starts.get(n, first) for n in clients}
         models = {n: [state.models.get(n, first), *(state.models[m] for m in chosen[n])] for n in clients}  # θ_j
-        losses = fed.run("validate", validation_losses, {n: ([starts[n], *models[n]],) for n in clients}, WEIGHS)
+        losses = fed.run("validate", validation_losses, {n: ([starts[n], *models[n]],) for n in clients})
         gained = torch.cat([worth(starts[n], models[n], losses[n], fed.trained_names) for n in clients]).cpu()
         found = {}
         for n, gains in zip(clients, torch.split(gained, [len(models[n]) for n in clients]), strict=True):

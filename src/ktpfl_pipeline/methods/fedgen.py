@@ -58,7 +58,6 @@ class FedGen(LGFedAvg):
     """
 
     title = "FedGen"
-    private_data = "its own training rule and label counts"
 
     weight: Annotated[float, Ge(0)] = 1.0
     noise: Annotated[int, Ge(1)] = 32
@@ -84,7 +83,7 @@ class FedGen(LGFedAvg):
         before = {n: (old.models[n], old.head) for n in cohort}
         shares = old.labels.cpu()
         calls = {n: (*before[n], old.generator, shares, self.weight, t) for n in cohort}
-        found = fed.run_training("train", train_client, calls, before, uses="trains with generated features")
+        found = fed.run_training("train", train_client, calls, before)
         trained: Models = {n: params for n, (params, _) in found.items()}
         heads = [found[n][1] for n in cohort]
         counts = torch.stack([fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in cohort]).sum(dim=0)

@@ -35,7 +35,6 @@ class FedGH(LGFedAvg):
 
     title = "FedGH"
     exchanges = frozenset({"parameters", "prototypes"})
-    private_data = "its own training rule and class means"
 
     rate: Annotated[float, Gt(0)] = 0.1
     steps: Annotated[int, Ge(1)] = 100

@@ -61,7 +61,6 @@ class FedKD(SmallCommon, Personal):
 
     title = "FedKD"
     exchanges = frozenset({"parameters"})
-    private_data = "its own training rule"
     needs_head = "layer"
     follows_rounds = True  # the energy grows from the first round to the last
 
@@ -85,7 +84,7 @@ class FedKD(SmallCommon, Personal):
         nothing: Params = {name: torch.zeros_like(tensor) for name, tensor in state.common.items()}
         before = {n: (state.models[n], state.maps[n], nothing) for n in cohort}
         calls = {n: (*before[n][:2], state.common, self, energy, t) for n in cohort}
-        found = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
+        found = fed.run_training("train", train_pair, calls, before)
         trained, maps, uploads = (dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True))
         mean = fed.average({n: decoded(update, state.common) for n, update in uploads.items()})
         update = encoded(mean, energy)

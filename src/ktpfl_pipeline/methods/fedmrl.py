@@ -48,7 +48,6 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
     title = "FedMRL"
     exchanges = frozenset({"parameters"})
-    private_data = "its own training rule"
     needs_head = "linear"
 
     dimension: Annotated[int, Ge(1)] = 512
@@ -66,7 +65,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         """Send the shared model, train it inside each client's, average the copies by numbers of samples."""
         before = {n: (params, state.head) for n, params in self.personal(state, cohort, fed).items()}
         calls = {n: (*pair, t) for n, pair in before.items()}
-        found = fed.run_training("train", train_client, calls, before, uses="trains two models as one")
+        found = fed.run_training("train", train_client, calls, before)
         after_local: Models = {n: params for n, (params, _) in found.items()}
         heads: Models = {n: head for n, (_, head) in found.items()}
         copies: Models = {n: {name: params[name] for name in state.extractor} for n, params in after_local.items()}

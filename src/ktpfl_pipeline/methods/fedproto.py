@@ -50,7 +50,6 @@ class FedProto(Personal):
 
     title = "FedProto"
     exchanges = frozenset({"prototypes"})
-    private_data = "its own training rule and class means"
     needs_head = "layer"
 
     weight: Annotated[float, Ge(0)] = 1.0
@@ -89,7 +88,7 @@ class FedProto(Personal):
     def train(self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation) -> Models:
         """Return each model after training with its features pulled toward class prototypes; see `train_client`."""
         calls = {n: (params, prototypes, known, self.weight, t) for n, params in models.items()}
-        return fed.run_training("train", train_client, calls, models, uses="trains toward prototypes")
+        return fed.run_training("train", train_client, calls, models)
 
     def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the prototypes; their models are the initial ones."""
@@ -99,8 +98,7 @@ class FedProto(Personal):
     def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
         """Train new clients toward the prototypes, which do not change."""
         calls = {n: (params, state.prototypes, state.known, self.weight, 0, epochs) for n, params in models.items()}
-        uses = "trains toward prototypes"
-        return fed.run_training("train", train_client, calls, models, uses=uses, thrown_away=True)
+        return fed.run_training("train", train_client, calls, models, thrown_away=True)
 
 
 def train_client(

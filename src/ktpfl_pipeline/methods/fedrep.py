@@ -26,7 +26,6 @@ class FedRep(FedPer):
     """
 
     title = "FedRep"
-    private_data = "its own training rule"
     own_step = True
     needs_head = "layer"
 

@@ -31,14 +31,13 @@ class FedRoD(BesideCommon):
     """
 
     title = "FedRoD"
-    private_data = "its own training rule"
     needs_head = "linear"
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the global model, train it with the personal head, upload and average it; personal heads stay."""
         before = {n: (state.common, self.head(state, n, fed)) for n in cohort}
         calls = {n: (*pair, t) for n, pair in before.items()}
-        pairs = fed.run_training("train", train_client, calls, before, uses="trains toward balanced classes")
+        pairs = fed.run_training("train", train_client, calls, before)
         trained = {n: model for n, (model, _) in pairs.items()}
         heads = {n: head for n, (_, head) in pairs.items()}
         common = fed.average(trained)

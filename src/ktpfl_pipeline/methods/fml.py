@@ -33,7 +33,6 @@ class FML(SmallCommon, Personal):
 
     title = "FML"
     exchanges = frozenset({"parameters"})
-    private_data = "its own training rule"
 
     alpha: Annotated[float, Interval(ge=0, le=1)] = 0.5
     beta: Annotated[float, Interval(ge=0, le=1)] = 0.5
@@ -52,7 +51,7 @@ class FML(SmallCommon, Personal):
         """Return each model and its client's copy of the shared one, after training on each other; see `train_pair`."""
         before = {n: (own, common) for n, own in models.items()}
         calls = {n: (*pair, self, self.architecture(fed), t) for n, pair in before.items()}
-        pairs = fed.run_training("train", train_pair, calls, before, uses="trains two models on each other")
+        pairs = fed.run_training("train", train_pair, calls, before)
         return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
 
 

@@ -33,7 +33,6 @@ class KTpFLLikelihood(KTpFL):
 
     title = "KT-pFL (likelihood)"
     exchanges = frozenset({"predictions", "parameters", "coefficients"})
-    private_data = "validation likelihoods"
     fits_validation = True
     paper_name = None
 

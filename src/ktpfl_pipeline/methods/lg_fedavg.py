@@ -36,7 +36,6 @@ class LGFedAvg(Method[CommonHeadState]):
 
     title = "LG-FedAvg"
     exchanges = frozenset({"parameters"})
-    private_data = "its own training rule"
     needs_head = "biased"
 
     dimension: Annotated[int, Ge(1)] = 512

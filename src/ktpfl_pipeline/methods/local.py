@@ -44,7 +44,6 @@ class LocalMatched(Local):
     """
 
     title = "Local only (matched work)"
-    private_data = "more epochs than others have"
 
     work: Annotated[float, Gt(0)] = 1.0
     public: bool = True
@@ -52,7 +51,7 @@ class LocalMatched(Local):
     def train(self, models: Models, t: int, fed: Federation) -> Models:
         """Return each model after training on its client's data for `epochs`."""
         calls = {n: (params, t, self.epochs(n, fed)) for n, params in models.items()}
-        return fed.run_training("train", operations.train, calls, models, uses="trains for more epochs than others")
+        return fed.run_training("train", operations.train, calls, models)
 
     def epochs(self, n: int, fed: Federation) -> int:
         """Return client n's epochs per round, rounded up in favor of local-only training."""

@@ -32,7 +32,6 @@ class PerFedAvg(Shared):
     """
 
     title = "Per-FedAvg (FO)"
-    private_data = "its own training rule and adaptation before evaluation"
     own_step = True
     paper_name = "Per-FedAvg"
 

@@ -64,7 +64,6 @@ class PFedGraph(PersonalParameters):
     """
 
     title = "pFedGraph"
-    private_data = "its own training rule and validation accuracy"
     own_step = True
     fits_validation = True
 

@@ -33,7 +33,6 @@ class PFedMe(BesideCommon):
     """
 
     title = "pFedMe"
-    private_data = "its own training rule"
     own_step = True
     paper_name = "pFedMe"
     batches: ClassVar[int] = 1

@@ -35,7 +35,6 @@ class SelectiveFD(Personal):
     """
 
     title = "Selective-FD"
-    private_data = "a density of its training samples"
     own_knowledge = frozenset({"select"})
 
     quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
@@ -47,7 +46,7 @@ class SelectiveFD(Personal):
         """Select, train, predict, average over the clients that predict a sample, select again, distill."""
         batch = fed.public_batch(t)
         calls = dict.fromkeys(cohort, (batch, self.quantile, self.width, self.regularisation))
-        chosen = fed.run("select", familiar, calls, uses="estimates the density of private samples")
+        chosen = fed.run("select", familiar, calls)
         upload = exchange.train_and_predict(
             fed, state.models, cohort, t, batch, torch.stack([chosen[n] for n in cohort])
         )

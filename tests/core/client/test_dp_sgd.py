@@ -22,7 +22,6 @@ from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import TRAINING
 from ktpfl_pipeline.core.settings import Budgets, Compute, LocalTraining, Privacy, Reliability
 from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Params, select
@@ -235,7 +234,7 @@ class TestRefusals:
                 return True
             return False
 
-        expected = {name: method.private_data != TRAINING for name, method in made.items()}
+        expected = {name: not method.covered() for name, method in made.items()}
         assert {name: refused(method) for name, method in made.items()} == expected
 
     def test_a_second_training_in_a_round(self) -> None:

@@ -44,6 +44,7 @@ class RealFederation(Federation):
     """A federation whose clients draw their initial models themselves."""
 
     executor: "RealExecutor"
+    covered = Federation.covered | {encoded.logits, encoded.distill}
 
     def initial_model(self, architecture: str) -> Params:
         """Return a handle of the initial weights of an architecture, which draws them when it is opened."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client import optimizers
+from ktpfl_pipeline.core.client import operations, optimizers
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -69,6 +69,13 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     if space.optimizer_state is not None:
         space.optimizer_state = optimizers.state_of(steps_by)
     return Outcome(params_of(module), total / max(seen, 1))
+
+
+COVERED: frozenset[Callable[..., Any]] = frozenset(
+    (train, operations.distill, operations.logits, operations.cross_logits, operations.evaluate, operations.confusion)
+)
+"""The client operations that private training allows: `train`, whose use of private samples ε covers; operations on
+public samples; and evaluations, whose results only judge a run."""
 
 
 def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:

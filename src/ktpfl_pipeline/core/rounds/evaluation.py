@@ -1,13 +1,15 @@
 """What is measured of the clients' models at the end of a round, before and after the knowledge transfer."""
 
+import logging
 import math
 import weakref
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import diverged
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import ADAPTED, MEASURES, VALIDATION, Evaluation, RoundRecord
@@ -15,6 +17,7 @@ from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.weights import Handle, Models, Params, select
 
 State = TypeVar("State")
+logger = logging.getLogger(__name__)
 AT_ONCE = 20
 """Clients whose models are there at once for an evaluation: memory, not results."""
 
@@ -46,75 +49,133 @@ def _parts(params: Params) -> list[Any]:
     return [params] if isinstance(params, Handle) else list(params.values())
 
 
-def evaluate(
-    record: RoundRecord,
-    method: Method[State],
-    before: State,
-    after: State,
-    report: RoundReport,
-    fed: Federation,
-    memory: Memory,
-    history: Sequence[RoundRecord],
-    adapt: Sequence[int] = (),
-    pool: LabelledDataset | None = None,
-    away: Collection[int] = (),
-) -> RoundRecord:
-    """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
+@dataclass(frozen=True, eq=False)
+class Evaluator(Generic[State]):
+    """Evaluates the clients' models after rounds of one run.
 
-    Clients are evaluated a few at a time, so that models that `personal` creates are not all in memory at once.
-
-    Args:
-        record: the record of the round, to which accuracies, measures and the test loss are added.
-        method: the method whose models are evaluated.
-        before: the state before the round.
-        after: the state after the round.
-        report: the report of the round.
+    Attributes:
+        method: whose models are evaluated.
         fed: the federation.
-        memory: the earlier evaluations.
-        history: the records of the earlier rounds; a client outside the cohort keeps the last round's values.
-        adapt: numbers of extra local epochs after which models are evaluated too; these values are not remembered.
-        pool: samples of all clients on which every model is evaluated; None: no such evaluation.
-        away: clients that cannot be asked. Their last measured value counts, or NaN if there is none. If no client
-            answers, and none ever did, the round counts as not evaluated.
-
-    Raises:
-        DivergedError: if a model's test loss is not finite, though its weights may be.
+        adapt: numbers of local epochs after which models are evaluated too; these evaluations are not remembered.
+        global_samples: the largest number of test samples of all clients on which every model is evaluated.
+        memory: earlier evaluations of the run.
     """
-    ids = [client.id for client in fed.clients]
-    everyone = [n for n in ids if n not in away]
-    earlier = history[-1].accuracy.get("after_transfer", []) if history else []
-    stands = {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
-    validated = all(len(client.validation) for client in fed.clients)
-    points = ["after_local", "after_transfer", *[VALIDATION] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
-    accuracy: dict[str, list[float]] = {point: [] for point in points}
-    measured: dict[str, list[float]] = {name: [] for name in MEASURES}
-    loss: list[float] = []
-    for start in range(0, len(everyone), AT_ONCE):
-        some = everyone[start : start + AT_ONCE]
-        absent = [n for n in some if n not in report.after_local and n not in stands]
-        stored = method.personal(before, absent, fed) if absent else {}
-        trained = select({**stored, **report.after_local}, [n for n in some if n in stored or n in report.after_local])
-        local = {n: found.accuracy for n, found in memory.evaluate(fed, trained, "test").items()}
-        accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
-        personal = method.personal(after, some, fed)
-        test = memory.evaluate(fed, personal, "test")
-        accuracy["after_transfer"] += [test[n].accuracy for n in some]
-        loss += [test[n].loss for n in some]
-        if validated:
-            validation = memory.evaluate(fed, personal, "validation")
-            accuracy[VALIDATION] += [validation[n].accuracy for n in some]
-        for name in MEASURES:
-            measured[name] += [getattr(test[n], name) for n in some]
-        if pool is not None:
-            measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, pool))
-        untuned = method.untuned(after, personal, fed) if adapt else {}
-        for e in adapt:
-            accuracy[f"{ADAPTED}{e}"] += adapted(method, after, untuned, e, fed)
-    # whatever `on_divergence` says: after mixing the diverging client is not known, and evaluating must change nothing
-    if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
-        raise diverged(found)
-    record = replace(record, accuracy=accuracy, measures=measured, loss={**record.loss, "test": loss})
-    return _with_earlier(record, ids, everyone, history) if away else record
+
+    method: Method[State]
+    fed: Federation
+    adapt: Sequence[int] = ()
+    global_samples: int = 0
+    memory: Memory = field(default_factory=Memory)
+
+    def evaluate(
+        self,
+        record: RoundRecord,
+        before: State,
+        after: State,
+        report: RoundReport,
+        history: Sequence[RoundRecord],
+        *,
+        full: bool = True,
+        pooled: bool = True,
+        is_only: bool = False,
+    ) -> RoundRecord:
+        """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
+
+        Of a client that gives no usable answer the last measured values are used, and NaN if there are none. A round
+        in which no client answers, and none ever did, is recorded as a round without evaluation.
+
+        Args:
+            record: of the round, to which accuracies, measures and the test loss are added.
+            before: the state at the start of the round.
+            after: the state at the end of the round.
+            report: what the round returned.
+            history: of the rounds before. If the last round was evaluated, clients outside the cohort keep its values.
+            full: whether models are evaluated after `adapt` epochs too.
+            pooled: whether models are evaluated on `global_samples` too.
+            is_only: whether no round was evaluated before and none is left; then the executor decides whether enough
+                clients answered.
+
+        Raises:
+            DivergedError: if a copy that is fine-tuned for the evaluation diverges, or a test loss is not finite.
+            InputError: if it `is_only` evaluation, and too few clients answer.
+        """
+        fed, t, everyone, away = self.fed, record.round, list(self.fed.by_id), dict[int, str]()
+        fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # clients that came back are let in
+        adapt, pool = self.adapt if full else (), self._pool if pooled else None
+        while True:
+            try:
+                found = self._measured(record, before, after, report, history, adapt, pool, away)
+            except ClientsMissing as error:
+                away |= error.found
+                if is_only and not fed.executor.enough(everyone, away, t):
+                    away = {}
+                    fed.executor.missing(fed, everyone, t, len(everyone))
+                continue
+            except DivergedError as error:
+                raise diverged(error.found, t) from None
+            if away:
+                without = "evaluated without some clients; their last values, if any, are used"
+                what = without if found.accuracy else "not evaluated, because no client has replied"
+                logger.warning("Round %d is %s. %s", t, what, ClientsMissing(away))
+            return found
+
+    @cached_property
+    def _pool(self) -> LabelledDataset | None:
+        return self.fed.pooled_test(self.global_samples) if self.global_samples else None
+
+    def _measured(
+        self,
+        record: RoundRecord,
+        before: State,
+        after: State,
+        report: RoundReport,
+        history: Sequence[RoundRecord],
+        adapt: Sequence[int],
+        pool: LabelledDataset | None,
+        away: Collection[int],
+    ) -> RoundRecord:
+        """Return the record with all measurements; clients that are `away` are not asked.
+
+        A few clients are evaluated at a time, because models that `personal` makes must not all be in memory at once.
+        """
+        method, fed, memory = self.method, self.fed, self.memory
+        ids = [client.id for client in fed.clients]
+        everyone = [n for n in ids if n not in away]
+        earlier = history[-1].accuracy.get("after_transfer", []) if history else []
+        stands = {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
+        validated = all(len(client.validation) for client in fed.clients)
+        points = ["after_local", "after_transfer", *[VALIDATION] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
+        accuracy: dict[str, list[float]] = {point: [] for point in points}
+        measured: dict[str, list[float]] = {name: [] for name in MEASURES}
+        loss: list[float] = []
+        for start in range(0, len(everyone), AT_ONCE):
+            some = everyone[start : start + AT_ONCE]
+            absent = [n for n in some if n not in report.after_local and n not in stands]
+            stored = method.personal(before, absent, fed) if absent else {}
+            trained = select(
+                {**stored, **report.after_local}, [n for n in some if n in stored or n in report.after_local]
+            )
+            local = {n: found.accuracy for n, found in memory.evaluate(fed, trained, "test").items()}
+            accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
+            personal = method.personal(after, some, fed)
+            test = memory.evaluate(fed, personal, "test")
+            accuracy["after_transfer"] += [test[n].accuracy for n in some]
+            loss += [test[n].loss for n in some]
+            if validated:
+                validation = memory.evaluate(fed, personal, "validation")
+                accuracy[VALIDATION] += [validation[n].accuracy for n in some]
+            for name in MEASURES:
+                measured[name] += [getattr(test[n], name) for n in some]
+            if pool is not None:
+                measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, pool))
+            untuned = method.untuned(after, personal, fed) if adapt else {}
+            for e in adapt:
+                accuracy[f"{ADAPTED}{e}"] += adapted(method, after, untuned, e, fed)
+        # whatever `on_divergence` is: mixing hides which client diverged, and an evaluation must change nothing
+        if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
+            raise diverged(found)
+        record = replace(record, accuracy=accuracy, measures=measured, loss={**record.loss, "test": loss})
+        return _with_earlier(record, ids, everyone, history) if away else record
 
 
 def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history: Sequence[RoundRecord]) -> RoundRecord:

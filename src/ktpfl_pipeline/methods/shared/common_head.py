@@ -24,7 +24,7 @@ def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models
     """Return each model after training with the shared head in place of its own, and the client's copy of the head."""
     calls = {n: (params, head, t) for n, params in models.items()}
     before = {n: (params, head) for n, params in models.items()}
-    found = fed.run_training("train", features.train_wearing, calls, before, uses="trains with a common head")
+    found = fed.run_training("train", features.train_wearing, calls, before)
     return {n: params for n, (params, _) in found.items()}, {n: own for n, (_, own) in found.items()}
 
 
@@ -49,6 +49,6 @@ def worn(fed: Federation, models: Models, head: Params) -> Models:
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
     """Return each client's mean feature by class, (|S|, K, F), and its training samples by class, (|S|, K)."""
     calls = {n: (params, dimension) for n, params in models.items()}
-    found = fed.run("prototypes", features.class_means, calls, uses="shares mean features of private samples")
+    found = fed.run("prototypes", features.class_means, calls)
     check_finite("prototypes", {n: means for n, (means, _) in found.items()})
     return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])
