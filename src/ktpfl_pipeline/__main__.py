@@ -19,7 +19,7 @@ WITHOUT_OPTIONS = {"conf": "copies the configuration to ./conf", "ui": "shows th
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Do what `arguments` ask for, or the command line where they are None; running pipelines ends with an exit."""
+    """Run the command of `arguments`, or of the command line if None; running pipelines ends with an exit."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] in (["conf"], ["ui"]) and given[1:]:
         return explain(*given)
@@ -78,7 +78,7 @@ def _kedro_project() -> Any:
 
 
 def find_packages_in(folder: Path) -> None:
-    """Let dotted paths name what lies in a folder or in its `src`, as in a Kedro project, here and in all workers.
+    """Make modules in a folder and in its `src` importable by dotted paths, in this process and in all workers.
 
     Python itself looks next to the command and not in the current folder. A place with another copy of this package is
     left out: workers would take theirs from it.

@@ -186,7 +186,7 @@ def check_environment(env: str | None) -> None:
 
 
 def configure_tracking(loader: Any, project: Path) -> None:
-    """Take the tracker from the files tracking*.yml that Kedro's `loader` finds.
+    """Configure the tracker from the files tracking*.yml that Kedro's `loader` finds.
 
     Raises:
         InputError: if a setting cannot be; MissingConfigException: if there are none.
@@ -198,7 +198,7 @@ def configure_tracking(loader: Any, project: Path) -> None:
 
 
 def _next_steps() -> str:
-    """Say how to look at what is tracked, and at the pipeline, in a clone of the repository and elsewhere."""
+    """Return how to open MLflow and kedro-viz, in a clone of the repository and elsewhere."""
     from ktpfl_pipeline import tracking
 
     clone = Path("src/ktpfl_pipeline").is_dir() and Path("Makefile").exists()

@@ -13,7 +13,7 @@ LEAST_GAIN = 0.005
 
 @dataclass(frozen=True)
 class Gain:
-    """How much accuracy rises over the evaluations that make the final value.
+    """The rise of accuracy over the evaluations of the final value.
 
     Attributes:
         difference: mean of the later half of these evaluations minus mean of the earlier half, over seeds, in 0..1. Of

@@ -31,7 +31,7 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of the paper's tables at one scale.
+    """The finished results of the paper's tables at one scale.
 
     Attributes:
         scale: what the report says of the settings.

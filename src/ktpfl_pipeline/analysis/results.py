@@ -28,7 +28,7 @@ COVERED = 0.95
 
 @dataclass(frozen=True)
 class TheoremCheck:
-    """What came out of `theorem.check`, client by client.
+    """The results of `theorem.check`, client by client.
 
     Attributes:
         fit: mean negative log-likelihood of each mixture on the samples it was fitted to, by mixture, (N,) each.
@@ -181,7 +181,7 @@ class FinishedRun(Kept):
 
     @property
     def work(self) -> dict[str, float]:
-        """What all clients computed over the rounds: ``samples`` that were backpropagated, and their ``flops``."""
+        """The work of all clients over the rounds: ``samples`` backpropagated, and their ``flops``."""
         names = dict.fromkeys(name for record in self.history for name in record.work)
         return {name: sum(sum(record.work.get(name, ())) for record in self.history) for name in names}
 
@@ -261,7 +261,7 @@ class MethodResult(Kept):
 
     @property
     def class_names(self) -> list[str]:
-        """What the source calls the K classes; empty where it has no names."""
+        """The source's names of the K classes; empty if it has none."""
         return self.runs[0].class_names
 
     @property
@@ -277,12 +277,12 @@ class MethodResult(Kept):
 
     @property
     def sent(self) -> float:
-        """What all clients sent and received over the whole run in bytes, mean over seeds."""
+        """Bytes that all clients sent and received over the whole run, mean over seeds."""
         return sum(self.traffic.values())
 
     @property
     def predictions(self) -> float:
-        """What of it is neither a model nor public."""
+        """The part of these bytes that is neither models nor public data."""
         return self.traffic["knowledge_up"] + self.traffic["knowledge_down"]
 
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:

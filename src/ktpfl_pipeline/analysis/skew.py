@@ -9,7 +9,7 @@ from scipy.special import entr
 
 
 class LabelSkew(NamedTuple):
-    """How unlike the clients' label distributions p_1 ... p_N are, and how unlike their sizes.
+    """Measures of how much the clients' label distributions p_1 ... p_N and their sizes differ.
 
     Attributes:
         jensen_shannon: mean over pairs of clients of the Jensen-Shannon divergence to base 2: 0 alike, 1 no class in

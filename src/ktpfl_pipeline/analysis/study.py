@@ -75,7 +75,7 @@ class Cell(Kept):
 
     @cached_property
     def result(self) -> MethodResult | None:
-        """What came out, once all seeds are finished."""
+        """The result, once all seeds are finished."""
         if self.kept or len(self.runs) != len(self.seeds):
             return self.kept
         return summarise(self.runs, self.hyperparameters, self.settings)
@@ -92,7 +92,7 @@ class Cell(Kept):
 
     @property
     def score(self) -> float | None:
-        """What a search chooses by: the mean validation accuracy over clients and seeds, in 0..1."""
+        """The score of a search: mean validation accuracy over clients and seeds, in 0..1."""
         return self.validation.mean if self.validation else None
 
 
@@ -113,7 +113,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Study(Kept):
-    """What the runs of a sweep or a tuning left.
+    """The results of a sweep's, a tuning's or the paper's runs.
 
     Attributes:
         asked: its section of conf/, as plain values.

@@ -55,7 +55,7 @@ def demand(holds: object, found: str) -> None:
 
 @dataclass(frozen=True)
 class Round:
-    """What a round was given, with a copy of the state from before it, and what it returned."""
+    """The arguments of a round, with a copy of the state before it, and its results."""
 
     given: Any
     before: Any
@@ -101,14 +101,14 @@ class Recorded:
             )
 
     def resumed(self, fed: Federation, t: int, file: Path, observer: Observer = SILENT) -> Run:
-        """Go on from the checkpoint of round t, of which `file` becomes a copy."""
+        """Continue from the checkpoint of round t, which is copied to `file`."""
         shutil.copy(self.folder / f"{t}.ckpt", file)
         return engine.run(self.method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
 
 
 @contextmanager
 def recording(method: Method[Any], rounds: list[Round]) -> Iterator[None]:
-    """Let every round of the method be recorded in `rounds`."""
+    """Record every round of the method in `rounds`."""
     original = type(method).round
 
     def seen(method: Method[Any], state: Any, cohort: list[int], t: int, fed: Federation) -> Any:

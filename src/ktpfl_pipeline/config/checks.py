@@ -26,7 +26,7 @@ from ktpfl_pipeline.methods import METHODS, dotted, find, title
 
 @contextlib.contextmanager
 def saying(where: str) -> Iterator[None]:
-    """Let the message of an `InputError` from within begin with where it comes from."""
+    """Put the place in the configuration in front of the message of an `InputError` from the block."""
     try:
         yield
     except InputError as error:

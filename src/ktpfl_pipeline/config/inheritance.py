@@ -97,7 +97,7 @@ def _kind(name: str) -> str:
 
 
 def _has_settings_of(kind: str, section: Any) -> bool:
-    """Return whether a section has only settings of one kind. What is named only for YAML, such as a range, has not."""
+    """Return whether a section has only settings of one kind; a section that only holds a YAML anchor has others."""
     known = {LIKE, *rules(MODELS[kind])}
     return isinstance(section, Mapping) and known.issuperset(section)
 

@@ -294,7 +294,7 @@ class Experiment(Section):
 
     @property
     def reliability(self) -> Reliability:
-        """How far clients can be relied on."""
+        """Availability, stragglers and limited compute of the clients."""
         return Reliability(self.availability, self.stragglers, self.budgets)
 
     def models(self) -> list[str]:

@@ -22,7 +22,7 @@ FREE = ("seeds", "rounds", "evaluate_every", "evaluate_last", "evaluation", "the
 
 @dataclass(frozen=True)
 class TunedMethod:
-    """What was chosen for one method.
+    """The choice for one method.
 
     Attributes:
         values: all its hyperparameters, as chosen.
@@ -43,7 +43,7 @@ class TunedMethod:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a tuning leaves.
+    """The stored result of a tuning.
 
     Attributes:
         experiment: its name.

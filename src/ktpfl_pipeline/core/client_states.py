@@ -44,7 +44,7 @@ class ClientStates:
         return self.fresh.get(phase, {}).get(n, kept)
 
     def add(self, phase: str, states: Mapping[Any, Params]) -> None:
-        """Take what a phase left."""
+        """Store the optimizer states after a phase."""
         self.fresh.setdefault(self._apart + phase, {}).update(states)
 
     def start_attempt(self) -> None:

@@ -11,7 +11,7 @@ from ktpfl_pipeline.core.validation import changed
 
 
 class Settings(Protocol):
-    """What the rules read: of an experiment before its data are loaded, or of a `Setting`."""
+    """The settings that the rules read, from an experiment before its data are loaded, or from a `Setting`."""
 
     @property
     def training(self) -> Any:

@@ -32,7 +32,7 @@ class TokenShape(tuple[int, ...]):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What the ids of tokens mean.
+    """The meaning of token ids.
 
     Attributes:
         size: the number of ids in the inputs of a dataset.
@@ -80,7 +80,7 @@ class LabelledDataset:
 
     @property
     def kind(self) -> kinds.Kind:
-        """What the inputs are, and how they become floats."""
+        """The kind of the inputs, which converts them to floats."""
         return kinds.of(self.inputs)
 
     @property

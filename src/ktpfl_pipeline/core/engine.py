@@ -336,7 +336,7 @@ def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
 
 
 def _entries(state: Any, of: Callable[[Handle], Any] = kept) -> dict[str, Any]:
-    """Return what crosses rounds by name, with all models brought here that may come."""
+    """Return the state between rounds by name; models are fetched to this process unless they must stay remote."""
     return {entry.name: opened(getattr(state, entry.name), of) for entry in fields(state)}
 
 

@@ -28,7 +28,7 @@ from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """What the cohort's clients have after local training, and what arrived of it.
+    """The cohort's models after local training, and the predictions that the server received.
 
     A sample without any prediction is not in the batch. Where some did, their mean is used for a client
     without one.

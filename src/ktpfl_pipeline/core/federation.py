@@ -75,7 +75,7 @@ class RoundLog:
         self.losses, self.restored, self.samples = {}, set(), {}
 
     def add(self, phase: str, result: PhaseResult[Any, Any]) -> None:
-        """Take losses and time of a phase."""
+        """Add the losses and the time of a phase."""
         if result.losses:
             self.losses.setdefault(phase, {}).update(result.losses)
         for n, samples in result.samples.items():
@@ -316,7 +316,7 @@ class Federation(Setting):
 
     @cached_property
     def cost(self) -> Callable[[str], Cost]:
-        """What an architecture costs, measured when it is first asked for; see `work.Cost`."""
+        """Return the cost of an architecture, measured on first use; see `work.Cost`."""
         return cache(partial(cost_of, self))
 
     def work(self, cohort: list[int]) -> dict[str, list[float]]:

@@ -320,7 +320,7 @@ class Budgets:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How far clients can be relied on.
+    """Availability, stragglers and limited compute of the clients.
 
     Attributes:
         availability: the chance that a sampled client shows up in a round.

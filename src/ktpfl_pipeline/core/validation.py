@@ -57,7 +57,7 @@ def spelt_out(group: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reads:
-    """In an annotation: accepts short forms of a setting.
+    """Annotation: accept short forms of a setting.
 
     Attributes:
         read: returns the setting in its full form; a `ValueError` of it says what the setting must be.
@@ -70,11 +70,11 @@ class Reads:
 
 @dataclass(frozen=True)
 class Distinct:
-    """In the annotation of a list: no item occurs twice."""
+    """Annotation of a list: no item may occur twice."""
 
 
 class Rule(NamedTuple):
-    """What one setting may be.
+    """The rule for the values of one setting.
 
     Attributes:
         plain: its type without metadata.

@@ -50,7 +50,7 @@ class Handle(Mapping[str, Tensor]):
         return self.open()[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names, which are here."""
+        """Iterate over the names, which are stored locally."""
         return iter(self.shapes)
 
     def __len__(self) -> int:

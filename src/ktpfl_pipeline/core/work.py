@@ -78,7 +78,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Say no: torch would import its compiler, two seconds, only to keep it from what is above."""
+        """Return False; otherwise torch imports its compiler, which takes two seconds, only to disable it here."""
         return False
 
 

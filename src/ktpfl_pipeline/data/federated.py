@@ -41,7 +41,7 @@ class ClientData(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is recorded of the data of one seed's runs.
+    """Recorded facts about the data of one seed's runs.
 
     Attributes:
         label_counts: (N, K) private samples of each client by class; (N, 1), all classes together, where only the
@@ -71,7 +71,7 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class SeedData:
-    """What the runs of one seed see. All share these tensors, and none writes to them; each is made when first asked.
+    """The data of one seed's runs. All runs share these read-only tensors, which are made on first use.
 
     Attributes:
         private: all private samples, as their source gives them.
@@ -105,7 +105,7 @@ class SeedData:
 
     @cached_property
     def scale(self) -> Fitted | None:
-        """What is fitted to the training samples: the scale of features, the frequent tokens of texts; None else."""
+        """The fit to the training samples: the scale of features, or the frequent tokens of texts; None for images."""
         training, known = (own.train for _, own in sorted(self.partition.items())), self.private.vocabulary
         if self.private.kind.standardized:
             return Standardisation.of(self.private.inputs, training)
@@ -205,7 +205,7 @@ class FederatedData:
 
     @cached_property
     def seeds(self) -> dict[int, SeedData]:
-        """What the runs of each seed see."""
+        """The data of each seed's runs."""
         return {
             seed: SeedData(
                 self.private,

@@ -35,7 +35,7 @@ SHARPNESS = 2
 
 @dataclass(frozen=True, eq=False)
 class KTpFLJointState(KTpFLState):
-    """The state between rounds in addition to c and the models u_n of clients that took part.
+    """The state between rounds, in addition to c and the models u_n of clients that took part.
 
     Attributes:
         taught: h_m, the last model that each client uploaded.

@@ -1,12 +1,12 @@
-"""The blocks of a pipeline, and the template that joins them into one per experiment.
+"""The blocks of pipelines, and the template that combines them into one pipeline per experiment.
 
 Arguments that the nodes of all blocks share:
     experiment: the settings.
-    name: the experiment's; of a sweep, a tuning or a report, its own.
-    method: its name in the registry, or its dotted path; `methods` are all that are run.
-    raw_folder: where samples are, and where downloads go.
+    name: the name of the experiment, sweep, tuning or report.
+    method: a method's registry name or dotted path; `methods` are all methods that are run.
+    raw_folder: the folder with samples and downloads.
     private: the private `LabelledDataset`, (M, C, H, W) uint8 with labels.
-    public_images: (M, C, H, W) uint8, what the public set is taken from.
+    public_images: (M, C, H, W) uint8, from which the public set is drawn.
     public_set: the `PublicSet`, with the indices of every seed.
     partition: a table with the columns seed, client, split, index, label.
     federation: the `FederatedData`, for every seed.

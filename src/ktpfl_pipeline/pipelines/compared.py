@@ -7,8 +7,8 @@ from ktpfl_pipeline.methods import compared
 def methods_of(experiment: Experiment) -> tuple[str, ...]:
     """Return the methods that the comparison of an experiment runs, KT-pFL first, in the order of its report.
 
-    KT-pFL and local-only training are always among them. All are those of the registry that exchange what the
-    experiment sets, and its methods that are given by a dotted path, such as ``my_package.my_method:Nearest``.
+    KT-pFL and local-only training are always included. ``all`` means the registry's methods that exchange what the
+    experiment sets, and its methods with a dotted path, such as ``my_package.my_method:Nearest``.
     """
     first, *others, local = compared(one_architecture=experiment.exchange == "parameters")
     own = [method for method in experiment.methods if ":" in method]

@@ -206,13 +206,13 @@ class FolderDataset(_Place):
 
 
 class ComparisonsDataset(_Place):
-    """What comparisons left next to their reports, by the report's folder.
+    """The ``comparison.json`` of each report, by the report's folder.
 
     Kedro's PartitionedDataset would refuse an empty folder before a node could say what to do.
     """
 
     def load(self) -> dict[str, Any]:
-        """Return the content of every ``comparison.json``, those of half-written reports left out.
+        """Return the content of every ``comparison.json``, except in half-written reports.
 
         Raises:
             InputError: if one of them is not JSON.
@@ -258,8 +258,7 @@ class EvidenceDataset(_Place):
 class ReportDataset(_Place):
     """The folder of reports: a page that opens without a server, Markdown, LaTeX, CSV, the figures as PNG and SVG.
 
-    A report that names a variant has a folder of its own below this one. What is read is the report that was saved
-    last.
+    A report that names a variant has a separate folder below this one. Loading returns the report that was saved last.
     """
 
     _shown = ""  # in this process, as wide as its terminal

@@ -65,7 +65,7 @@ def search(
 
 
 def stream(seed: int, method: str) -> int:
-    """Return the seed of a method's draws: those of one method do not depend on which others are tuned."""
+    """Return the seed of a method's draws, which do not depend on the other tuned methods."""
     return derive(seed, "tuning", method)
 
 

@@ -180,9 +180,9 @@ def log_report(
     metrics: Mapping[str, float] | None = None,
     children: Sequence[str] = (),
 ) -> None:
-    """Log a report to the run with this key, started before or new; its summary and its main table describe the run.
+    """Log a report to the run with this key, an earlier one or a new one; its summary and main table describe the run.
 
-    What it held under these names is replaced. Arguments are those of `tracking.Entry`, and of `TrackedRun.report`.
+    Earlier files of these names are replaced. It takes the arguments of `tracking.Entry` and `TrackedRun.report`.
     """
     tables = [markdown.table(block) for block in report.brief if isinstance(block, Table)]
     note = re.sub(" {2,}", " ", "\n\n".join([report.summary, *tables]))  # a tag has 8,000 characters

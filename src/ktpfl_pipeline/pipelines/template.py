@@ -1,4 +1,4 @@
-"""The shape of every experiment: a data box, and in a box of all methods one for each and one for their report.
+"""The template of every experiment: a namespace for data, and one for methods, with one box per method and a report.
 
           ┌ methods ──────────────┐
           │    ┌─ kt_pfl ─┐       │
@@ -6,8 +6,8 @@ data ─────┼────┼─ fedmd  ─┼─ report
           │    └─ local  ─┘       │
           └───────────────────────┘
 
-So kedro-viz opens on two boxes, however many methods there are. What crosses a box is stored, so that each runs in a
-process of its own: ``kedro run --namespaces=methods.kt_pfl``.
+kedro-viz therefore opens on two boxes for any number of methods. Data that cross a box are stored, so that each box can
+run in a separate process: ``kedro run --namespaces=methods.kt_pfl``.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
 
 
 def _of_source(methods: tuple[str, ...]) -> list[Node]:
-    """Return the steps from a source to the data of the federation, and to a figure of who has what."""
+    """Return the steps from a source to the federation's data, and to a figure of the clients' data."""
     settings = "params:experiment"
     made_of = [settings, "private", "public_set"]
     return [
@@ -94,10 +94,10 @@ def _of_source(methods: tuple[str, ...]) -> list[Node]:
 
 
 def turn(node: Node) -> tuple[int, int]:
-    """Return the turn of a node among those that could run: data, one method after the other, reports.
+    """Return the priority of a node among nodes that could run: data, one method after the other, reports.
 
     KT-pFL comes first, then local-only training, then the others in the order of the registry. Hyperparameters are
-    resolved with the data, so that none is trained in vain.
+    resolved together with the data, so that errors appear before any training.
     """
     box, _, method = (node.namespace or "").partition(".")
     if REPORT in (box, method):

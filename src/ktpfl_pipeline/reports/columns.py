@@ -39,8 +39,8 @@ class Column:
         key: name of the column in rows and in CSV files.
         title: heading, without the unit.
         unit: in brackets after the title; empty for texts and for numbers that name their unit.
-        meaning: the note below the table; empty where the title says all.
-        value: the column's entry of a row, from what the row is about; None takes the row's entry for `key`.
+        meaning: the note below the table; empty if the title is enough.
+        value: computes the column's entry from the object of a row; None takes the row's entry for `key`.
     """
 
     key: str
@@ -69,7 +69,7 @@ class Column:
 
 
 class Compared:
-    """What the columns of a comparison know besides a row's method.
+    """The values that the columns of a comparison use in addition to a row's method.
 
     Attributes:
         results: all methods of the comparison.
@@ -144,7 +144,7 @@ def adapted(epochs: int, meaning: str) -> list[Column]:
 
 
 def by_architecture(names: Sequence[str]) -> list[Column]:
-    """Return the difference to local-only over all clients, and over those of each architecture."""
+    """Return the difference to local-only over all clients, and over the clients of each architecture."""
 
     def of(name: str) -> Column:
         return MINUS_LOCAL.but(

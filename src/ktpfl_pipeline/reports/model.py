@@ -38,7 +38,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Settings:
-    """Names and values by group; those of the group ``""`` have no heading."""
+    """Names and values by group; the group ``""`` has no heading."""
 
     groups: Mapping[str, Mapping[str, str]]
 
@@ -81,12 +81,12 @@ class Table:
         latex: str = "",
         tinted: Sequence[str] = (),
     ) -> "Table":
-        """Return a table of what the columns make of each row.
+        """Return a table whose entries the columns compute from each row.
 
         Args:
-            name: of the table.
-            columns: of the table.
-            rows: what each row is about: the arguments of `Column.entry`, several as a tuple.
+            name: the table's name.
+            columns: its columns.
+            rows: the object of each row: the arguments of `Column.entry`, several as a tuple.
             shared: further arguments, equal for all rows.
             latex: see the class.
             tinted: see the class.
@@ -183,8 +183,8 @@ class Section:
     Attributes:
         title: its heading; the first section has none.
         blocks: its content. Tables without rows are left out.
-        folded: whether only the heading is seen until it is opened.
-        files: those that hold the section's numbers, each row with its run.
+        folded: whether only the heading is visible until the section is opened.
+        files: the files with the section's numbers, each row with its run.
     """
 
     title: str

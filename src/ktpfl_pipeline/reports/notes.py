@@ -35,7 +35,7 @@ def of_table(main: Table, results: Sequence[MethodResult]) -> dict[str, str]:
 
 
 def final_values(results: Sequence[MethodResult]) -> str:
-    """Say over what the final values are averaged."""
+    """Return the note on how final values are averaged."""
     averaged = words.averaged(len(results[0].seeds), results)
     return f"{averaged} The best round is recorded with the results; it is never the headline."
 
@@ -74,7 +74,7 @@ def _one_point(result: MethodResult) -> bool:
 
 
 def papers_numbers(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
-    """Return the note on the paper's numbers: what they are, or why they are not shown."""
+    """Return the note on the paper's numbers: their source, or why they are not shown."""
     if other := "; ".join(paper.differences(settings)):
         return f"the paper's numbers are not shown, because its setting is another: {other}."
     known = any(paper.number(settings, result.method) is not None for result in results)

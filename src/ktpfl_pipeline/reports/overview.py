@@ -1,8 +1,8 @@
-"""All finished comparisons side by side: tables in the form of the paper's, the differences, curves and traffic.
+"""The overview of all finished comparisons: tables in the form of the paper's, differences, curves and traffic.
 
 The overview reads only the ``comparison.json`` of each report. A column is a comparison with its own settings, which
-are listed. Comparisons with one architecture, as in the paper's Table 2, have tables of their own: except for
-local-only, they run other methods than those with several architectures.
+are listed. Comparisons with one architecture, as in the paper's Table 2, have separate tables: except for local-only
+training, they run other methods than comparisons with several architectures.
 """
 
 from collections import Counter
@@ -64,12 +64,12 @@ class Comparison:
 
     @property
     def dataset(self) -> str:
-        """What the private data is called."""
+        """The name of the private data."""
         return paper.dataset(self.settings)
 
     @property
     def partition(self) -> str:
-        """What the partition is called."""
+        """The name of the partition."""
         return plain(str(self.settings["partition"]["scheme"]))
 
     @property

@@ -12,12 +12,12 @@ from ktpfl_pipeline.reports.numbers import Entry, accuracy
 
 @dataclass(frozen=True)
 class Setting:
-    """A column: one setting, in which methods were run.
+    """A column: the results of methods in one setting.
 
     Attributes:
-        title: of the column, unique in its table.
-        results: by method, those that are finished.
-        paper: the paper's numbers by method, as text; empty where the setting is another than the paper's.
+        title: the column's title, unique in its table.
+        results: the finished results by method.
+        paper: the paper's numbers by method, as text; empty if the setting is not the paper's.
         failed: methods that cannot be finished.
     """
 

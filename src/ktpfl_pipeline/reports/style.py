@@ -15,7 +15,7 @@ NAMED = 30
 
 
 class Look(NamedTuple):
-    """How a method is drawn, everywhere."""
+    """The color and marker of a method in all figures."""
 
     colour: str
     marker: str
@@ -98,7 +98,7 @@ _ARCHITECTURES = {
 
 
 def look(method: str) -> Look:
-    """Return the colour and marker of a method; of one that the registry does not have, a spare one by its name."""
+    """Return the colour and marker of a method; a method outside the registry gets a spare one by its name."""
     if method in _LOOKS:
         return _LOOKS[method]
     place = sum(method.encode())
@@ -116,7 +116,7 @@ def readable(colour: str) -> str:
 
 
 def architecture_title(architecture: str) -> str:
-    """Return what an architecture is called in figures, without the library or package that it comes from."""
+    """Return the name of an architecture in figures, without its library or package."""
     return _ARCHITECTURES.get(architecture, architecture.rpartition(":")[2])
 
 

@@ -188,7 +188,7 @@ def _sized(rows: Sequence[Row]) -> bool:
 
 
 def summary(points: Sequence[Point], parameter: str) -> str:
-    """Say which value validation accuracy chooses for each method, and its test accuracy."""
+    """Return the value that validation accuracy chooses for each method, and its test accuracy, in words."""
     rows, title = table_rows(points), TITLES.get(parameter, parameter)
     picked = [row for row in rows if row.chosen]
     if not picked:

@@ -15,7 +15,7 @@ PARAMETERS = {
 
 
 def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequence[int] = ()) -> str:
-    """Return what a comparison is of in one name: ``digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part``.
+    """Return a name for the data of a comparison: ``digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part``.
 
     The parts are private data, images and their changes, clients, partition and public set. Settings that are not the
     default follow: participation, adversaries, reliability, compression, private training, tuned hyperparameters. For
@@ -23,9 +23,9 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
     not known is left out.
 
     Args:
-        settings: of the experiment.
-        native: shape of a private input as its source has it; empty where they have many.
-        shape: the same as models see it.
+        settings: the experiment's settings.
+        native: shape of a private input in its source; empty if there are several.
+        shape: shape of the input that models take.
     """
     names = ("private", "partition", "public", "adversaries")
     private, partition, public, adversaries = (settings.get(group, {}) for group in names)

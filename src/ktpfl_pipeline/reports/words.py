@@ -66,7 +66,7 @@ def listed_seeds(seeds: Sequence[int]) -> str:
 
 
 def unreliable(settings: Mapping[str, Any]) -> list[str]:
-    """Return in what an experiment's clients are unreliable, and how many are held out of training."""
+    """Return how an experiment's clients are unreliable, and how many are held out of training, in words."""
     late, limited = settings.get("stragglers", {}), settings.get("budgets", {})
     chance, held = settings.get("availability", 1.0), settings.get("newcomers", 0.0)
     slow, poor = late.get("share", 0), limited.get("share", 0)
@@ -120,7 +120,7 @@ def too_few(seeds: int) -> str:
 
 
 def gaining(result: MethodResult) -> str:
-    """Say by how much a method still improves over the rounds of its final value; empty where it does not."""
+    """Return how much a method still improves over the rounds of its final value, in words; empty if it does not."""
     found = convergence.gain(result)
     if found is None or not found.goes_on:
         return ""
@@ -142,11 +142,11 @@ def over_seeds(seeds: int) -> str:
 
 
 def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
-    """Say over what an accuracy is averaged.
+    """Return how an accuracy is averaged, in words.
 
     Args:
-        seeds: their number; None where comparisons have seeds of their own.
-        results: the methods, with their runs; none where it is not known how many evaluations counted.
+        seeds: the number of seeds; None if comparisons have different seeds.
+        results: the methods with their runs; empty if it is not known how many evaluations counted.
     """
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
@@ -215,7 +215,7 @@ def aggregates(result: MethodResult) -> bool:
 
 
 def point_title(point: str) -> str:
-    """Return what an evaluation point is called in a column."""
+    """Return the name of an evaluation point in a column."""
     if point.startswith(ADAPTED):
         return f"After {plural(int(point.removeprefix(ADAPTED)), 'extra epoch')}"
     known = {

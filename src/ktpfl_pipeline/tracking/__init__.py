@@ -41,7 +41,7 @@ _tracker: ContextVar[Tracker | None] = ContextVar("tracker", default=None)
 
 
 def current() -> Tracker:
-    """Return the tracker of this process: one that does nothing, until `configure` was called."""
+    """Return the tracker of this process; it does nothing until `configure` is called."""
     return _tracker.get() or Tracker()
 
 

@@ -114,7 +114,7 @@ def _last(client: Any, experiment_id: str) -> Any:
 
 
 class MlflowRun(TrackedRun):
-    """A run of MLflow while it goes. One that is finished is left as it is: its key says that nothing changed."""
+    """An MLflow run in progress. A finished run is left unchanged, because its key shows that nothing has changed."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         """Look up in the store how far the run is."""
@@ -124,14 +124,14 @@ class MlflowRun(TrackedRun):
         self.logged = int(run.data.metrics.get("round", 0))
 
     def start(self, dataset: Dataset | None = None) -> None:
-        """Say that the run goes, and what it sees."""
+        """Mark the run as running, and log its dataset."""
         if not self.complete:
             self.store.client.update_run(self.run_id, "RUNNING")
             if dataset:
                 self.store.client.log_inputs(self.run_id, datasets=[_input(dataset)])
 
     def stop(self, status: str) -> None:
-        """Say that the run ended: ``FINISHED``, ``FAILED`` or ``KILLED``."""
+        """Set the final status of the run: ``FINISHED``, ``FAILED`` or ``KILLED``."""
         if not self.complete:
             self.store.client.set_terminated(self.run_id, status)
 
@@ -144,7 +144,7 @@ class MlflowRun(TrackedRun):
             self.logged = record.round
 
     def finish(self, ending: Ending) -> None:
-        """Log the results at the end of a run, without those that were logged before."""
+        """Log the results at the end of a run, except results that were logged before."""
         if self.complete:
             return
         with self.store.use() as client:
@@ -197,7 +197,7 @@ def _set_parent(client: Any, run: Any, parent: str) -> None:
 
 
 def _made_by() -> dict[str, str]:
-    """Return the tags of a new run that say who made it, and from what."""
+    """Return the tags of a new run with its user and its source."""
     here = here_and_now()
     known = {"mlflow.user": here.user, "mlflow.source.git.commit": here.commit}
     return {

@@ -44,12 +44,12 @@ def save(
     Args:
         folder: a new folder.
         weights: each client's whole model by id, as `state_dict` has it.
-        architectures: what each client's model is called in the registry.
-        example: (B, ...) an input of each of the first B clients as the source has it, to try the model with.
-        classes: K.
-        scale: what was fitted to the training samples: the scale of features, the frequent tokens of texts; None else.
-        class_names: (K,) what the columns of the predicted probabilities are; None where the source has no names.
-        vocabulary: what the ids of tokens mean; None for other kinds.
+        architectures: the registry name of each client's architecture.
+        example: (B, ...) one input of each of the first B clients, as in the source, to try the model with.
+        classes: K, the number of classes.
+        scale: the scale of features, or the frequent tokens of texts, fitted to the training samples; otherwise None.
+        class_names: (K,) the names of the columns of predicted probabilities; None if the source has no names.
+        vocabulary: the meaning of token ids; None for other kinds of data.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
     import mlflow.pyfunc

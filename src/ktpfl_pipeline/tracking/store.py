@@ -130,7 +130,7 @@ def _sqlite_file(uri: str) -> Path | None:
 
 
 def _identity(file: Path | None) -> tuple[int, int] | None:
-    """Return what distinguishes a file from one that took its place; None where there is none."""
+    """Return values that identify a file and differ if it is replaced; None if there is no file."""
     try:
         found = file.stat() if file else None
     except OSError:

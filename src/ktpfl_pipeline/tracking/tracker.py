@@ -1,4 +1,4 @@
-"""What a tracker does, and the one that does nothing."""
+"""The interface of trackers, and a tracker that does nothing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ PARENT = "mlflow.parentRunId"
 
 
 class Dataset(NamedTuple):
-    """What a run sees.
+    """The data that a run uses.
 
     Attributes:
         name: where the samples come from and how they are dealt out.
@@ -72,14 +72,14 @@ class TrackedRun:
 
 
 class Entry(NamedTuple):
-    """What a store has of a run before it goes.
+    """The description of a run before it starts.
 
     Attributes:
         experiment: MLflow's experiment.
-        name: what the run is called in lists.
+        name: the run's name in lists.
         key: identifies the run; equal settings have equal keys.
-        params: what is logged as parameters.
-        tags: what is logged as tags; with `PARENT` the run is, from now on, below that run.
+        params: the values that are logged as parameters.
+        tags: the tags; with `PARENT` the run becomes a child of that run.
     """
 
     experiment: str
@@ -101,5 +101,5 @@ class Tracker:
 
     @contextmanager
     def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator[TrackedRun]:
-        """Yield the run of an entry, the one that was started before, or a new one, with the `dataset` that it sees."""
+        """Yield the run of an entry, an earlier one or a new one, with the `dataset` that it uses."""
         yield TrackedRun()

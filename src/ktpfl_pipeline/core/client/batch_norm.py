@@ -1,4 +1,4 @@
-"""The statistics with which BatchNorm normalizes public samples, for each policy.
+"""BatchNorm policies: the statistics with which public samples are normalized.
 
 Private samples are treated in the same way under every policy: local training uses mini-batches and updates the running
 statistics, and evaluation uses the running statistics. For public samples `distillation.batch_norm` decides:

@@ -33,7 +33,7 @@ class Criterion:
         self.weights = torch.ones(classes, device=device, dtype=dtype) if balanced else None
 
     def follow(self, labels: Tensor) -> None:
-        """Take the weights of the client with these training labels, (D_n,)."""
+        """Use the class weights of the client with these training labels, (D_n,)."""
         if self.weights is not None:
             self.weights.copy_(sent(balanced(labels, len(self.weights)), self.weights.device))
 

@@ -26,7 +26,7 @@ class Joint(nn.Module):
     def __init__(
         self, own: nn.Module, common: nn.Module, architecture: str, dimension: int, heads: tuple[str, str]
     ) -> None:
-        """Take both models apart; the common one is called `architecture`, and its head is left out.
+        """Split both models into parameters and buffers; the common one has the name `architecture` and no head.
 
         `heads` are the names of both heads, linear layers.
         """

@@ -62,7 +62,7 @@ class Remembering(Generic[Value]):
     def __call__(
         self, space: Workspace, n: int | str, state: Params, arguments: tuple[Any, ...]
     ) -> Outcome[tuple[Value, Params]]:
-        """Do the operation from a `state`, empty before the first, and return it as it is left."""
+        """Run the operation from a `state`, which is empty before the first call, and return the new state."""
         space.optimizer_state = state
         try:
             outcome = self.operation(space, n, *arguments)

@@ -1,4 +1,4 @@
-"""What a client operation returns."""
+"""The result of a client operation."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Outcome(Generic[Value]):
-    """What a client operation returns.
+    """The result of a client operation.
 
     Attributes:
         value: the result.

@@ -18,7 +18,7 @@ PRODUCTS = (F.conv1d, F.conv2d, F.linear, torch.matmul, torch.bmm, Tensor.matmul
 
 
 def reduce(module: nn.Module, device: str) -> None:
-    """Let the module take its products in bfloat16, forward and backward; it returns float32.
+    """Make the module compute its products in bfloat16, forward and backward; it returns float32.
 
     A depthwise convolution is not a product of matrices: backward, oneDNN takes several times as long in bfloat16.
     Those are in float32 on a CPU while they train; on a GPU they would only cast more.

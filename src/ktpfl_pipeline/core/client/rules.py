@@ -35,7 +35,7 @@ class Gradient(Protocol):
 
 
 class Rule(Protocol):
-    """How a step goes."""
+    """The rule of one step."""
 
     @property
     def batches(self) -> int:

@@ -31,7 +31,7 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 
 class Workspace:
-    """What one process keeps between calls: its device, one module per architecture, the inputs on the device.
+    """The state of one process between calls: its device, one module per architecture, the inputs on the device.
 
     Attributes:
         numbers: what a model takes of raw inputs.

@@ -120,4 +120,4 @@ class Executor(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what was loaded or started; the next phase loads or starts it again."""
+        """Free memory and end workers; the next phase loads or starts them again."""

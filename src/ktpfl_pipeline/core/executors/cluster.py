@@ -91,7 +91,7 @@ class ClusterExecutor(Executor):
     def _collect(
         self, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Give each worker its clients' calls, and collect the answers as they come."""
+        """Send each worker its clients' calls, and collect the answers as they arrive."""
         import ray
 
         outcomes: dict[Key, Outcome[Value]] = {}
@@ -136,7 +136,7 @@ class ClusterExecutor(Executor):
         return outcomes
 
     def _start(self, setting: Setting) -> None:
-        """Bring the federation's data to the workers, which are started where there are none."""
+        """Send the federation's data to the workers; start workers if there are none."""
         if self._setting is setting:
             return
         check(self.address, setting.compute.threads, setting.device)
@@ -242,7 +242,7 @@ class RemoteParams(Handle):
 
 
 def fetch(models: Any) -> list[dict[str, Tensor]]:
-    """Bring the models behind a reference to this process.
+    """Fetch the models of a reference to this process.
 
     Raises:
         LostError: if they are gone with the machine that had them.
@@ -293,12 +293,12 @@ class _Worker:
         return about()
 
     def set_up(self, given: dict[str, Any], public: Tensor) -> None:
-        """Take the federation, as far as it is this worker's."""
+        """Store this worker's part of the federation."""
         receive_on(given["compute"].place())
         self._space = Workspace(Setting(**given, public=public))
 
     def take(self, operation: Operation[Any], calls: dict[Any, tuple[Any, ...]]) -> None:
-        """Take the calls that will be asked for one by one."""
+        """Store the calls, which are then requested one by one."""
         self._operation, self._calls = operation, calls
 
     def run(self, n: Any) -> tuple[Any, list[dict[str, Tensor]]]:

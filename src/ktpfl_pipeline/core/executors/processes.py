@@ -94,7 +94,7 @@ class ProcessesExecutor(Executor):
     def _collect(
         self, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Give the workers the calls, one at a time each, and collect the answers as they come."""
+        """Give each worker one call at a time, and collect the answers as they arrive."""
         waiting = sorted(calls, key=lambda n: self._cost(phase, n, calls[n]))  # the last is the next
         busy: dict[_Worker, Key] = {}
         begun: dict[Key, float] = {}

@@ -221,7 +221,7 @@ def _join_ray(address: str) -> None:
 
 
 def carry_tensors() -> None:
-    """Let Ray move tensors as plain memory, in this process; pickled they are copied several times."""
+    """Make Ray move tensors of this process as plain memory; pickling would copy them several times."""
     from ray.util import register_serializer
 
     register_serializer(Tensor, serializer=_packed, deserializer=_unpacked)

@@ -31,5 +31,5 @@ class SerialExecutor(Executor):
         return self._space
 
     def close(self) -> None:
-        """Let go of what was loaded."""
+        """Free the loaded workspace."""
         self._space = None

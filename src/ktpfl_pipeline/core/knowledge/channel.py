@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.weights import Params
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """What the receiver has of one client's predictions in a round.
+    """One client's predictions of a round at the receiver.
 
     Attributes:
         values: (B, K) decoded, or of an earlier round; 0 where nothing is known.

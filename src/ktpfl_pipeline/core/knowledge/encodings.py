@@ -4,10 +4,9 @@
 - ``uint8``: 256 equal steps between the smallest and the largest value; CFD quantises so (Sattler, Marban, Rischke,
   Samek: Communication-Efficient Federated Distillation, 2020, https://arxiv.org/abs/2012.00632).
 - ``sign``: one bit per class, whether it is above the sample's mean, and one scale for all (Seide et al., Interspeech
-  2014). The error is added to the next message (`channel`); without this it would not converge (Karimireddy, Rebjock,
+  2014). The error is added to the next message (`channel`). Without this it would not converge (Karimireddy, Rebjock,
   Stich, Jaggi, ICML 2019, https://arxiv.org/abs/1901.09847).
-- ``top_k``: the k largest probabilities of a sample with their classes; the rest of 1 is divided equally among the
-  other classes.
+- ``top_k``: the k largest probabilities of a sample with their classes. The other classes share the rest of 1 equally.
 
 A constant added to all logits of a sample does not change its softmax, so the decoded values are correct up to such a
 constant.

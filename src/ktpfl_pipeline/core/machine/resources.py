@@ -81,7 +81,7 @@ def check_claim(path: Path, claimed: int, what: str, fix: str) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc not to give memory back between training steps, which costs a page fault for every 4 kB of them.
+    """Keep glibc from returning memory between training steps, which would cost a page fault for every 4 kB.
 
     Elsewhere nothing happens. A process then keeps what it took at most; results do not change.
     """

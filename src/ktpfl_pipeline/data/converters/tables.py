@@ -91,7 +91,7 @@ def _check_columns(file: Path, names: list[str], settings: Settings) -> None:
 
 
 class _Feature(NamedTuple):
-    """What one column became: (N, F) float32, the names of the F features, and a line on it."""
+    """The features of one column: (N, F) float32, the names of the F features, and a line that describes them."""
 
     values: "np.ndarray[Any, Any]"
     names: list[str]

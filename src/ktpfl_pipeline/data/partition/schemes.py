@@ -23,7 +23,7 @@ MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, th
 
 
 class Asked(NamedTuple):
-    """What a scheme reads in addition to the number of clients.
+    """The settings that a scheme reads in addition to the number of clients.
 
     Attributes:
         how: the settings; of these a scheme reads its own.

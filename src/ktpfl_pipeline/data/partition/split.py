@@ -38,7 +38,7 @@ def check_shares(test_share: float, validation_share: float) -> None:
 
 
 def least(validation_share: float) -> str:
-    """Say how many samples a client needs."""
+    """Return the number of samples that a client needs, in words."""
     validated = "1 to validate on, " if validation_share else ""
     return f"each client needs at least 2 to train on, {validated}and 1 to test on"
 

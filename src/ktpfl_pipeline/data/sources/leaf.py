@@ -30,7 +30,7 @@ PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list o
 
 
 class _Share(NamedTuple):
-    """What one user has in one file: x (n, ...) float32 or n texts, y (n,) int64 or n characters."""
+    """One user's samples in one file: x (n, ...) float32 or n texts, y (n,) int64 or n characters."""
 
     x: Any
     y: Any

@@ -60,7 +60,7 @@ AS_THEY_ARE = Reading()
 
 
 class _Header(NamedTuple):
-    """What is known of an image file before a pixel is decoded: (width, height) as it is seen, and Pillow's mode."""
+    """Facts of an image file before its pixels are decoded: displayed (width, height), and Pillow's mode."""
 
     size: tuple[int, int]
     mode: str

@@ -135,7 +135,7 @@ def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmeti
 
 
 def slow(chosen: Arithmetic, plain: Arithmetic, times: float, steps: dict[str, tuple[float, float]], left: bool) -> str:
-    """Say that an arithmetic is so many `times` as slow as the plain one, and what to set.
+    """Warn that a precision is `times` as slow as plain float32, and name the setting to change.
 
     Args:
         chosen: the arithmetic that was asked for.
@@ -199,7 +199,7 @@ def _question(name: str, experiment: Experiment, data: FederatedData, ways: Sequ
 
 
 def _told_of(times: Times, tried: Sequence[Arithmetic]) -> str:
-    """Say how long steps take: ``Milliseconds a step, lenet: float32 contiguous 14, ...``."""
+    """Return the time of steps in words: ``Milliseconds a step, lenet: float32 contiguous 14, ...``."""
     rows = {each: zip(tried, own, strict=True) for each, own in times.items()}
     told = [f"{each}: {', '.join(f'{way} {1e3 * s:.3g}' for way, s in row)}" for each, row in rows.items()]
     return f"Milliseconds a step, {'; '.join(told)}."

@@ -42,7 +42,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
 
 
 def clients(experiment: schema.Experiment, data: FederatedData, seed: int, *, held: bool = False) -> tuple[Client, ...]:
-    """Return the clients of one seed that take part in training, or those that are `held` out of it, ids ascending."""
+    """Return the clients of one seed that take part in training, or the clients `held` out of it, ids ascending."""
     own = data.seeds[seed]
     architectures = dealt(experiment.architectures, list(own.clients))
     names = own.names or [""] * len(own.clients)

@@ -71,7 +71,7 @@ class Job:
         return assembly.clients(self.experiment, self.data, seed, held=True)
 
     def ended(self, method: Any, result: Run, fed: Federation, trained: bool) -> dict[str, Any]:
-        """Do what remains when the last round has ended, and return further fields of the `FinishedRun`.
+        """Finish a run after its last round, and return the other fields of the `FinishedRun`.
 
         Args:
             method: as it was run.
@@ -126,11 +126,12 @@ def identity_of_method(method: str, experiment: Experiment) -> list[Any]:
 def code_version(method: type, experiment: Experiment, others: Iterable[Path] = ()) -> str:
     """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
 
-    Of a method, model or data source outside this package: its module, and what that imports of its own package.
+    For a method, model or data source outside this package, the hash covers its module and the modules of its own
+    package that it imports.
 
     Args:
-        method: its class.
-        experiment: names the models and the data sources; those of this package are distinguished by their samples.
+        method: the method's class.
+        experiment: names the models and the data sources; this package's sources are distinguished by their samples.
         others: further source files that decide the result.
     """
     names = (experiment.private.source, experiment.public.source)
@@ -170,7 +171,7 @@ def _is_string(statement: ast.stmt) -> bool:
 
 
 def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:
-    """Add the file of the module `name`, and of those of `packages` that it imports at its top, to `files`."""
+    """Add to `files` the file of the module `name`, and of the modules of `packages` that it imports at its top."""
     module = sys.modules.get(name)
     file = Path(getattr(module, "__file__", None) or "")
     if name.partition(".")[0] not in packages or name == PACKAGE.name or file.suffix != ".py" or file in files:

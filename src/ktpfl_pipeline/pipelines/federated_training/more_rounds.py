@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 
 def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path) -> None:
-    """Write the checkpoint of a run that has none, from that of the longest equal run with fewer rounds, if any.
+    """Write the checkpoint of a run that has none, from the longest equal run with fewer rounds, if there is one.
 
-    The rounds are the same, bit for bit, as those of a run that is trained from round 1. Its history has an evaluation
-    more: that of the last round of the shorter run.
+    The rounds equal those of a run from round 1, bit for bit. The history has one additional evaluation, after the last
+    round of the shorter run.
 
     Args:
-        job: the method, and its experiment.
-        seed: of the run.
-        settings: its identity.
-        folder: of its checkpoint; those of the method's other runs are next to it.
+        job: the method and its experiment.
+        seed: the seed of the run.
+        settings: the identity of the run.
+        folder: the folder of its checkpoint, next to the folders of the method's other runs.
     """
     if (folder / "checkpoint.pt").exists() or not rounds_are_equal(job):
         return

@@ -46,11 +46,11 @@ class Plan:
     restated: bool = False
 
     def left(self, runs: float) -> str:
-        """Say how long so many runs will take, judged by those before; nothing before the first round."""
+        """Return the time of the remaining runs in words, estimated from earlier ones; empty before the first round."""
         return f"about {duration(self.spent / self.trained * runs)} left" if self.trained and runs > 0 else ""
 
     def say_anew(self) -> None:
-        """Say at the first run, and only there, that runs with other settings are kept."""
+        """Log once, at the first run, that runs with other settings are kept."""
         if not self.done and not self.restated:
             logger.info("New settings, data or code; earlier runs are kept.")
         self.restated = True
@@ -65,7 +65,7 @@ def expect(trainings: int) -> None:
 
 
 def fewer(trainings: int) -> None:
-    """Take back so many of the announced methods."""
+    """Lower the number of announced methods."""
     if plan := _plan.get():
         plan.trainings -= trainings
 
@@ -101,13 +101,13 @@ class Progress(Display):
         self.judged = False  # whether it was said how long it takes
 
     def standing(self, running: float) -> str:
-        """Say how far all is, with this part of the next run."""
+        """Return the overall progress in words, including this part of the next run."""
         left = self.plan.left(self.runs - self.plan.done - running)
         return f"{self.plan.done} of {self.runs}{left and ', '}{left}"
 
     @contextmanager
     def run(self, seed: int) -> Iterator["SeedProgress"]:
-        """Yield the progress of one seed's run, and log its end in one line; one that fails is over too."""
+        """Yield the progress of one seed's run, and log its end in one line; a failed run counts as ended."""
         self.reset(self.bar, description=f"{self.title}, seed {seed}", where="starting")
         shown = SeedProgress(self, seed)
         start = time.monotonic()
@@ -169,7 +169,7 @@ class SeedProgress:
         parent.update(parent.overall, completed=parent.plan.done + part, where=parent.standing(part))
 
     def _warn(self, seconds: float) -> None:
-        """Say once if what is left of this command takes hours, at so many seconds a round."""
+        """Log once if the rest of this command takes hours, given the seconds per round."""
         parent = self.parent
         left = seconds * ((parent.runs - parent.plan.done) * parent.rounds - self.rounds + 1)
         if not parent.judged and left > LONG:

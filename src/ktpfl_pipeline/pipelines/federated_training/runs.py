@@ -266,7 +266,7 @@ def _joined(found: Newcomers | None) -> dict[str, float]:
 
 
 def _title(job: Job, seed: int) -> str:
-    """Return what the run is called in lists."""
+    """Return the run's name in lists."""
     parts = (job.method, job.experiment.partition.scheme) if job.parent is None else (job.label, job.method)
     return " · ".join(filter(None, (*parts, f"seed {seed}")))
 
@@ -289,9 +289,9 @@ def _dataset(job: Job, facts: Facts) -> tracking.Dataset:
 def _tell(
     record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int], chooses: bool
 ) -> None:
-    """Tell of a round; accuracies, measures and the test loss are those of the benign clients.
+    """Log a round; accuracies, measures and the test loss are means over the benign clients.
 
-    Of a run that `chooses` between candidates, no accuracy on test samples is shown.
+    For a run that `chooses` between candidates, no accuracy on test samples is shown.
     """
     record = _untested(record) if chooses else record
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}

@@ -10,9 +10,9 @@ logger = logging.getLogger(__name__)
 
 
 def partition_clients(experiment: Experiment, private: Any, public_set: Any) -> Any:
-    """Return who owns what for every seed, as a table with the columns seed, client, split, index, label.
+    """Return the partition of every seed as a table with the columns seed, client, split, index, label.
 
-    With the scheme ``natural`` there is one more, owner: what the source calls the client.
+    With the scheme ``natural`` there is also a column owner, the source's name of the client.
     """
     from ktpfl_pipeline.core.machine.memory import used_up_by
 
@@ -38,7 +38,7 @@ def join(
     *,
     methods: tuple[str, ...] = (),
 ) -> Any:
-    """Return the `FederatedData` that every method is given; `methods` are those that will be run on it.
+    """Return the `FederatedData` for all methods; `methods` are the methods that will be run on it.
 
     Raises:
         InputError: if the partition that was saved is not what these settings draw, or if a method cannot use the

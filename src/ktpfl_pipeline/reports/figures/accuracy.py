@@ -185,7 +185,7 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
 
 
 def client_title(result: MethodResult, client: int) -> str:
-    """Return what a client is called in figures: its architecture, and its name where it has one in all seeds."""
+    """Return a client's name in figures: its architecture, and its own name if it has one in all seeds."""
     first, *others = [run.names for run in result.runs]
     name = first[client] if first and all(names == first for names in others) else client
     return f"{architecture_title(result.runs[0].architectures[client])} {name}"

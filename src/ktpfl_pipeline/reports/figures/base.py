@@ -75,7 +75,7 @@ def families() -> list[str]:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Set matplotlib's settings to those of this module; a character that no font has is drawn as a box, silently."""
+    """Apply this module's settings to matplotlib; a character that no font has is drawn as a box without a warning."""
     with mpl.rc_context({**_STYLE, "font.family": families()}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         yield
@@ -96,7 +96,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def arrange(figure: Any, *, again: bool = True) -> None:
-    """Lay a figure out, so that its texts and axes have their places, without drawing it.
+    """Compute the layout of a figure without drawing it.
 
     Args:
         figure: of matplotlib.
@@ -154,7 +154,7 @@ def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
 
 
 def rounds_across(axes: Axes, ticks: int | Literal["auto"] = "auto") -> None:
-    """Let whole rounds be the ticks across, and percent those upward."""
+    """Use integer rounds as horizontal ticks, and percent as vertical ticks."""
     axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(PERCENT)
     plain(axes, grid="y")
@@ -172,7 +172,7 @@ def range_of(seeds: int) -> dict[str, Any]:
 
 
 def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
-    """Put a title over a legend over the axes, both as wide as the axes at most; `options` are those of the legend."""
+    """Put a title above a legend above the axes, both at most as wide as the axes; `options` go to the legend."""
     arrange(axes.figure)
     width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
     look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}

@@ -94,7 +94,7 @@ def chief_classes(counts: Sequence[int]) -> str:
 def coefficient_panels(results: Sequence[MethodResult]) -> Figure:
     """Draw the matrices of several methods after the last round of the first seed, four in a row, on one scale.
 
-    Rows, columns and colours are those of `coefficient_heatmaps`.
+    Rows, columns and colours are as in `coefficient_heatmaps`.
     """
     order = _by_labels(results[0].runs[0].label_counts)
     matrices = [_ordered(result.runs[0].coefficients, order) for result in results]

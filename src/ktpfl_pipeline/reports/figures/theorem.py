@@ -14,10 +14,11 @@ THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coeffic
 
 @styled
 def theorem(result: MethodResult) -> Figure:
-    """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against the one that bounds it.
+    """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against its bound.
 
-    Across is the smaller loss of the client's own model and of the average of all clients' predictions, upward that of
-    the fitted mixture and of the learned coefficients: no worse than both on the line and below it.
+    The x-axis is the smaller loss of the client's own model and the average of all clients' predictions. The y-axis is
+    the loss of the fitted mixture, and of the learned coefficients. On the diagonal and below it the mixture is no
+    worse than both.
 
     Raises:
         ValueError: if no run of the method was checked.

@@ -134,7 +134,7 @@ def _drawn(plot: Any, *args: Any, **options: Any) -> list[Axes]:
 
 
 def _finished(figure: Any) -> Figure:
-    """Bring a figure of Optuna's into the style of reports."""
+    """Apply the style of reports to a figure of Optuna."""
     figure.set_size_inches(WIDTH, 2.9)
     figure.set_facecolor(PAPER)
     for axes in figure.axes:

@@ -75,7 +75,7 @@ def names() -> dict[str, str]:
 
 
 def dataset(settings: dict[str, Any]) -> str:
-    """Return what the private data is called: as in the paper where it has that data, else by its source."""
+    """Return the name of the private data: the paper's name if it has these data, otherwise the source."""
     return DATASETS.get(family(settings), str(settings["private"]["source"]))
 
 
@@ -85,9 +85,9 @@ def family(settings: dict[str, Any]) -> str:
 
 
 def differences(settings: dict[str, Any]) -> list[str]:
-    """Return in what the settings differ from what the paper states for Table 1 or 2, in words; empty in nothing.
+    """Return in words how the settings differ from those that the paper states for Table 1 or 2; empty if they do not.
 
-    What only the released code shows is left out, rounds among it, and what the settings do not name is not compared.
+    Settings that only the released code shows, such as rounds, are left out. Missing settings are not compared.
     """
     found = stated.compared(stated.known(settings))
     return [each.told for each in found if each.differs and stated.CODE not in each.source and each.name != SEEDS]

@@ -23,8 +23,7 @@ def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
 
     Args:
         cells: all of them, in the order of the configuration.
-        differing: whether to return the settings that differ, and those of which the paper states nothing, or the
-            settings that agree.
+        differing: whether to return settings that differ or that the paper does not state, or settings that agree.
     """
     found: dict[Setting, list[Cell]] = {}
     for cell in cells:
@@ -50,7 +49,7 @@ CELL_IS: Mapping[str, Callable[[Cell], str]] = {
 
 
 def _told_cells(own: Sequence[Cell], cells: Sequence[Cell]) -> str:
-    """Say which cells these are: whole parts by name, else the data, the columns and the methods that they have."""
+    """Return a description of cells: whole parts by name, otherwise their data, columns and methods."""
     told: dict[str, list[str]] = {}
     for part, group in groupby(own, key=lambda cell: cell.part):
         members, all_of_part = list(group), [cell for cell in cells if cell.part == part]
@@ -73,7 +72,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def named(part: str) -> str:
-    """Return what a part is called: ``Table 1`` for ``table1``, ``Table 1 (rate)`` for ``table1_rate``."""
+    """Return a part's title: ``Table 1`` for ``table1``, ``Table 1 (rate)`` for ``table1_rate``."""
     own, _, variant = part.partition("_")
     name = own.rstrip("0123456789")
     called = f"{name.capitalize()} {own.removeprefix(name)}".strip()

@@ -28,16 +28,16 @@ STUDIES = ("table3", "table4", "table5", "table6")
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of one cell.
+    """The known settings of one cell.
 
     Attributes:
-        given: the experiment's settings, flat; one that is missing is not compared.
-        models: an architecture for each client, or those that there are where the number of clients is not known.
+        given: the experiment's settings, flat; missing settings are not compared.
+        models: an architecture for each client, or the set of architectures if the number of clients is not known.
         part: the table or figure whose setting is compared; by default Table 1 or 2, by the number of architectures.
-        label: what the column is called.
-        method: registry name; empty for what all methods share.
-        hyperparameters: of the method.
-        samples: private samples of a client, mean over clients and seeds; None where not known.
+        label: the column's label.
+        method: registry name; empty for settings that all methods share.
+        hyperparameters: the method's hyperparameters.
+        samples: private samples per client, mean over clients and seeds; None if not known.
     """
 
     given: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Known:
 
     @property
     def family(self) -> str:
-        """What the tables call the private data."""
+        """The tables' name for the private data."""
         return family_of(str(self.given.get("private.source")))
 
     @property
@@ -74,11 +74,11 @@ class Setting:
     """One stated setting next to ours.
 
     Attributes:
-        name: what is set.
-        paper: what the paper or its code has.
-        source: where that is stated.
-        ours: what the experiment has.
-        differs: whether the two differ; None where the paper states nothing to compare with.
+        name: the name of the setting.
+        paper: the value of the paper or its code.
+        source: where this is stated.
+        ours: the value of the experiment.
+        differs: whether the two differ; None if the paper states no value.
     """
 
     name: str

@@ -46,13 +46,13 @@ def joined(text: str) -> str:
 
 
 def drawing(picture: Picture) -> Markup:
-    """Return a figure as an ``svg`` element that says what it is."""
+    """Return a figure as an ``svg`` element with a description."""
     said = Markup('<svg role="img" aria-label="{}"').format(picture.alternative)
     return Markup(svg_on_page(picture.svg).replace("<svg", said, 1))
 
 
 def entry(given: Entry) -> Markup:
-    """Return an entry of a table, its spread or interval in a style of its own."""
+    """Return an entry of a table; its spread or interval has a separate style."""
     if not isinstance(given, Number):
         return escape(NONE if given is None else given)
     main = Markup("<strong>{}</strong>" if given.bold else "{}").format(given.main)

@@ -16,7 +16,7 @@ _SIGNS = str.maketrans(
 
 
 def tables(report: Content) -> str:
-    """Return those of the report's tables that have a caption, each as a ``table``."""
+    """Return the report's tables that have a caption, each as a ``table``."""
     lines = ["% needs \\usepackage{booktabs}"]
     label = f"tab:{report.name.lower().replace('_', '-')}"
     for given in report.tables.values():

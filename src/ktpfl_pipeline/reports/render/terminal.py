@@ -23,11 +23,11 @@ RULE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
 def text(report: Content, width: int | None = None) -> str:
-    """Return the heading, the summary and what is brief of the report.
+    """Return the heading, the summary and the brief blocks of a report.
 
     Args:
-        report: what is written.
-        width: characters in a line; None takes those of the terminal.
+        report: the report.
+        width: characters per line; None: the terminal's width.
     """
     width = width or min(max(shutil.get_terminal_size((USUAL, 0)).columns, NARROWEST), WIDEST)
     parts = [report.name, *wrapped(report.summary, width), ""]
