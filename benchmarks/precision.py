@@ -22,8 +22,8 @@ from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
-from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 ROOT = Path(__file__).parents[1]

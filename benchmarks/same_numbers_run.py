@@ -10,7 +10,7 @@ from kedro.runner import SequentialRunner
 
 from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.pipelines.template import experiment_pipeline
+from ktpfl_pipeline.pipelines.experiment import experiment_pipeline
 
 HOMO = set(list(METHODS)[list(METHODS).index("kt_pfl_params") :])
 """Methods that need one architecture."""

@@ -146,7 +146,7 @@ class TestTuning:
 
     def test_it_tunes_the_methods_of_the_comparison(self, name: str) -> None:
         (run,) = [node for node in pipelines()[name].nodes if node.namespace == "tune"]
-        assert run.func.__kwdefaults__["methods"] == methods_of(name)
+        assert inspect.signature(run.func).parameters["methods"].default == methods_of(name)
 
     def test_values_and_report_can_be_made_again_without_training(self, name: str) -> None:
         report = pipelines()[name].only_nodes_with_namespaces(["report"])

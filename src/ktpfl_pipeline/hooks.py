@@ -148,12 +148,12 @@ def _stopping() -> Iterator[None]:
 
 def _in_turn(pipeline: Any) -> Any:
     """Return a pipeline with its nodes in their turns, having counted what is to be trained, for overall progress."""
-    from ktpfl_pipeline.pipelines.federated_training import nodes, progress
-    from ktpfl_pipeline.pipelines.template import turn
+    from ktpfl_pipeline.pipelines import experiment
+    from ktpfl_pipeline.pipelines.federated_training import progress
 
-    pipeline.nodes.sort(key=turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
+    pipeline.nodes.sort(key=experiment.turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
     functions = [node.func for node in pipeline.nodes]
-    progress.expect(sum((f.__module__, f.__name__) == (nodes.__name__, "train") for f in functions))
+    progress.expect(sum((f.__module__, f.__name__) == (experiment.__name__, "train") for f in functions))
     return pipeline
 
 

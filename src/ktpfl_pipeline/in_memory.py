@@ -30,10 +30,10 @@ from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.runs import finished_run
-from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.reports.comparison import build
 from ktpfl_pipeline.reports.report import Report
 

@@ -13,8 +13,7 @@ from ktpfl_pipeline.config.schema import REAL, RUN_BY_FLOWER
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError, nearest
 from ktpfl_pipeline.pipelines import studies
-from ktpfl_pipeline.pipelines.compared import methods_of
-from ktpfl_pipeline.pipelines.template import experiment_pipeline
+from ktpfl_pipeline.pipelines.experiment import experiment_pipeline, methods_of
 
 COMPARE = "compare_"
 """What the names of comparisons begin with; the experiment's follows."""

@@ -20,10 +20,10 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
+from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training import arithmetic
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settled
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
-from ktpfl_pipeline.pipelines.prepare import prepare
 
 SECTION: dict[str, Any] = {
     "architectures": {"cnn_bn": 3, "mlp": 2},

@@ -12,7 +12,7 @@ from project_copy import EXPERIMENT, Project
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods import compared as registered
-from ktpfl_pipeline.pipelines import compared
+from ktpfl_pipeline.pipelines.experiment import methods_of
 
 PATH = "own_package.my_method:Nearest"
 SLUG = "own_package_my_method_Nearest"
@@ -70,7 +70,7 @@ def test_it_joins_the_comparison_and_its_report(project: Project) -> None:
 
 def comparison(experiment: dict[str, Any], exchange: str = "predictions") -> tuple[str, ...]:
     """Return what the comparison of an experiment with these settings runs."""
-    return compared.methods_of(parsing.form("mine", {**experiment, "exchange": exchange}))
+    return methods_of(parsing.form("mine", {**experiment, "exchange": exchange}))
 
 
 @pytest.mark.parametrize("exchange", ["predictions", "parameters"])
@@ -105,7 +105,7 @@ def test_kt_pfl_of_one_architecture() -> None:
 
 class TestAllBut:
     def methods(self, *compare: str) -> tuple[str, ...]:
-        return compared.methods_of(parsing.parse("mine", {**EXPERIMENT_SECTION, "compare": list(compare)}))
+        return methods_of(parsing.parse("mine", {**EXPERIMENT_SECTION, "compare": list(compare)}))
 
     def test_leaves_methods_out(self) -> None:
         every, fewer = self.methods("all"), self.methods("all", "-fedkd", "-fedmd")

@@ -18,8 +18,8 @@ from toy import same
 
 from ktpfl_pipeline.config.schema import Text
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
-from ktpfl_pipeline.pipelines import compared
-from ktpfl_pipeline.pipelines.download.nodes import load_private
+from ktpfl_pipeline.pipelines import experiment
+from ktpfl_pipeline.pipelines.data.samples import load_private
 
 METHODS = ("kt_pfl", "fedmd", "local")
 COMPARED = ("kt_pfl", "fedmd", "fedproto", "fml", "local")
@@ -62,7 +62,7 @@ class Snapshot:
 def some_methods() -> Iterator[None]:
     """Five, with each kind of knowledge, are enough here; the contract is tested for all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compared, "compared", lambda one_architecture: COMPARED)
+        patch.setattr(experiment, "compared", lambda one_architecture: COMPARED)
         yield
 
 

@@ -1,5 +1,6 @@
 """`kedro run --only-missing-outputs`: what is cut short is made again, and what is whole is left alone."""
 
+import json
 from typing import Any
 
 import pytest
@@ -33,14 +34,17 @@ def times(project: Project) -> dict[str, int]:
 
 @pytest.mark.parametrize("cut", [("partition", "report"), ("figure", "result")], ids=" and ".join)
 def test_a_file_cut_short_is_not_taken_for_done(finished: Project, cut: tuple[str, str]) -> None:
-    """Two at a time, of which neither is made on the way to the other."""
+    """Two at a time, of which neither is made on the way to the other.
+
+    The table of the partition is written again with the data that a missing result needs, and is the same.
+    """
     whole, before = content(finished), times(finished)
     for name in cut:
         (finished.folder / OUTPUTS[name]).write_bytes(whole[name][: len(whole[name]) // 2])
     finished.run(only_missing=True, **SETTINGS)
     assert content(finished) == whole
     after = times(finished)
-    assert {name for name in OUTPUTS if after[name] != before[name]} == set(cut)
+    assert {name for name in OUTPUTS if after[name] != before[name]} - {"partition"} == {*cut} - {"partition"}
 
 
 @pytest.mark.parametrize("how", [{"only_missing": True}, {"namespaces": ["methods.report"]}], ids=str)
@@ -57,17 +61,21 @@ def test_a_result_of_other_hyperparameters_is_not_reported_as_if_it_were_of_thes
 
 
 def test_a_partition_of_other_settings_is_not_trained_on_as_if_it_were_of_these(finished: Project) -> None:
-    """A scheme that was asked for by name must not stand over clients that another one drew."""
-    result = finished.folder / OUTPUTS["result"]
-    whole = result.read_bytes()
+    """The data of the runs and the table of who owns what are made together, so the table is never an old one."""
+    table, result = (finished.folder / OUTPUTS[name] for name in ("partition", "result"))
+    whole = content(finished)
     result.unlink()
-    with pytest.raises(
-        ClickException, match=r"^The partition\.csv of this experiment .* is not what these settings draw"
-    ):
-        finished.run(only_missing=True, **SETTINGS, partition={"scheme": "all_labels"})
-    assert not result.exists()
+    finished.run(only_missing=True, **SETTINGS, partition={"scheme": "all_labels"})
+    assert table.read_bytes() != whole["partition"]
+    assert json.loads(result.read_text())["runs"][0]["partition"] == "all_labels"
+    result.unlink()
     finished.run(only_missing=True, **SETTINGS)
-    assert result.read_bytes() == whole
+    assert (table.read_bytes(), result.read_bytes()) == (whole["partition"], whole["result"])
+
+
+def test_data_of_other_settings_are_refused(finished: Project) -> None:
+    with pytest.raises(ClickException, match=r"^The data of .* were made with other settings \(partition\.scheme="):
+        finished.run(namespaces=["methods.kt_pfl"], **SETTINGS, partition={"scheme": "all_labels"})
 
 
 def test_what_is_whole_is_left_alone(finished: Project) -> None:

@@ -3,7 +3,6 @@
 import re
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 from experiment import changed
@@ -12,7 +11,7 @@ from ktpfl_pipeline.config.parsing import parse
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.pipelines.partition.nodes import draw_partition, join, partition_clients
+from ktpfl_pipeline.pipelines.data.federation import draw_partition, partition_clients
 
 IMAGES = torch.randint(0, 256, (90, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 PRIVATE = OwnedDataset(IMAGES, torch.arange(90) % 3, torch.arange(90) // 30, ("ann", "bo", "cy"))
@@ -25,10 +24,9 @@ def experiment(clients: int | None, **partition: Any):
 
 def test_owners_stand_in_the_table_and_in_the_data(tmp_path):
     asked = experiment(2, scheme="natural")
-    table = partition_clients(asked, PRIVATE, PUBLIC)
+    data, table = partition_clients(asked, PRIVATE, PUBLIC, tmp_path)
     assert set(zip(table["owner"], table["index"] // 30, strict=True)) <= {("ann", 0), ("bo", 1), ("cy", 2)}
     assert not set(table["index"]) & set(range(0, 90, 3))  # the open part is nobody's
-    data = join(asked, PRIVATE, PUBLIC, table, tmp_path)
     for seed, own in data.seeds.items():
         assert len(own.names) == 2
         of_seed = table[table["seed"] == seed].sort_values("client")
@@ -38,36 +36,29 @@ def test_owners_stand_in_the_table_and_in_the_data(tmp_path):
 
 def test_a_scheme_that_deals_has_no_owners(tmp_path):
     asked = experiment(3, scheme="iid", feature_skew="noise", feature_levels=3)
-    table = partition_clients(asked, PRIVATE, PUBLIC)
+    data, table = partition_clients(asked, PRIVATE, PUBLIC, tmp_path)
     assert "owner" not in table
-    data = join(asked, PRIVATE, PUBLIC, table, tmp_path)
     assert data.seeds[0].names == ()
     assert data.seeds[1].skew == ("noise", 3, 1)
 
 
 @pytest.mark.parametrize("scheme", ["iid", "natural"])
-def test_a_partition_comes_back_from_its_file_and_an_edited_one_is_refused(tmp_path, scheme):
-    asked = experiment(3, scheme=scheme, validation_share=0.0)
-    partition_clients(asked, PRIVATE, PUBLIC).to_csv(tmp_path / "partition.csv", index=False)
-    table = pd.read_csv(tmp_path / "partition.csv")
-    assert join(asked, PRIVATE, PUBLIC, table, tmp_path).seeds.keys() == {0, 1}
-    table.loc[0, "label"] += 1
-    with pytest.raises(InputError, match=r"partition\.csv .* is not what these settings draw"):
-        join(asked, PRIVATE, PUBLIC, table, tmp_path)
+def test_the_table_is_what_the_clients_have(tmp_path, scheme):
+    data, table = partition_clients(experiment(3, scheme=scheme, test_share=0.5), PRIVATE, PUBLIC, tmp_path)
+    rows = {tuple(row) for row in table[["seed", "client", "split", "index", "label"]].itertuples(index=False)}
+    assert rows == {
+        (seed, client, split, index, index % 3)
+        for seed, clients in data.partitions.items()
+        for client, own in clients.items()
+        for split, indices in own._asdict().items()
+        for index in indices.tolist()
+    }
 
 
-@pytest.mark.parametrize("change", [{"scheme": "two_labels"}, {"scheme": "iid", "test_share": 0.5}], ids=str)
-def test_a_saved_partition_of_other_settings_is_refused(tmp_path, change):
-    table = partition_clients(experiment(3, scheme="iid"), PRIVATE, PUBLIC)
-    with pytest.raises(InputError, match=r"partition\.csv .* is not what these settings draw"):
-        join(experiment(3, **change), PRIVATE, PUBLIC, table, tmp_path)
-    with pytest.raises(InputError, match=r"partition\.csv .* is not what these settings draw"):
-        join(experiment(3, scheme="iid"), PRIVATE, PUBLIC, table[table["seed"] == 0], tmp_path)
-
-
-def test_what_does_not_fit_is_refused_before_anything_is_dealt():
+def test_what_does_not_fit_is_refused_before_anything_is_dealt(tmp_path):
     with pytest.raises(InputError, match=re.escape("feature_skew is colour, which RGB images can have")):
-        partition_clients(experiment(3, scheme="iid", feature_skew="colour"), PRIVATE, PUBLIC)
+        partition_clients(experiment(3, scheme="iid", feature_skew="colour"), PRIVATE, PUBLIC, tmp_path)
     with pytest.raises(InputError, match="a federation of 4 clients is not possible: the source has 3 of them"):
-        partition_clients(experiment(4, scheme="natural"), PRIVATE, PUBLIC)
-    assert len(set(partition_clients(experiment(None, scheme="natural"), PRIVATE, PUBLIC)["client"])) == 3
+        partition_clients(experiment(4, scheme="natural"), PRIVATE, PUBLIC, tmp_path)
+    _, table = partition_clients(experiment(None, scheme="natural"), PRIVATE, PUBLIC, tmp_path)
+    assert len(set(table["client"])) == 3

@@ -1,6 +1,6 @@
-"""The blocks of pipelines, and the template that combines them into one pipeline per experiment.
+"""Pipelines of Kedro: those of experiments, and those of studies of several settings.
 
-Arguments that the nodes of all blocks share:
+Arguments that the nodes share:
     experiment: the settings.
     name: the name of the experiment, sweep, tuning or report.
     method: a method's registry name or dotted path; `methods` are all methods that are run.

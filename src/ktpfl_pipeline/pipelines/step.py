@@ -1,8 +1,9 @@
 """One node of a pipeline."""
 
 from collections.abc import Callable
-from types import FunctionType
-from typing import Any, cast
+from functools import partial, wraps
+from inspect import signature
+from typing import Any
 
 from kedro.pipeline import node
 from kedro.pipeline.node import Node
@@ -11,7 +12,7 @@ from kedro.pipeline.node import Node
 def step(
     function: Callable[..., Any],
     inputs: str | list[str],
-    output: str,
+    output: str | list[str],
     *,
     of: str = "",
     namespace: str = "",
@@ -19,19 +20,21 @@ def step(
 ) -> Node:
     """Return the node that calls a function, under the function's name.
 
-    What is given becomes the default of keyword arguments in a copy of the function: unlike a partial, it is a function
-    with its own source, which kedro-viz shows.
+    What is called is a function with the source of the given one, which kedro-viz shows: of a partial it shows none.
 
     Args:
         function: what is called.
         inputs: the datasets that it takes, in its order.
-        output: the dataset that it returns.
+        output: the dataset that it returns, or several.
         of: whose step it is, as the node's name says after the function's: ``train_kt_pfl``.
         namespace: the box that kedro-viz shows it in; empty where the block is put into one.
         given: keyword arguments that are known when the pipeline is made.
     """
-    own = cast("FunctionType", function)
-    called = FunctionType(own.__code__, own.__globals__, own.__name__)
-    called.__annotations__, called.__kwdefaults__ = own.__annotations__, given
-    name = f"{own.__name__}_{of}" if of else own.__name__
+
+    @wraps(function)
+    def called(*datasets: Any) -> Any:
+        return function(*datasets, **given)
+
+    called.__signature__ = signature(partial(function, **given))  # type: ignore[attr-defined]
+    name = f"{called.__name__}_{of}" if of else called.__name__
     return node(called, inputs, output, name=name, namespace=namespace or None)

@@ -21,10 +21,10 @@ from ktpfl_pipeline.config.studies import CellSettings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.methods import title as title_of
+from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity, identity_of_method
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
-from ktpfl_pipeline.pipelines.prepare import prepare
 from ktpfl_pipeline.reports.model import Table
 from ktpfl_pipeline.reports.render import markdown
 from ktpfl_pipeline.reports.report import Report

@@ -16,11 +16,10 @@ from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.hooks import configure_tracking
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
-from ktpfl_pipeline.pipelines.evaluation.nodes import evaluate
+from ktpfl_pipeline.pipelines.experiment import evaluate, report
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
-from ktpfl_pipeline.pipelines.reporting.nodes import report
 
 logger = logging.getLogger(__name__)
 

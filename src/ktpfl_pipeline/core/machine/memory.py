@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ktpfl_pipeline.core.errors import InputError, used_up
-from ktpfl_pipeline.core.setting import Setting
+
+if TYPE_CHECKING:
+    from ktpfl_pipeline.core.setting import Setting
 
 SMALLER = "choose a smaller image.size, or fewer samples by private.samples or private.classes"
 """What to do where data do not fit."""
@@ -33,7 +36,7 @@ def used_up_by(what: str, fix: str = SMALLER) -> Iterator[None]:
 
 
 @contextmanager
-def told(who: str, setting: Setting) -> Iterator[None]:
+def told(who: str, setting: "Setting") -> Iterator[None]:
     """Replace torch's out-of-memory errors in the block by a message that names `who`.
 
     Raises:

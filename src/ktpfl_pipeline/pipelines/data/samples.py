@@ -1,4 +1,4 @@
-"""Nodes that read the samples of an experiment."""
+"""The samples of an experiment, private and public: read, drawn, and brought to one shape."""
 
 import logging
 from dataclasses import replace
@@ -8,21 +8,16 @@ from typing import Any
 
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.memory import used_up_by
 
 logger = logging.getLogger(__name__)
 RARE, MANY = 0.02, 20
 """Features that are 1 in at most this share of the samples are rare; more than this number of them are warned of."""
 
 
+@used_up_by("Reading the private samples")
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
-    from ktpfl_pipeline.core.machine.memory import used_up_by
-
-    with used_up_by("Reading the private samples"):
-        return _load_private(experiment, raw_folder)
-
-
-def _load_private(experiment: Experiment, raw_folder: Path) -> Any:
     from ktpfl_pipeline.data.owned import OwnedDataset
     from ktpfl_pipeline.data.partition import NATURAL
     from ktpfl_pipeline.data.sources import load, sized
@@ -42,18 +37,12 @@ def _load_private(experiment: Experiment, raw_folder: Path) -> Any:
     return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
 
 
+@used_up_by("Reading the public samples")
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     """Return the inputs that the public set is taken from, alike in shape to the private ones.
 
     They are the private ones themselves for an open part, and none for ``none``.
     """
-    from ktpfl_pipeline.core.machine.memory import used_up_by
-
-    with used_up_by("Reading the public samples"):
-        return _load_public(experiment, raw_folder, private)
-
-
-def _load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     from ktpfl_pipeline.core import kinds
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.sources.tokens import check_public

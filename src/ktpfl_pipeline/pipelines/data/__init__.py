@@ -1,0 +1,1 @@
+"""From the settings of an experiment to the data of its runs."""

@@ -1,0 +1,138 @@
+"""The data of an experiment's runs: the public set, and which client owns which private samples."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
+from ktpfl_pipeline.core.machine.memory import used_up_by
+from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
+
+logger = logging.getLogger(__name__)
+ANY = 2**62
+"""More samples than any source has."""
+
+
+@used_up_by("Making the public set")
+def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
+    """Return the `PublicSet`: an open part of the private data, the other dataset less what is private, or nothing."""
+    import torch
+
+    from ktpfl_pipeline.data import public
+    from ktpfl_pipeline.data.federated import PublicSet
+    from ktpfl_pipeline.data.partition import NATURAL
+
+    if experiment.public.source == NO_PUBLIC:
+        return PublicSet(public_images, dict.fromkeys(experiment.seeds, torch.arange(0)))
+    if experiment.public.source == OPEN_PART:
+        if experiment.partition.scheme == NATURAL:
+            logger.warning(
+                "public.source is open_part, which shares %.0f %% of the clients' own samples with all clients: that is"
+                " for simulation only. In a real federation take public inputs of another origin, which belong to no"
+                " client (public.source: npz:<file>, folder:<folder> or included).",
+                100 * experiment.public.share,
+            )
+        indices = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
+    else:
+        public_images = public.without_overlap(public_images, private.inputs)
+        indices = dict.fromkeys(experiment.seeds, torch.arange(len(public_images)))
+    public.check_size(min(len(chosen) for chosen in indices.values()), experiment.public.batch)
+    return PublicSet(public_images, indices)
+
+
+@used_up_by("Partitioning the samples")
+def partition_clients(
+    experiment: Experiment, private: Any, public_set: Any, raw_folder: Path, *, methods: tuple[str, ...] = ()
+) -> tuple[Any, Any]:
+    """Return the `FederatedData` for all methods, and the partition of every seed as a table, which nothing reads.
+
+    The table has the columns seed, client, split, index and label, and with the scheme ``natural`` also owner, the
+    source's name of the client.
+
+    Raises:
+        InputError: if the samples cannot be distributed so, or one of the `methods` that will be run cannot use the
+            clients' models.
+    """
+    from ktpfl_pipeline.pipelines.data.partition import to_table
+
+    made = federated(experiment, private, public_set, raw_folder)
+    if methods:
+        check_models(experiment, made, methods)
+    return made, to_table(made.partitions, private.labels, made.names)
+
+
+def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
+    """Return the `FederatedData` that these settings draw."""
+    from ktpfl_pipeline.data.federated import FederatedData
+    from ktpfl_pipeline.data.partition import NATURAL
+    from ktpfl_pipeline.pipelines.data.partition import owners, partitions_of
+
+    partitions, asked = partitions_of(experiment, private, public_set), experiment.partition
+    skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
+    names = owners(private, partitions) if asked.scheme == NATURAL else {}
+    return FederatedData(
+        private, public_set, partitions, experiment.of_data(), skew, names, _pretrained(experiment, private, raw_folder)
+    )
+
+
+def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | None = None) -> Any:
+    """Return the `FederatedData` of an experiment, made as by the nodes of its pipeline: for studies and benchmarks.
+
+    `loaded` keeps what was loaded, by where it comes from: give the same dict again, and equal samples are loaded and
+    kept once.
+
+    Raises:
+        InputError: if the samples and the settings do not go together.
+    """
+    loaded = {} if loaded is None else loaded
+    drawn = experiment.private_samples(ANY) if experiment.private.samples_per_client else None
+    own = repr((experiment.private, experiment.image, drawn))
+    other = f"{own} {experiment.public.source}"
+    if own not in loaded:
+        loaded[own] = load_private(experiment, raw_folder)
+    if other not in loaded:
+        loaded[other] = load_public(experiment, raw_folder, loaded[own])
+    return federated(experiment, loaded[own], sample_public_set(experiment, loaded[own], loaded[other]), raw_folder)
+
+
+def check_models(experiment: Experiment, data: Any, methods: tuple[str, ...]) -> None:
+    """Check that all methods can use the clients' models, before the first one trains.
+
+    Raises:
+        InputError: naming all that do not fit together.
+    """
+    from ktpfl_pipeline.core.rounds import promises
+    from ktpfl_pipeline.methods import create
+    from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+
+    made = {name: create(name, experiment.methods.get(name)) for name in methods}
+    promises.check_models(made, assemble(experiment, data, experiment.seeds[0]))
+
+
+def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[str, Any]:
+    """Return the pretrained weights by architecture, each tried on its model."""
+    from ktpfl_pipeline import models
+    from ktpfl_pipeline.data.sources.arguments import path_in
+
+    found = {}
+    own = models.transformers.weights(experiment.models())
+    for name, file in {**own, **experiment.pretrained}.items():
+        path = path_in("pretrained", file, raw_folder, "pretrained: {resnet18: weights/resnet18.pth}")
+        found[name] = models.pretrained.read(path)
+        model = models.build(name, private.shape, private.classes)
+        taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
+        logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn at random.")
+    return found
+
+
+def draw_partition(federation: Any) -> Any:
+    """Return the labels of each client, of the first seed, as an interactive stacked bar chart."""
+    import pandas as pd
+
+    from ktpfl_pipeline.reports.interactive import labels_per_client
+
+    first = next(iter(federation.seeds.values()))
+    counts, names = first.label_counts, first.names or range(len(first.label_counts))
+    called = first.private.class_names or range(first.classes)
+    rows = [(names[client], called[label], int(counts[client, label])) for client, label in counts.nonzero().tolist()]
+    return labels_per_client(pd.DataFrame(rows, columns=["client", "label", "count"]))

@@ -1,1 +1,0 @@
-"""Samples: loaded, downloaded where they are not there yet, and images brought to one size."""

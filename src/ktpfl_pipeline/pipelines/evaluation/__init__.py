@@ -1,1 +1,0 @@
-"""What a method's runs amount to."""

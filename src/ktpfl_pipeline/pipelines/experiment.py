@@ -1,0 +1,214 @@
+"""The pipelines of an experiment: a namespace for data, and one for methods, with a box per method and a report.
+
+          ┌ methods ──────────────┐
+          │    ┌─ kt_pfl ─┐       │
+data ─────┼────┼─ fedmd  ─┼─ report
+          │    └─ local  ─┘       │
+          └───────────────────────┘
+
+kedro-viz therefore opens on two boxes for any number of methods. Data that cross a box are stored, so that each box can
+run in a separate process: ``kedro run --namespaces=methods.kt_pfl``.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from kedro.pipeline import Pipeline
+from kedro.pipeline.node import Node
+
+from ktpfl_pipeline.config.parsing import method_of
+from ktpfl_pipeline.config.schema import ALL, Experiment
+from ktpfl_pipeline.methods import METHODS, compared, slug
+from ktpfl_pipeline.pipelines.data.federation import draw_partition, partition_clients, sample_public_set
+from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
+from ktpfl_pipeline.pipelines.step import step
+
+logger = logging.getLogger(__name__)
+REPORT = "report"
+TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
+
+
+def methods_of(experiment: Experiment) -> tuple[str, ...]:
+    """Return the methods that the comparison of an experiment runs, KT-pFL first, in the order of its report.
+
+    KT-pFL and local-only training are always included. ``all`` means the registry's methods that exchange what the
+    experiment sets, and its methods with a dotted path, such as ``my_package.my_method:Nearest``.
+    """
+    first, *others, local = compared(one_architecture=experiment.exchange == "parameters")
+    own = [method for method in experiment.methods if ":" in method]
+    every = [each for each in (*others, local, *own) if each not in experiment.left_out]
+    given = [each for each in experiment.compare if each == ALL or each in experiment.named]
+    asked = [method for each in given for method in (every if each == ALL else [each])]
+    if local not in asked:
+        asked.append(local)
+    return tuple(dict.fromkeys([first, *asked]))
+
+
+def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
+    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
+
+    `hyperparameters` is what a tuning of it left, as text; empty where there was none.
+
+    Raises:
+        InputError: if a method does not support a setting, or there are no tuned values that fit.
+    """
+    from ktpfl_pipeline.config import checks, tuned
+
+    checks.check_methods(name, experiment, methods)
+    return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
+
+
+def settle(experiment: Experiment, federation: Any, *, name: str) -> Experiment:
+    """Return the experiment with the dtype and memory format that its runs are computed in: no `auto` is left."""
+    from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
+
+    return settled(experiment, federation, name)
+
+
+def train(experiment: Experiment, federation: Any, *, name: str, method: str) -> Any:
+    """Run `method` once for each seed, resuming what was started, and return its `FinishedRun`s.
+
+    Raises:
+        InputError: if the data were made with other settings.
+    """
+    from ktpfl_pipeline.analysis.agreement import check_settings
+    from ktpfl_pipeline.pipelines.federated_training.identity import Job
+    from ktpfl_pipeline.pipelines.federated_training.runs import run_all
+
+    check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
+    return run_all(Job(name, method, experiment, federation))
+
+
+def evaluate(experiment: Experiment, runs: list[Any]) -> Any:
+    """Return the `MethodResult` of a method's `FinishedRun`s, with the settings that they were made with."""
+    from ktpfl_pipeline.analysis.results import summarise
+
+    return summarise(runs, asdict(method_of(experiment, runs[0].method)), experiment.settings())
+
+
+def report(experiment: Experiment, hyperparameters: str, *results: Any, section: str, name: str) -> Any:
+    """Return the `Report` on the `MethodResult` of each method, and log it next to their runs.
+
+    A report on the same runs goes to the same run of the tracker: making it again replaces it.
+
+    Args:
+        experiment: its settings.
+        hyperparameters: what a tuning of it left, as for `resolve`.
+        results: of its methods.
+        section: the experiment's name.
+        name: of the report.
+
+    Raises:
+        InputError: if a result was made with other settings or hyperparameters.
+    """
+    from ktpfl_pipeline.analysis.agreement import check_settings, comparable
+    from ktpfl_pipeline.analysis.contrasts import paired_difference
+    from ktpfl_pipeline.analysis.provenance import here_and_now
+    from ktpfl_pipeline.analysis.roles import headline, local_only
+    from ktpfl_pipeline.pipelines.study import log_report
+    from ktpfl_pipeline.reports.comparison import build, identity
+
+    logger.info("Writing the report …")
+    methods = comparable(results, experiment.settings())
+    resolved = resolve(experiment, hyperparameters, name=section, methods=[each.method for each in methods])
+    for each in methods:
+        then, now = each.hyperparameters, asdict(method_of(resolved, each.method))
+        check_settings(
+            f"The result of {each.method} was", {"methods": {each.method: then}}, {"methods": {each.method: now}}
+        )
+    led = {**methods[0].settings, "headline": experiment.headline, "subject": experiment.subject}
+    methods = [replace(each, settings={**each.settings, **led}) for each in methods]
+    made = build(name, methods, led, here_and_now())
+    local = local_only(methods)
+    metrics = {f"headline/{slug(each.method)}": each.final[headline(methods)].mean for each in methods}
+    for each in methods:
+        if local and each is not local and (gain := paired_difference(each, local, headline(methods))):
+            metrics[f"gain/{slug(each.method)}"] = gain.mean
+    children = [run.run_id for each in methods for run in each.runs] if len(methods) > 1 else []
+    title = f"report · {name} · {made.variant}"
+    log_report(methods[0].runs[0].experiment, title, identity(methods), made, metrics, children)
+    return made
+
+
+def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
+    """Return the pipeline `name` that runs `methods` on one experiment and reports on them together.
+
+    Args:
+        name: of the pipeline, and of its report.
+        experiment: whose parameters and data it uses; the data and the results are shared by its pipelines.
+        methods: names in the registry of methods, or dotted paths.
+    """
+    settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
+    made = ("federation", "partition", "labels_per_client")
+    data = Pipeline(
+        _of_source(tuple(methods)),
+        namespace="data",
+        inputs={"raw_folder"},
+        outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
+        parameters=parameters,
+    )
+    results = {slug(method): f"{experiment}/{slug(method)}/result" for method in methods}
+    boxes = [
+        Pipeline(
+            [
+                step(resolve, [settings, tuned], "resolved", of=own, name=experiment, methods=methods),
+                step(settle, ["resolved", "federation"], "settled", of=own, name=experiment),
+                step(train, ["settled", "federation"], "runs", of=own, name=experiment, method=method),
+                step(evaluate, ["settled", "runs"], "result", of=own),
+            ],
+            namespace=f"methods.{own}",
+            inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", tuned)},
+            outputs={"result": result},
+            parameters=parameters,
+        )
+        for method, (own, result) in zip(methods, results.items(), strict=True)
+    ]
+    reported = Pipeline(
+        [
+            step(
+                report,
+                [settings, tuned, *(f"{own}_result" for own in results)],
+                "report",
+                section=experiment,
+                name=name,
+            )
+        ],
+        namespace=f"methods.{REPORT}",
+        inputs={tuned: f"{experiment}/{tuned}", **{f"{own}_result": result for own, result in results.items()}},
+        outputs={"report": f"{name}/report"},
+        parameters=parameters,
+    )
+    return sum([data, *boxes], start=reported)
+
+
+def _of_source(methods: tuple[str, ...]) -> list[Node]:
+    """Return the steps from a source to the federation's data, and to a figure of the clients' data."""
+    settings = "params:experiment"
+    return [
+        step(load_private, [settings, "raw_folder"], "private"),
+        step(load_public, [settings, "raw_folder", "private"], "public_images"),
+        step(sample_public_set, [settings, "private", "public_images"], "public_set"),
+        step(
+            partition_clients,
+            [settings, "private", "public_set", "raw_folder"],
+            ["federation", "partition"],
+            methods=methods,
+        ),
+        step(draw_partition, "federation", "labels_per_client"),
+    ]
+
+
+def turn(node: Node) -> tuple[int, int]:
+    """Return the priority of a node among nodes that could run: data, one method after the other, reports.
+
+    KT-pFL comes first, then local-only training, then the others in the order of the registry. Hyperparameters are
+    resolved together with the data, so that errors appear before any training.
+    """
+    box, _, method = (node.namespace or "").partition(".")
+    if REPORT in (box, method):
+        return 2, 0
+    if box == "data" or node.func.__name__ == "resolve":
+        return 0, 0
+    return 1, TURNS.index(method) if method in TURNS else len(TURNS)

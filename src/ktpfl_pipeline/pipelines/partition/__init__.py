@@ -1,1 +1,0 @@
-"""Which client gets which samples, saved as indices."""

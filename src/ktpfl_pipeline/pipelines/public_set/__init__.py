@@ -1,1 +1,0 @@
-"""The public, unlabelled samples that every round's batch is drawn from."""
