@@ -17,8 +17,8 @@ def theorem(result: MethodResult) -> Figure:
     """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against its bound.
 
     The x-axis is the smaller loss of the client's own model and the average of all clients' predictions. The y-axis is
-    the loss of the fitted mixture, and of the learned coefficients. On the diagonal and below it the mixture is no
-    worse than both.
+    the loss of the fitted mixture, and of the learned coefficients. On the diagonal and below it the mixture
+    has at most their loss.
 
     Raises:
         ValueError: if no run of the method was checked.
