@@ -14,7 +14,7 @@ from ktpfl_flower import encoded
 from ktpfl_flower.wire import Kinds, Left, kinds_of
 from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import features, operations
-from ktpfl_pipeline.core.client.optimizers import Remembering
+from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.channel import decode
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
@@ -147,7 +147,7 @@ OPERATIONS = {
         5,
     ),
 }
-REMEMBERING = "+state"
+RESUMING = "+state"
 """Suffix of the name of an operation that also takes and returns the state of its optimizer."""
 
 
@@ -157,22 +157,22 @@ def find(name: str) -> Offer:
     Raises:
         InputError: if it does not exist.
     """
-    offer = OPERATIONS.get(name.removesuffix(REMEMBERING))
-    if offer is None or (name.endswith(REMEMBERING) and offer.gives != "model"):
+    offer = OPERATIONS.get(name.removesuffix(RESUMING))
+    if offer is None or (name.endswith(RESUMING) and offer.gives != "model"):
         raise InputError(
             f"it requests the operation {name[:80]!r}, which does not exist; a client offers {', '.join(OPERATIONS)}."
         )
-    if not name.endswith(REMEMBERING):
+    if not name.endswith(RESUMING):
         return offer
     arguments = Kind("the operation's arguments", lambda value, known: _fits(offer, value, known))
-    return Offer(offer.words, Remembering(offer.perform), "model", (STATE, arguments), 2)
+    return Offer(offer.words, Resuming(offer.perform), "model", (STATE, arguments), 2)
 
 
 def name_of(operation: Callable[..., Any]) -> str | None:
     """Return the name of a client operation; None if the table does not have it."""
-    inner = operation.operation if isinstance(operation, Remembering) else operation
+    inner = operation.operation if isinstance(operation, Resuming) else operation
     found = next((name for name, offer in OPERATIONS.items() if offer.perform is inner), None)
-    return found and found + REMEMBERING * (inner is not operation)
+    return found and found + RESUMING * (inner is not operation)
 
 
 def check_arguments(name: str, arguments: Any, known: Known) -> None:
@@ -196,7 +196,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
         sound = sound and _tensor(value[0], (classes, arguments[1]), *FLOATS) and _tensor(value[1], (classes,), *FLOATS)
     elif offer.gives == "numbers":
         sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
-    elif name.endswith(REMEMBERING):
+    elif name.endswith(RESUMING):
         sound = isinstance(value, tuple) and len(value) == 2 and _is_left(value[0], known.kinds)
         sound = sound and (isinstance(value[1], Left) or value[1] == {})
     else:

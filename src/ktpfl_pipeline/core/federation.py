@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
-from ktpfl_pipeline.core.client.optimizers import Remembering
+from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, NotCoveredError, diverged
@@ -365,7 +365,7 @@ class Federation(Setting):
         states = {n: self.client_states.before(phase, n) for n in calls} if keeps else {}
         given: Calls[Key] = {n: (states[n], calls[n]) for n in calls} if keeps else calls
         self._check_covered(operation)
-        result: PhaseResult[Key, Any] = self._result(phase, Remembering(operation) if keeps else operation, given)
+        result = self._result(phase, Resuming(operation) if keeps else operation, given)
         found: dict[int | str, str] = {}
         for n in calls:
             if not math.isfinite(result.losses.get(n, 0.0)):
@@ -379,11 +379,11 @@ class Federation(Setting):
             logger.warning("Client %s diverged (%s); it is restored to its weights from before %s.", who, what, phase)
             self.log.restored.add(int(who))
             self.log.losses.get(phase, {}).pop(who, None)  # a real client may have sent none
-        values = result.values
         if keeps:
-            self.client_states.add(phase, {n: states[n] if n in found else left for n, (_, left) in values.items()})
-            values = {n: value for n, (value, _) in values.items()}
-        return {n: before[n] if n in found else value for n, value in values.items()}
+            self.client_states.add(
+                phase, {n: states[n] if n in found else result.optimizer_states.get(n, states[n]) for n in calls}
+            )
+        return {n: before[n] if n in found else value for n, value in result.values.items()}
 
 
 def check_finite(what: str, uploads: Mapping[int, Tensor]) -> None:

@@ -102,5 +102,5 @@ def train_client(
         listened = -(targets[labels] * spoken).sum(dim=1)  # (b,) cross-entropy with the mean
         return own.loss(logits, batch) + weight * (listened * counted[labels]).mean()
 
-    value = own.descend(module, loss)
-    return Outcome((params_of(module), sums / counts.clamp_min(1.0)[:, None], counts > 0), value)
+    outcome = own.descend(module, loss)
+    return outcome.giving((params_of(module), sums / counts.clamp_min(1.0)[:, None], counts > 0))

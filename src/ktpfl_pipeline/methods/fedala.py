@@ -5,6 +5,7 @@ Zhang, Hua, Wang, Song, Xue, Ma, Guan: FedALA: Adaptive Local Aggregation for Pe
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -106,7 +107,7 @@ def learn_weights(
     setting, samples = space.setting, PrivateSamples(space, n, t, "aggregation")
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)
     drawn = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))]
-    chosen = sent(drawn, space.device)
+    chosen, counted = sent(drawn, space.device), Counter[str]()
     parameters, cross_entropy = dict(module.named_parameters()), samples.cross_entropy(module)
     with rng.seeded(rng.derive(setting.seed, "aggregation dropout", t, n), space.device):
         for _ in range(method.first_epochs if first else 1):
@@ -117,9 +118,9 @@ def learn_weights(
                         parameters[name].copy_(start[name])
                 learned = [parameters[name] for name in weights]
                 _, slopes = gradients_of(cross_entropy(chosen[batch]), learned)
-                space.count([module], len(batch))
+                counted += space.counted([module], len(batch))
                 weights = {
                     name: (w - method.rate * slope * (common[name] - own[name])).clamp(0.0, 1.0)
                     for (name, w), slope in zip(weights.items(), slopes, strict=True)
                 }
-    return Outcome(weights)
+    return Outcome(weights, samples=counted)

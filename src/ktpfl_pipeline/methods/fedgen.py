@@ -169,5 +169,5 @@ def train_generator(
         inputs, classes = next(batches)
         return F.cross_entropy(F.linear(module(inputs), weight, bias), classes)
 
-    value = descend(space, module, loss, recipe.batch_size, recipe, t, space.setting.stream("generator order", t))
-    return Outcome(params_of(module), value)
+    outcome = descend(space, module, loss, recipe.batch_size, recipe, t, space.setting.stream("generator order", t))
+    return outcome.giving(params_of(module))

@@ -67,5 +67,5 @@ def train_head(
     def loss(batch: Tensor) -> Tensor:
         return F.cross_entropy(module(inputs[batch]), targets[batch])
 
-    value = descend(space, module, loss, len(labels), recipe, t, space.setting.stream("server shuffle", t))
-    return Outcome(params_of(module), value)
+    outcome = descend(space, module, loss, len(labels), recipe, t, space.setting.stream("server shuffle", t))
+    return outcome.giving(params_of(module))

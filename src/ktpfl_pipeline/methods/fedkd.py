@@ -150,9 +150,9 @@ def train_pair(
             learned = divergence * taught + method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
             return fits[0] + fits[1] + learned / (fits[0] + fits[1]).detach()
 
-        value = samples.descend(nn.ModuleList([mentor, mentee, between]), loss)
+        outcome = samples.descend(nn.ModuleList([mentor, mentee, between]), loss)
     update = {name: tensor - common[name] for name, tensor in params_of(mentee).items()}
-    return Outcome((params_of(mentor), params_of(between), encoded(update, energy)), value)
+    return outcome.giving((params_of(mentor), params_of(between), encoded(update, energy)))
 
 
 def encoded(update: Params, energy: float) -> Params:

@@ -136,5 +136,5 @@ def train_client(
             fine = cross_entropy(batch)
         return fine + own.loss(common(seen.pop()[:, : common.in_features]), batch)
 
-    value = own.descend(nn.ModuleList([module, common]), loss, epochs)
-    return Outcome((params_of(module), params_of(common)), value)
+    outcome = own.descend(nn.ModuleList([module, common]), loss, epochs)
+    return outcome.giving((params_of(module), params_of(common)))

@@ -135,5 +135,5 @@ def train_client(
         error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
         return fit + weight * (error * counted[labels]).mean()
 
-    value = own.descend(module, loss, epochs)
-    return Outcome(params_of(module), value)
+    outcome = own.descend(module, loss, epochs)
+    return outcome.giving(params_of(module))

@@ -93,6 +93,6 @@ def train_client(
         personal = generic.detach() + own(entering.pop().detach().to(space.dtype))
         return F.cross_entropy(generic + prior, samples.labels[batch]) + samples.loss(personal, batch)
 
-    value = samples.descend(nn.ModuleList([module, own]), loss, epochs)
+    outcome = samples.descend(nn.ModuleList([module, own]), loss, epochs)
     trained = params_of(own)
-    return Outcome((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}), value)
+    return outcome.giving((params_of(module), {key: trained[key.rpartition(".")[2]] for key in head}))

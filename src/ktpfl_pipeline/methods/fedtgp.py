@@ -111,5 +111,5 @@ def train_generator(
         distances = torch.cdist(uploaded[batch], module(everything), compute_mode="donot_use_mm_for_euclid_dist")
         return F.cross_entropy(-(distances + delta * own[batch]), labels[batch])
 
-    value = descend(space, module, loss, len(labels), recipe, t, setting.stream("server shuffle", t))
-    return Outcome(params_of(module), value)
+    outcome = descend(space, module, loss, len(labels), recipe, t, setting.stream("server shuffle", t))
+    return outcome.giving(params_of(module))

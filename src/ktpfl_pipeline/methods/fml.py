@@ -86,5 +86,5 @@ def train_pair(
             + (1.0 - method.beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
         )
 
-    value = samples.descend(torch.nn.ModuleList([module, companion]), loss)
-    return Outcome((params_of(module), params_of(companion)), value)
+    outcome = samples.descend(torch.nn.ModuleList([module, companion]), loss)
+    return outcome.giving((params_of(module), params_of(companion)))

@@ -11,7 +11,6 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import operations
-from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
@@ -106,10 +105,8 @@ class TestSteps:
         expected = said.train(models, 2)
         losses = said.log.losses["train"]
         for n, params in models.items():
-            assert toy.same(
-                operations.train(space, n, params, 2, epochs),
-                Outcome(expected[n], torch.tensor(losses[n], dtype=torch.float64)),
-            )
+            found = operations.train(space, n, params, 2, epochs)
+            assert toy.same((found.value, found.loss), (expected[n], torch.tensor(losses[n], dtype=torch.float64)))
             assert toy.same(
                 operations.train(space, n, params, 2), operations.train(space, n, params, 2, fed.training.epochs)
             )

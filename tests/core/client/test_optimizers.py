@@ -123,14 +123,15 @@ class TestState:
 
         for parts in ((2,), (1, 1)):
             module, shuffle = space.module(N, start), torch.Generator().manual_seed(0)
-            space.optimizer_state = {}
+            state: Params = {}
             for epochs in parts:
-                given = space.optimizer_state
+                given = space.optimizer_state = state
                 copy = {name: tensor.clone() for name, tensor in given.items()}
                 recipe = LocalTraining(epochs, 8, 0.1, optimizer="adam", optimizer_state="kept")
-                sgd.descend(space, module, loss, 17, recipe, 1, shuffle)
-                assert toy.same(given, copy)
-            results.append((params_of(module), space.optimizer_state))
+                left = sgd.descend(space, module, loss, 17, recipe, 1, shuffle).optimizer_state
+                assert left is not None and toy.same(given, copy)
+                state = left
+            results.append((params_of(module), state))
         assert toy.same(*results)
         assert sorted(results[0][1]) == [f"{p}.{key}" for p in (0, 1) for key in ("exp_avg", "exp_avg_sq", "step")]
         assert float(results[0][1]["0.step"]) == 4

@@ -7,8 +7,7 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.client.optimizers import Remembering
-from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
@@ -55,7 +54,7 @@ def test_a_model_of_the_server_is_named_and_what_remembers_its_optimizer_goes_by
     with pytest.raises(InputError, match=r"^The server's mlp's used_up used up the memory of cpu "):
         SerialExecutor().run(fed, "distill", used_up, {"mlp": ()})
     with pytest.raises(InputError, match=r"^Client 11's used_up used up the memory of cpu "):
-        SerialExecutor().run(fed, "train", Remembering(used_up), {11: ({}, ())})
+        SerialExecutor().run(fed, "train", Resuming(used_up), {11: ({}, ())})
     assert str(call_failed("mlp", "distill", "workers", "SIGKILL")).startswith(
         "The server's mlp's distill ended 2 workers"
     )

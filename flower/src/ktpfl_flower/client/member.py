@@ -139,7 +139,7 @@ class Member:
         run.forget_all_but(keep)
         offer = operations.find(name)
         outcome = performed(offer.perform, run.space, self.own.client, arguments)
-        value = outcome.value
+        value = outcome.value if outcome.optimizer_state is None else (outcome.value, outcome.optimizer_state)
         travels = offer.gives == "model" and wanted and "parameters" in operations.exchanges(run.told.method)
         if isinstance(value, tuple):
             value = (run.keep(value[0], travels), *(run.keep(part, False) for part in value[1:]))

@@ -324,7 +324,10 @@ class RealExecutor(SerialExecutor):
             raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
         flag = None if finite is None else torch.tensor(finite)
         mean = None if loss is None else torch.tensor(loss, dtype=torch.float64)
-        return Outcome(self._handles(n, value), mean, flag, samples)
+        held, state = self._handles(n, value), None
+        if name.endswith(operations.RESUMING):
+            held, state = held
+        return Outcome(held, mean, flag, samples, state)
 
     def _handles(self, n: int, value: Any) -> Any:
         """Return a value with handles instead of models that stayed at client n."""

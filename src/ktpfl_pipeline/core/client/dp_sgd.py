@@ -5,6 +5,7 @@ https://arxiv.org/abs/1607.00133. What ε this spends: `core/training/privacy.py
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
         return own.loss(module(own.inputs(batch)), batch, reduction="sum")
 
     total, seen = torch.zeros((), device=space.device, dtype=torch.float64), 0
+    counted = Counter[str]()
     try:
         with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Full backward hook")  # inputs need no gradient
@@ -63,12 +65,11 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
                 for batch in poisson(len(own), steps, share, choice, space.device):
                     total += step(optimizer, loss, batch)
                     seen += len(batch)
-                    space.count([module], len(batch))
+                    counted += space.counted([module], len(batch))
     finally:
         hooks.cleanup()
-    if space.optimizer_state is not None:
-        space.optimizer_state = optimizers.state_of(steps_by)
-    return Outcome(params_of(module), total / max(seen, 1))
+    state = None if space.optimizer_state is None else optimizers.state_of(steps_by)
+    return Outcome(params_of(module), total / max(seen, 1), samples=counted, optimizer_state=state)
 
 
 COVERED: frozenset[Callable[..., Any]] = frozenset(

@@ -106,9 +106,9 @@ def train_wearing(
         return fit + weight * F.cross_entropy(common(features), classes)
 
     with wearing(module, name, common):
-        value = own.descend(module, loss, epochs)
+        outcome = own.descend(module, loss, epochs)
         trained = params_of(common)
-    return Outcome((fitted(params_of(module), name, trained), trained), value)
+    return outcome.giving((fitted(params_of(module), name, trained), trained))
 
 
 def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:

@@ -24,8 +24,8 @@ from ktpfl_pipeline.core.weights import Params, params_of
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
     """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
-    value = own.descend(module, own.cross_entropy(module), epochs)
-    return Outcome(params_of(module), value)
+    outcome = own.descend(module, own.cross_entropy(module), epochs)
+    return outcome.giving(params_of(module))
 
 
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
@@ -40,8 +40,8 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
 
     streams = rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device)
     with batch_norm.distilling(module, batch_norm.applied(settings.batch_norm, len(inputs))), streams:
-        value = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
-    return Outcome(params_of(module), value)
+        outcome = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
+    return outcome.giving(params_of(module))
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:

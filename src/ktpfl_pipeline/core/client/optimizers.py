@@ -1,18 +1,13 @@
 """torch's optimizers for a recipe, and their state as tensors by name, which may cross rounds."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.weights import Params
-
-Value = TypeVar("Value")
 
 
 def make(
@@ -51,21 +46,3 @@ def state_of(optimizer: torch.optim.Optimizer) -> Params:
     return {
         f"{place}.{key}": value for place, own in enumerate(states) for key, value in own.items() if value is not None
     }
-
-
-@dataclass(frozen=True)
-class Remembering(Generic[Value]):
-    """A client operation that trains, and takes and returns its optimizer's state besides what it did anyway."""
-
-    operation: Callable[..., Outcome[Value]]
-
-    def __call__(
-        self, space: Workspace, n: int | str, state: Params, arguments: tuple[Any, ...]
-    ) -> Outcome[tuple[Value, Params]]:
-        """Run the operation from a `state`, which is empty before the first call, and return the new state."""
-        space.optimizer_state = state
-        try:
-            outcome = self.operation(space, n, *arguments)
-            return Outcome((outcome.value, space.optimizer_state), outcome.loss)
-        finally:
-            space.optimizer_state = None

@@ -11,8 +11,10 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import named
 from ktpfl_pipeline.core.linalg import settled
 from ktpfl_pipeline.core.machine import memory
+from ktpfl_pipeline.core.weights import Params
 
 Value = TypeVar("Value")
+Other = TypeVar("Other")
 
 
 @dataclass(frozen=True)
@@ -24,29 +26,49 @@ class Outcome(Generic[Value]):
         loss: the mean training loss, (), where it trained; on the device, so that no step waits for one client's.
         finite: whether the weights that it trained are numbers, a bool on the device; see `checked`.
         samples: how many were backpropagated, by architecture; `workspace.OWN` is the client's.
+        optimizer_state: the state of the optimizer after the training, if the training started from one.
     """
 
     value: Value
     loss: Tensor | None = None
     finite: Tensor | None = None
     samples: Mapping[str, int] = field(default_factory=dict)
+    optimizer_state: Params | None = None
+
+    def giving(self, value: Other) -> "Outcome[Other]":
+        """Return the outcome with another value."""
+        return Outcome(value, self.loss, self.finite, self.samples, self.optimizer_state)
+
+
+@dataclass(frozen=True)
+class Resuming(Generic[Value]):
+    """A client operation that trains and starts from the state that its optimizer had before."""
+
+    operation: Callable[..., Outcome[Value]]
+
+    def __call__(self, space: Workspace, n: int | str, state: Params, arguments: tuple[Any, ...]) -> Outcome[Value]:
+        """Run the operation from a `state`, which is empty before the first training."""
+        space.optimizer_state = state
+        try:
+            return self.operation(space, n, *arguments)
+        finally:
+            space.optimizer_state = None
 
 
 def performed(
     operation: Callable[..., Outcome[Value]], space: Workspace, n: int | str, arguments: tuple[Any, ...]
 ) -> Outcome[Value]:
-    """Return what an operation returns for client n, checked, with the samples that its steps counted.
+    """Return what an operation returns for client n, checked.
 
     Arguments and result are settled, so that every executor computes with the same layouts; see `core.linalg`.
 
     Raises:
         InputError: if the memory does not suffice.
     """
-    space.samples.clear()
-    inner = getattr(operation, "operation", operation)  # what `optimizers.Remembering` does
+    inner = operation.operation if isinstance(operation, Resuming) else operation
     with memory.told(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):
         outcome = checked(operation(space, n, *settled(arguments)))
-        return replace(outcome, value=settled(outcome.value), samples=dict(space.samples))
+        return replace(outcome, value=settled(outcome.value), optimizer_state=settled(outcome.optimizer_state))
 
 
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:
@@ -55,7 +77,7 @@ def checked(outcome: Outcome[Value]) -> Outcome[Value]:
     The last step of a training can break weights whose loss was a number still. The sum of all sizes tells, in one
     launch for all tensors and several times faster than `isfinite`. The device is not waited for.
     """
-    numbers = [part for part in _tensors(outcome.value) if part.is_floating_point()]
+    numbers = [part for part in _tensors((outcome.value, outcome.optimizer_state)) if part.is_floating_point()]
     if outcome.loss is None or not numbers:
         return outcome
     return replace(outcome, finite=torch.stack(torch._foreach_norm(numbers, 1)).isfinite().all())

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import sgd
+from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.training import augmentation
 
@@ -58,7 +59,7 @@ class PrivateSamples:
         """Return the mean cross-entropy of a module as a function of the indices of a batch, (b,)."""
         return lambda batch: self.loss(module(self.inputs(batch)), batch)
 
-    def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Tensor:
+    def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Outcome[None]:
         """Train a module for E epochs, or `epochs`, by local training's recipe; see `sgd.descend`."""
         recipe = self._recipe if epochs is None else replace(self._recipe, epochs=epochs)
         with self.streams() as shuffle:

@@ -5,6 +5,7 @@ cross-entropy anywhere. Batches, pixels, dropout and BatchNorm stay in here: eac
 and running statistics move only where a gradient is taken for a step.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -79,13 +80,13 @@ def train(
     rate = setting.training.rate(t, setting.rounds)
     module = space.module(n, params).train()
     parameters, cross_entropy = trained(module), own.cross_entropy(module)
-    losses: list[Tensor] = []
+    losses, counted = list[Tensor](), Counter[str]()
 
     def gradient(weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
         load(parameters, weights)
         with restored(module, space.device) if probe else nullcontext():
             loss, parts = gradients_of(cross_entropy(batch), parameters)
-        space.count([module], len(batch))
+        counted.update(space.counted([module], len(batch)))
         if not probe:
             losses.append(loss)
         return vector(parts)
@@ -102,7 +103,7 @@ def train(
             vectors = rule.step(vectors, gradient, group, rate)
     load(parameters, vectors[0])
     loss = torch.stack(losses).double().mean() if losses else torch.zeros((), device=space.device)
-    return Outcome((params_of(module), vectors[1:]), loss)
+    return Outcome((params_of(module), vectors[1:]), loss, samples=counted)
 
 
 @contextmanager

@@ -1,11 +1,13 @@
 """Descent on one client's data: batches in a named order, and the steps of a recipe."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import optimizers
+from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
@@ -20,7 +22,7 @@ def descend(
     recipe: Recipe,
     t: int,
     shuffle: torch.Generator,
-) -> Tensor:
+) -> Outcome[None]:
     """Take a recipe's steps; return the mean loss over the last epoch, () on the device (0 without an epoch).
 
     Args:
@@ -37,7 +39,7 @@ def descend(
     rate = recipe.rate(t, space.setting.rounds)
     optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, space.optimizer_state)
     models = list(module) if isinstance(module, nn.ModuleList) else [module]
-    total = torch.zeros((), device=device, dtype=torch.float64)
+    total, counted = torch.zeros((), device=device, dtype=torch.float64), Counter[str]()
     for epoch in range(1, recipe.epochs + 1):
         for batch in batches(samples, recipe.batch_size, shuffle, device):
             value, gradients = gradients_of(loss(batch), parameters)
@@ -47,10 +49,9 @@ def descend(
                 optimizers.step(optimizer, models, gradients, recipe.clip)
             if epoch == recipe.epochs:
                 total += value * len(batch)
-        space.count(models, samples)
-    if optimizer is not None and space.optimizer_state is not None:
-        space.optimizer_state = optimizers.state_of(optimizer)
-    return total / samples
+        counted += space.counted(models, samples)
+    state = None if optimizer is None or space.optimizer_state is None else optimizers.state_of(optimizer)
+    return Outcome(None, total / samples, samples=counted, optimizer_state=state)
 
 
 def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:

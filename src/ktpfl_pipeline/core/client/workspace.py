@@ -36,9 +36,8 @@ class Workspace:
     Attributes:
         numbers: what a model takes of raw inputs.
         criterion: the cross-entropy of local training.
-        optimizer_state: what the training that goes on starts from, and then what it leaves; None where every training
-            starts with none. See `optimizers.Remembering`.
-        samples: how many the operation that goes on has backpropagated, by architecture.
+        optimizer_state: what the optimizer of the current training starts from; None if it starts again. See
+            `outcome.Resuming`.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -55,7 +54,6 @@ class Workspace:
         self._splits: dict[tuple[int, str], LabelledDataset] = {}
         self._public: Tensor | None = None
         self.optimizer_state: Params | None = None
-        self.samples: Counter[str] = Counter()
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)
         setting.claim()
@@ -115,15 +113,15 @@ class Workspace:
         self._heads[shape].load_state_dict(head)
         return self._heads[shape]
 
-    def count(self, modules: Iterable[nn.Module], samples: int) -> None:
-        """Count samples that were backpropagated through each of these that is a model of a federation.
+    def counted(self, modules: Iterable[nn.Module], samples: int) -> Counter[str]:
+        """Return the samples that were backpropagated through each of these modules, by architecture.
 
-        A joint model is two. Where none is, as for a part of a model, they went through one of the client's own
-        architecture.
+        A joint model counts as two. Modules that are no models of the federation, such as a part of a model, count as
+        the client's own architecture.
         """
         names = {id(module): [name, *role.split(JOINED)[1:]] for (name, role), module in self._modules.items()}
-        for name in [name for module in modules for name in names.get(id(module), [])] or [OWN]:
-            self.samples[name] += samples
+        models = [name for module in modules for name in names.get(id(module), [])] or [OWN]
+        return Counter({name: samples * number for name, number in Counter(models).items()})
 
     @property
     def reduced(self) -> bool:

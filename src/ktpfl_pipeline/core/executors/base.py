@@ -13,6 +13,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.transfer import fetched
+from ktpfl_pipeline.core.weights import Params
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", int, str)
@@ -38,6 +39,7 @@ class PhaseResult(Generic[Key, Value]):
         diverged: clients whose trained weights are not finite.
         seconds: wall time, until the device is done.
         samples: the number of samples that each client backpropagated, by architecture; see `Outcome`.
+        optimizer_states: of each client whose optimizer keeps its state.
     """
 
     values: dict[Key, Value]
@@ -45,6 +47,7 @@ class PhaseResult(Generic[Key, Value]):
     diverged: frozenset[Key]
     seconds: float
     samples: dict[Key, Mapping[str, int]]
+    optimizer_states: dict[Key, Params]
 
 
 class Executor(ABC):
@@ -79,6 +82,7 @@ class Executor(ABC):
             diverged=frozenset(n for n, finite in zip(flags, told, strict=False) if not finite),
             seconds=time.perf_counter() - start,
             samples={n: outcome.samples for n, outcome in outcomes.items() if outcome.samples},
+            optimizer_states={n: state for n in calls if (state := outcomes[n].optimizer_state) is not None},
         )
 
     @abstractmethod

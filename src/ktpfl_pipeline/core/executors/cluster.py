@@ -131,7 +131,8 @@ class ClusterExecutor(Executor):
                 ray.get(asked.taken)  # a worker that could not read its calls knows only those of before
                 raise answer
             assert self._session is not None
-            outcomes[asked.n] = replace(answer, value=_attached(answer.value, asked.models, self._session))
+            value, state = _attached((answer.value, answer.optimizer_state), asked.models, self._session)
+            outcomes[asked.n] = replace(answer, value=value, optimizer_state=state)
             progress(phase, len(outcomes), len(calls))
         return outcomes
 
@@ -306,7 +307,8 @@ class _Worker:
         models: list[dict[str, Tensor]] = []
         try:
             outcome = performed(self._operation, self._space, n, self._calls.pop(n))
-            return replace(outcome, value=_detached(outcome.value, models)), models
+            value, state = _detached((outcome.value, outcome.optimizer_state), models)
+            return replace(outcome, value=value, optimizer_state=state), models
         except Exception as error:
             error.add_note(f"In a worker of the cluster:\n{traceback.format_exc()}")
             return _that_travels(error), []
