@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
 SETTINGS = {"what": "toy"}
+CPUS = 5  # of the cluster: two for `executor`, one for `whole`, two for `halves`
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}}
 
 
@@ -48,6 +50,10 @@ def double(space: Any, n: int, value: int) -> Outcome[int]:
 
 def process(space: Any, n: int) -> Outcome[int]:
     return Outcome(os.getpid())
+
+
+def assigned(space: Any, n: int) -> Outcome[str]:
+    return Outcome(os.environ["CUDA_VISIBLE_DEVICES"])
 
 
 def known(space: Any, n: int) -> Outcome[tuple[int, ...]]:
@@ -76,8 +82,12 @@ def die(space: Any, n: int) -> Outcome[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def started() -> Iterator[None]:
-    """Start Ray once; executors find it and leave it as it is. What is written here travels by value."""
-    session = ray_session.Session(ray_session.LOCAL, 2)
+    """Start Ray once, with two GPUs that no machine needs to have: Ray only counts them.
+
+    Executors find Ray and leave it as it is. What is written here travels by value.
+    """
+    with patch.object(torch.cuda, "device_count", lambda: 2):
+        session = ray_session.Session(ray_session.LOCAL, CPUS)
     from ray import cloudpickle
 
     for module in (toy, sys.modules[__name__]):
@@ -92,6 +102,22 @@ def started() -> Iterator[None]:
 def executor(started: None) -> Iterator[ClusterExecutor]:
     """Two workers that go from test to test, as they go from federation to federation."""
     made = ClusterExecutor(ray_session.LOCAL, 2)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def whole(started: None) -> Iterator[ClusterExecutor]:
+    """One worker with a GPU."""
+    made = ClusterExecutor(ray_session.LOCAL, 1, 1)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def halves(started: None) -> Iterator[ClusterExecutor]:
+    """Two workers with half a GPU each."""
+    made = ClusterExecutor(ray_session.LOCAL, 2, 0.5)
     yield made
     made.close()
 
@@ -335,6 +361,34 @@ class TestChoice:
         assert found == [4, 8, 4, 10, 2, 0]
 
 
+class TestGPUs:
+    """Ray assigns the GPUs; what the workers compute, here on the CPU, is what the serial executor computes."""
+
+    def test_two_halves_are_of_one_and_a_whole_one_is_another(
+        self, whole: ClusterExecutor, halves: ClusterExecutor
+    ) -> None:
+        whole.close()  # whichever tests came before, one GPU is taken first and the other one is left
+        halves.close()
+        (one,) = set(run(toy.federation(executor=whole), assigned).values())
+        fed = toy.federation(executor=halves)
+        (other,) = set(run(fed, assigned).values())
+        assert {one, other} == {"0", "1"}
+        assert len(set(run(fed, process).values())) == 2
+
+    def test_the_run_is_that_of_serial(self, halves: ClusterExecutor) -> None:
+        fed = toy.federation(architectures=("linear", "mlp"))
+        expected = engine.run(KTpFL(), fed, Schedule(rounds=2))
+        assert_same_run(engine.run(KTpFL(), toy.again(fed, executor=halves), Schedule(rounds=2)), expected)
+
+    @pytest.mark.parametrize(("gpus", "workers"), [(1.0, 2), (0.5, 4)])
+    def test_auto_is_as_many_workers_as_the_gpus_carry(self, gpus: float, workers: int) -> None:
+        assert ray_session.Session(ray_session.LOCAL, "auto", gpus).workers == workers
+
+    def test_more_for_a_worker_than_the_cluster_has(self) -> None:
+        with pytest.raises(InputError, match=r"has Ray workers with 3 GPUs each, and the cluster has 2 GPUs"):
+            ray_session.Session(ray_session.LOCAL, "auto", 3)
+
+
 class TestErrors:
     def test_that_cannot_travel_say_what_they_said(self) -> None:
         error = ValueError("odd")
@@ -343,22 +397,23 @@ class TestErrors:
         assert "ValueError: odd" in str(cluster._that_travels(error))
 
     def test_more_workers_than_the_cluster_has_cpus(self) -> None:
-        executor = ClusterExecutor(ray_session.LOCAL, 3)
-        with pytest.raises(InputError, match=r"has 3 Ray workers, and the cluster has 2 CPUs; take auto"):
+        executor = ClusterExecutor(ray_session.LOCAL, 6)
+        with pytest.raises(InputError, match=r"has 6 Ray workers, and the cluster has 5 CPUs; take auto"):
             executor.run(toy.federation(), "phase", double, {3: (1,)})
 
     def test_auto_is_one_worker_for_each_cpu(self) -> None:
-        assert ray_session.Session(ray_session.LOCAL, "auto").workers == 2
+        assert ray_session.Session(ray_session.LOCAL, "auto").workers == CPUS
 
-    def test_come_through_as_they_were_raised(self, fed: Federation) -> None:
+    def test_come_through_as_they_were_raised(self, halves: ClusterExecutor) -> None:
+        """All workers of an executor end with an error, and it takes seconds to start others."""
+        fed = toy.federation(executor=halves)
         with pytest.raises(InputError) as raised:
             fed.run("phase", refuse, {toy.IDS[0]: ()})
         assert str(raised.value) == f"client {toy.IDS[0]} has no images: give it some."
         assert "in refuse" in raised.value.__notes__[0]  # where it was raised
 
-    def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, executor: ClusterExecutor) -> None:
-        """All workers end with an error, and it takes seconds to start others: here and below only one."""
-        fed = toy.federation(1, executor=executor)
+    def test_a_call_that_kills_twice_ends_the_run_with_a_sentence(self, whole: ClusterExecutor) -> None:
+        fed = toy.federation(1, executor=whole)
         with pytest.raises(InputError, match=r"Client \d+'s phase ended 2 workers of the cluster, .* memory"):
             fed.run("phase", die, {toy.IDS[0]: ()})
 
