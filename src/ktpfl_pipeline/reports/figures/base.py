@@ -23,6 +23,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.text import Annotation
@@ -114,7 +115,9 @@ _ARRANGED: "WeakSet[Figure]" = WeakSet()
 
 def blank(height: float, width: float = WIDTH) -> Figure:
     """Return an empty figure of this size in inches."""
-    return Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)  # it keeps one renderer, where matplotlib would make one for each text that is measured
+    return figure
 
 
 def single(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
