@@ -132,9 +132,14 @@ class Comparison:
     results: list[MethodResult]
     report: Report
 
-    def write(self, folder: str | Path) -> Path:
-        """Write the report's files below a new folder, and return its page."""
-        self.report.write(Path(folder))
+    def write(self, folder: str | Path, *kinds: str) -> Path:
+        """Write the report's files below a new folder, and return its page.
+
+        Args:
+            folder: a path at which nothing is yet.
+            kinds: of figure files besides SVG: ``png``, ``pdf``.
+        """
+        self.report.write(Path(folder), kinds)
         return Path(folder, "report.html")
 
     def _repr_html_(self) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import io
 import os
 import subprocess
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from finished_runs import make_result
 from full_disk import full_disk
 from kedro.io import DatasetError
 from matplotlib.figure import Figure
+from PIL import Image
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
@@ -43,9 +45,8 @@ FILES = {
     "report.md",
     "runs.csv",
     "table.txt",
-    "figures/accuracy.png",
     "figures/accuracy.svg",
-    "figures/accuracy.pdf",
+    "figures/preview.png",
     "SHA256SUMS",
 }
 
@@ -54,7 +55,7 @@ class Written:
     """A report of some text, with all that is written of it."""
 
     variant = ""
-    pictures = property(Report.pictures.func)
+    pictures = Report.pictures
     parquet: dict[str, bytes] = {}  # noqa: RUF012  (of no table)
     write = Report.write
 
@@ -323,7 +324,6 @@ class TestReport:
         dataset.save(report())
         assert dataset.exists()
         assert files(dataset.place) == FILES
-        assert (dataset.place / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (dataset.place / "figures" / "accuracy.svg").read_text()
 
     def test_read_as_it_was_written(self, dataset: ReportDataset) -> None:
@@ -333,10 +333,24 @@ class TestReport:
         assert ReportDataset(filepath=str(dataset.place)).console() == "new ─ ±", "of another process"
         assert dataset.page == dataset.place / "report.html"
 
+    def test_figures_are_written_in_the_kinds_that_the_catalog_names(self, tmp_path: Path) -> None:
+        dataset = ReportDataset(filepath=str(tmp_path / "report"), figures=["png", "pdf"])
+        dataset.save(report())
+        assert files(dataset.place) == FILES | {"figures/accuracy.png", "figures/accuracy.pdf"}
+        figures = dataset.place / "figures"
+        assert (figures / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+        assert (figures / "accuracy.pdf").read_bytes().startswith(b"%PDF")
+
+    def test_an_unknown_kind_of_figure_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="'jpeg' is unknown; choose from png, pdf"):
+            ReportDataset(filepath=str(tmp_path / "report"), figures=["jpeg"])
+
     def test_its_first_figure_is_its_preview(self, dataset: ReportDataset) -> None:
-        """As kedro-viz wants images: PNG in base64."""
-        dataset.save(report("![accuracy](figures/accuracy.png) ![other](figures/other.png)"))
-        assert base64.b64decode(dataset.preview()) == (dataset.place / "figures" / "accuracy.png").read_bytes()
+        """As kedro-viz wants images: PNG in base64, of the shape to which kedro-viz stretches them."""
+        dataset.save(report(figures={"accuracy": Figure(figsize=(4, 1)), "other": Figure(figsize=(1, 1))}))
+        image = Image.open(io.BytesIO(base64.b64decode(dataset.preview())))
+        assert image.width / image.height == pytest.approx(386 / 300, rel=0.01)
+        assert image.width == 800  # of the first figure, 200 dots per inch
 
     def test_the_old_report_goes_whole(self, dataset: ReportDataset) -> None:
         """A figure of the last report would look like one of this."""

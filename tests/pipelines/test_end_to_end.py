@@ -204,8 +204,7 @@ class TestReport:
         "name",
         ["accuracy", "clients", "labels", "coefficients_kt_pfl", "matrix_over_rounds", "theorem", "traffic"],
     )
-    def test_every_figure_as_png_and_svg(self, report: Path, name: str) -> None:
-        assert (report / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    def test_every_figure_as_svg(self, report: Path, name: str) -> None:
         assert "</svg>" in (report / "figures" / f"{name}.svg").read_text()
 
     def test_numbers_are_those_of_the_results(self, report: Path, first: Snapshot) -> None:

@@ -300,7 +300,7 @@ class TestFirstGlance:
 @pytest.mark.usefixtures("blank_figures")
 class TestOtherForms:
     def test_markdown_refers_to_the_figures(self, built):
-        found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown)
+        found = re.findall(r"!\[[^]]*\]\(figures/(\w+)\.svg\)", built.markdown)
         names = [
             *("differences", "accuracy", "clients", "coefficients_kt_pfl", "traffic"),
             *("spread", "labels"),

@@ -285,7 +285,7 @@ class TestOneArchitecture:
         built = overview.build(both)
         assert "## Accuracy, one architecture" in built.markdown
         assert "*Bold:*" in built.markdown
-        assert "(figures/accuracy.png)" in built.markdown
+        assert "(figures/accuracy.svg)" in built.markdown
 
 
 LEVEL = {"kt_pfl": (0.8, 0.9, 0.85), "local": (0.9, 0.8, 0.85), "sim_pfl": (0.9, 0.8, 0.85)}
@@ -320,7 +320,7 @@ class TestReport:
             assert "02-fedmd" in text
             assert "../compare_b/two_labels/report.html" in text
             assert "training.epochs" in text
-        assert re.findall(r"!\[[^]]*\]\(figures/(\w+)\.png\)", built.markdown) == list(built.figures)
+        assert re.findall(r"!\[[^]]*\]\(figures/(\w+)\.svg\)", built.markdown) == list(built.figures)
         assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 4
         assert "±" not in built.latex
         assert max(map(len, built.console.splitlines())) <= 100

@@ -243,7 +243,7 @@ class TestReport:
         assert made.html.count("<script>") == 1  # the page's own
 
     def test_other_forms(self, built: Report) -> None:
-        assert "](figures/accuracy.png)" in built.markdown
+        assert "](figures/accuracy.svg)" in built.markdown
         assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2
         assert r"\label{tab:sweep-rho}" in built.latex
         assert not set("ρ±−–·") & set(built.latex), "LaTeX has its own signs"

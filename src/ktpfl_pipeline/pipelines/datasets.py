@@ -6,7 +6,7 @@
 import base64
 import io
 import json
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from kedro_datasets._typing import ImagePreview, JSONPreview, PlotlyPreview, Tab
 
 from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.pipelines.whole_files import PARTIAL, check, content_of, is_whole, replacing, sums
+from ktpfl_pipeline.reports.style import check_kinds
 
 SUMS = "SHA256SUMS"
 """The file with the checksums of a report's files."""
@@ -256,13 +257,27 @@ class EvidenceDataset(_Place):
 
 
 class ReportDataset(_Place):
-    """The folder of reports: a page that opens without a server, Markdown, LaTeX, CSV, the figures as PNG and SVG.
+    """The folder of reports: a page that opens without a server, Markdown, LaTeX, CSV, the figures as SVG.
 
     A report that names a variant has a separate folder below this one. Loading returns the report that was saved last.
     """
 
     _shown = ""  # in this process, as wide as its terminal
     _saved: Path | None = None  # the same
+
+    def __init__(self, *, figures: Sequence[str] = (), **place: Any) -> None:
+        """Remember the place.
+
+        Args:
+            figures: kinds of figure files besides SVG: ``png``, ``pdf``.
+            **place: arguments of the base class.
+
+        Raises:
+            InputError: if a kind is unknown.
+        """
+        super().__init__(**place)
+        check_kinds(figures)
+        self.figures = figures
 
     @property
     def made(self) -> bool:
@@ -287,7 +302,7 @@ class ReportDataset(_Place):
     def save(self, data: Any) -> None:
         """Write a `Report` next to the old one of the same variant, then put it in its place, whole."""
         with replacing(self.place / data.variant) as partial:
-            data.write(partial)
+            data.write(partial, self.figures)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
         self._shown, self._saved = data.console, self.place / data.variant
 
@@ -297,8 +312,9 @@ class ReportDataset(_Place):
 
     def preview(self) -> ImagePreview:
         """Return the report's first figure as kedro-viz shows it, PNG in base64; a page it would read as Markdown."""
-        names = re.findall(r"\(figures/([^)]+)\)", self.load())
-        return ImagePreview(base64.b64encode((self.page.parent / "figures" / names[0]).read_bytes()).decode())
+        from ktpfl_pipeline.reports.report import PREVIEW  # it imports matplotlib
+
+        return ImagePreview(base64.b64encode((self.page.parent / "figures" / PREVIEW).read_bytes()).decode())
 
     def _exists(self) -> bool:
         place = self.page.parent

@@ -1,13 +1,17 @@
 """A finished report: its content in all forms."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from ktpfl_pipeline.reports.figures.base import saved, svg_file
+from ktpfl_pipeline.reports.figures.base import preview, saved, svg_file
 from ktpfl_pipeline.reports.model import Content, Picture
 from ktpfl_pipeline.reports.parquet import to_parquet
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
+from ktpfl_pipeline.reports.style import check_kinds
+
+PREVIEW = "preview.png"
+"""File of the first figure in the shape that kedro-viz shows."""
 
 
 class Report(Content):
@@ -20,7 +24,7 @@ class Report(Content):
 
     @cached_property
     def markdown(self) -> str:
-        """The same without its looks; it expects the figures as ``figures/<name>.png``."""
+        """The same without its looks; it expects the figures as ``figures/<name>.svg``."""
         return markdown.document(self)
 
     @cached_property
@@ -39,14 +43,20 @@ class Report(Content):
         texts = {"report.html": self.html, "report.md": self.markdown, "table.tex": self.latex}
         return {**texts, "table.txt": terminal.text(self, terminal.USUAL), **self.data}
 
-    @cached_property
-    def pictures(self) -> Mapping[str, bytes]:
-        """Each figure as PNG, SVG and PDF, by file name."""
-        found: dict[str, bytes] = {}
-        for picture in (block for block in self.blocks if isinstance(block, Picture)):
-            found[f"{picture.name}.svg"] = svg_file(picture.svg).encode()
-            found |= {f"{picture.name}.{kind}": saved(picture.figure, kind) for kind in ("png", "pdf")}
-        return found
+    def pictures(self, kinds: Collection[str] = ()) -> dict[str, bytes]:
+        """Return each figure as SVG and as further `kinds`, by file name, and the first one as kedro-viz previews it.
+
+        Args:
+            kinds: of `style.FIGURE_FILES`.
+
+        Raises:
+            InputError: if a kind is unknown.
+        """
+        check_kinds(kinds)
+        drawn = [block for block in self.blocks if isinstance(block, Picture)]
+        files = {f"{picture.name}.svg": svg_file(picture.svg).encode() for picture in drawn}
+        files |= {f"{each.name}.{kind}": saved(each.figure, kind) for each in drawn for kind in kinds}
+        return {**files, PREVIEW: preview(drawn[0].figure)} if drawn else {}
 
     @cached_property
     def parquet(self) -> Mapping[str, bytes]:
@@ -54,14 +64,10 @@ class Report(Content):
         csv = {name.removesuffix(".csv"): text for name, text in self.data.items() if name.endswith(".csv")}
         return {f"{name}.parquet": to_parquet(text) for name, text in csv.items()}
 
-    def write(self, folder: Path) -> None:
-        """Write all of it below a folder, the figures into ``figures/``."""
-        folder.mkdir(parents=True)
-        for name, text in self.files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        for name, content in self.parquet.items():
+    def write(self, folder: Path, kinds: Collection[str] = ()) -> None:
+        """Write all of it below a folder, the figures into ``figures/``; arguments and errors as of `pictures`."""
+        pictures = {f"figures/{name}": content for name, content in self.pictures(kinds).items()}
+        texts = {name: text.encode() for name, text in self.files.items()}
+        (folder / "figures" if pictures else folder).mkdir(parents=True)
+        for name, content in {**texts, **self.parquet, **pictures}.items():
             (folder / name).write_bytes(content)
-        if self.pictures:
-            (folder / "figures").mkdir()
-        for name, picture in self.pictures.items():
-            (folder / "figures" / name).write_bytes(picture)

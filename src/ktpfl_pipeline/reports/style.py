@@ -3,7 +3,10 @@
 Nothing that draws is imported here: a run needs interactive figures before it trains, and matplotlib after it.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from ktpfl_pipeline.core.errors import InputError
 
 INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
 GREEN, VERMILION, GREY = "#009e73", "#d55e00", "#8a94a6"
@@ -12,6 +15,9 @@ ON_DARK, ON_LIGHT = "#fefefe", "#010101"
 
 NAMED = 30
 """Clients up to which each is named on an axis."""
+
+FIGURE_FILES = ("png", "pdf")
+"""Kinds of figure files besides SVG. They are written where they are asked for: they take half of a report's time."""
 
 
 class Look(NamedTuple):
@@ -95,6 +101,16 @@ _ARCHITECTURES = {
         "text_transformer": "Transformer",
     },
 }
+
+
+def check_kinds(kinds: Iterable[str]) -> None:
+    """Check that all are `FIGURE_FILES`.
+
+    Raises:
+        InputError: if one is not.
+    """
+    if unknown := [kind for kind in kinds if kind not in FIGURE_FILES]:
+        raise InputError(f"figures of a report: {unknown[0]!r} is unknown; choose from {', '.join(FIGURE_FILES)}.")
 
 
 def look(method: str) -> Look:

@@ -239,6 +239,18 @@ def saved(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
+def preview(figure: Figure) -> bytes:
+    """Return the figure as PNG on a white page of 386 by 300 parts: kedro-viz stretches an image to this shape."""
+    from PIL import Image, ImageOps
+
+    buffer = io.BytesIO(saved(figure, "png"))
+    image = Image.open(buffer).convert("RGB")
+    height = max(image.height, round(image.width * 300 / 386))
+    shape = (max(image.width, round(height * 386 / 300)), height)
+    ImageOps.pad(image, shape, color=PAPER).save(buffer := io.BytesIO(), format="png", compress_level=1)
+    return buffer.getvalue()
+
+
 def svg(figure: Figure, name: str) -> str:
     """Return the figure as an ``svg`` element. Text stays text, and the background is transparent.
 

@@ -36,7 +36,7 @@ def _block(block: Block) -> str:
             return "\n".join(["```yaml", *(line for group in groups.items() for line in _group(*group)), "```"])
         case Picture(name, _, caption):
             alternative = block.alternative.replace("[", "(").replace("]", ")")
-            return f"![{alternative}](figures/{name}.png)\n\n{caption}"
+            return f"![{alternative}](figures/{name}.svg)\n\n{caption}"
         case Table():
             return table(block)
 
