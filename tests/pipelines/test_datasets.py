@@ -56,6 +56,7 @@ class Written:
 
     variant = ""
     pictures = Report.pictures
+    preview = property(Report.preview.func)
     parquet: dict[str, bytes] = {}  # noqa: RUF012  (of no table)
     write = Report.write
 

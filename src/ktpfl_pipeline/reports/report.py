@@ -56,7 +56,12 @@ class Report(Content):
         drawn = [block for block in self.blocks if isinstance(block, Picture)]
         files = {f"{picture.name}.svg": svg_file(picture.svg).encode() for picture in drawn}
         files |= {f"{each.name}.{kind}": saved(each.figure, kind) for each in drawn for kind in kinds}
-        return {**files, PREVIEW: preview(drawn[0].figure)} if drawn else {}
+        return {**files, PREVIEW: self.preview} if drawn else {}
+
+    @cached_property
+    def preview(self) -> bytes:
+        """The first figure as kedro-viz shows it."""
+        return preview(next(block.figure for block in self.blocks if isinstance(block, Picture)))
 
     @cached_property
     def parquet(self) -> Mapping[str, bytes]:

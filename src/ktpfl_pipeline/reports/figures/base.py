@@ -89,28 +89,22 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with style():
             figure = draw(*args, **kwargs)
-            arrange(figure)  # this also makes the ticks, in this style
+            if figure not in _ARRANGED:
+                arrange(figure)  # this also makes the ticks, in this style
             figure.set_layout_engine(None)  # the layout is kept; with an engine, each file would be drawn twice
             return figure
 
     return drawn
 
 
-def arrange(figure: Any, *, again: bool = True) -> None:
-    """Compute the layout of a figure without drawing it.
-
-    Args:
-        figure: of matplotlib.
-        again: whether to do so for a figure that was laid out before, and has got more since.
-    """
-    layout = figure.get_layout_engine()
-    if layout and (again or figure not in _ARRANGED):
+def arrange(figure: Any) -> None:
+    """Compute the layout of a figure without drawing it."""
+    if layout := figure.get_layout_engine():
         layout.execute(figure)
-        _ARRANGED.add(figure)
 
 
 _ARRANGED: "WeakSet[Figure]" = WeakSet()
-"""Figures that were laid out."""
+"""Figures whose layout is final: a layout takes longer than a drawing."""
 
 
 def blank(height: float, width: float = WIDTH) -> Figure:
@@ -176,18 +170,32 @@ def range_of(seeds: int) -> dict[str, Any]:
 
 def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
     """Put a title above a legend above the axes, both at most as wide as the axes; `options` go to the legend."""
-    arrange(axes.figure)
-    width, scale = axes.get_window_extent().width, 72 / axes.figure.dpi
+    scale = 72 / axes.figure.dpi
     look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}
-    height = 0.0
-    for columns in range(min(20, len(handles)), 0, -1):
-        legend = axes.legend(handles.values(), handles.keys(), ncols=columns, **place)
-        legend.set_in_layout(False)  # the title's padding keeps its place
-        height = legend.get_window_extent().height * scale
-        if legend.get_window_extent().width <= width:
-            break
-    axes.set_title(textwrap.fill(title, int(width * scale / 4.8)), pad=height + 9)
+
+    def put(columns: int, lines: str) -> float:
+        """Put both there, and return the legend's width in pixels."""
+        width = height = 0.0
+        if handles:
+            legend = axes.legend(handles.values(), handles.keys(), ncols=columns, **place)
+            legend.set_in_layout(False)  # the title's padding keeps its place
+            width, height = legend.get_window_extent().size
+        axes.set_title(lines, pad=height * scale + 9)
+        return float(width)
+
+    most = columns = min(20, len(handles))
+    needed = put(most, title)
+    arrange(axes.figure)
+    width = axes.get_window_extent().width
+    lines = textwrap.fill(title, int(width * scale / 4.8))
+    while needed > width and columns > 1:
+        columns -= 1
+        needed = put(columns, lines)
+    if (columns, lines) == (most, title):
+        _ARRANGED.add(axes.figure)
+    elif columns == most:
+        put(most, lines)
 
 
 def label_ends(
@@ -195,12 +203,14 @@ def label_ends(
 ) -> dict[str, Annotation]:
     """Write each line's name at its end, moved apart where names would overlap, and return what was written.
 
+    The axes have a `head`, which laid them out.
+
     Args:
         axes: with the lines.
         ends: name, colour and last point of each line.
         bold: the names to write in bold; None writes all of them so.
     """
-    arrange(axes.figure, again=False)  # a title above changes the height little
+    _ARRANGED.discard(axes.figure)  # the names need room
     low, high = axes.get_ylim()
     points = axes.get_window_extent().height / axes.figure.dpi * 72
     ends = sorted(ends, key=lambda end: end[3])

@@ -73,7 +73,8 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     corrected = "Holm-corrected" if any(each.family > 1 for _, each in ranked) else "95 % interval"
     which = corrected if any(each.ends for _, each in ranked) else too_few(max(each.seeds for _, each in ranked))
     head(axes, f"Difference to local-only, {which}", handles)
-    arrange(figure)  # the numbers move with the width of the axes, so that the layout is found again
+    for _ in range(2):  # the numbers move with the width of the axes, so the layout is repeated until it fits
+        arrange(figure)
     return figure
 
 

@@ -194,8 +194,10 @@ def _decades_across(axes: Axes, ticks: Sequence[int]) -> None:
 
 
 def _name(axes: Axes, results: Sequence[MethodResult], handles: Mapping[str, Any]) -> None:
-    """Write each method's name and traffic next to its mark, where that covers the least of marks and other names."""
-    arrange(axes.figure)
+    """Write each method's name and traffic next to its mark, where that covers the least of marks and other names.
+
+    The axes have a `head`, which laid them out.
+    """
     shown = sorted((result for result in results if result.sent), key=lambda result: -result.final[HEADLINE].mean)
     places = [(handles[result.title].get_xdata()[0], result.final[HEADLINE].mean) for result in shown]
     marks, frame, taken = axes.transData.transform(places or [(1, 0)]), axes.get_window_extent(), list[Any]()
