@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.provenance import here_and_now
-from ktpfl_pipeline.pipelines.whole_files import replacing
+from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.reports import reproduction
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -3,6 +3,7 @@
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 from kedro.framework.project import configure_project
 from kedro.framework.session import KedroSession
@@ -10,13 +11,13 @@ from kedro.runner import SequentialRunner
 
 from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.pipelines.experiment import experiment_pipeline
 
 HOMO = set(list(METHODS)[list(METHODS).index("kt_pfl_params") :])
 """Methods that need one architecture."""
 
 names = sys.argv[1:] or list(METHODS)
 experiments = {name: "homo_digits" if name in HOMO else "hetero_digits" for name in names}
+experiment_pipeline: Any = vars(pipeline_registry)["experiment_pipeline"]  # its module differs between versions
 pipelines = {name: experiment_pipeline(name, experiment, [name]) for name, experiment in experiments.items()}
 pipeline_registry.register_pipelines = lambda: pipelines
 configure_project("ktpfl_pipeline")

@@ -55,14 +55,14 @@ def _write(out: Path, arrays: Any) -> None:
     """Write the arrays that a function returns, once they can be read as a source; a refusal is one line."""
     import numpy as np
 
+    from ktpfl_pipeline.core.machine.files import replacing
     from ktpfl_pipeline.data.sources import npz
-    from ktpfl_pipeline.pipelines.whole_files import replacing
 
     try:
         if out.suffix != ".npz" or out.exists():
             raise InputError(f"{out} is there already, or does not end in .npz: name a new file.")
         made = arrays()
-        with replacing(out) as partial:
+        with replacing(out, summed=True) as partial:
             with partial.open("wb") as file:
                 np.savez_compressed(file, **made)
             samples = npz.read(partial)

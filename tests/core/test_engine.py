@@ -489,7 +489,7 @@ class TestResume:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(os, "fsync", crash)
             run(tmp_path / "run.ckpt")
-        assert (tmp_path / "run.ckpt.partial").exists()
+        assert list(tmp_path.glob("run.ckpt.*.partial"))
         watch = toy.Watch()
         assert_same_run(run(tmp_path / "run.ckpt", watch.observer), undisturbed)
         assert watch.resumed == 2

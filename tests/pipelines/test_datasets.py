@@ -3,9 +3,6 @@
 import base64
 import hashlib
 import io
-import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from PIL import Image
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.files import sums
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.partition import ClientIndices
 from ktpfl_pipeline.hooks import ProjectHooks
@@ -36,7 +34,6 @@ from ktpfl_pipeline.pipelines.datasets import (
     ResultDataset,
     WholeTextDataset,
 )
-from ktpfl_pipeline.pipelines.whole_files import content_of, replacing, sums
 from ktpfl_pipeline.reports.model import Picture
 from ktpfl_pipeline.reports.report import Report
 
@@ -275,39 +272,6 @@ class TestWhole:
             with pytest.raises(DatasetError) as refused:
                 ComparisonsDataset(filepath=str(tmp_path)).load()
             assert isinstance(refused.value.__cause__, InputError)
-
-
-class TestReplacing:
-    """A file takes the place of another whole or not at all, whoever else writes it."""
-
-    def test_two_processes_write_the_same_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As boxes side by side do with the arithmetic that they choose."""
-        with replacing(tmp_path / "x.json") as first:
-            first.write_text("first")
-            monkeypatch.setattr(os, "getpid", lambda: 1)  # which runs, always
-            with replacing(tmp_path / "x.json") as second:
-                second.write_text("second")
-            monkeypatch.undo()
-        assert content_of(tmp_path / "x.json") == b"first"
-        assert files(tmp_path) == {"x.json", "x.json.sha256"}
-
-    @pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
-    def test_what_a_killed_process_left_goes(self, tmp_path: Path, make: Callable[[Path], None]) -> None:
-        (dead := subprocess.Popen(["true"])).wait()
-        make(tmp_path / f"x.json.{dead.pid}.partial")
-        make(tmp_path / "x.json.1.partial")  # somebody writes it
-        make(tmp_path / f"other.json.{dead.pid}.partial")
-        with replacing(tmp_path / "x.json") as partial:
-            partial.write_text("whole")
-        left = {"x.json.1.partial", f"other.json.{dead.pid}.partial"}
-        assert {each.name for each in tmp_path.iterdir()} == {"x.json", "x.json.sha256", *left}
-
-    def test_what_was_told_already_is_not_told_as_a_full_disk(self, tmp_path: Path) -> None:
-        with pytest.raises(InputError, match=r"^samples\.npz cannot be read$"), replacing(tmp_path / "x.json"):
-            try:
-                (tmp_path / "samples.npz").read_bytes()
-            except OSError as error:
-                raise InputError("samples.npz cannot be read") from error
 
 
 class BrokenFigure:

@@ -5,6 +5,7 @@ and models must equal its, bit for bit.
 """
 
 import logging
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -84,7 +85,7 @@ class Stage(NoLink):
 
     def write(self, partial: Path, content: dict[str, Any]) -> None:
         """Write a checkpoint, after what is to befall it: at a client or at the server."""
-        name = f"client {self.writer}" if self.writer is not None else partial.name.removesuffix(".partial")
+        name = f"client {self.writer}" if self.writer is not None else re.sub(r"\.\d+\.partial$", "", partial.name)
         self.counts[name, -1] += 1
         found = self.files_hit.pop((name, self.counts[name, -1]), None)
         if found is not None:

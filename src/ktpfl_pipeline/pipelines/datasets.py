@@ -14,7 +14,7 @@ from kedro.io import AbstractDataset
 from kedro_datasets._typing import ImagePreview, JSONPreview, PlotlyPreview, TablePreview
 
 from ktpfl_pipeline.core.errors import InputError, used_up
-from ktpfl_pipeline.pipelines.whole_files import PARTIAL, check, content_of, is_whole, replacing, sums
+from ktpfl_pipeline.core.machine.files import PARTIAL, check, content_of, is_whole, replacing, sums
 from ktpfl_pipeline.reports.style import check_kinds
 
 SUMS = "SHA256SUMS"
@@ -71,7 +71,7 @@ class _WholeFile(_Place):
 
     def save(self, data: Any) -> None:
         """Write the file next to the old one, then put it in its place."""
-        with replacing(self.place) as partial:
+        with replacing(self.place, summed=True) as partial:
             self._put(data, partial)
 
     def _content(self) -> Any:

@@ -16,17 +16,16 @@ from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
-from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.files import content_of, replacing
 from ktpfl_pipeline.core.metrics import LAST
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.methods import find
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, trial
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
-from ktpfl_pipeline.pipelines.federated_training.runs import checkpoints_of
+from ktpfl_pipeline.pipelines.federated_training.runs import checkpoints_of, schedule
 from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
-from ktpfl_pipeline.pipelines.whole_files import content_of, replacing
 
 logger = logging.getLogger(__name__)
 FORWARD = 1 / 3
@@ -60,7 +59,7 @@ def run_left(planned: Sequence[Planned], folder: Path) -> dict[str, str]:
         for key, (each, seed) in left.items():
             try:
                 made = each.run(seed, tracked.run_id)
-                with replacing(_file(folder, key)) as partial:
+                with replacing(_file(folder, key), summed=True) as partial:
                     partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
                 if checkpoints := checkpoints_of(each.job, seed, key):
                     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -101,9 +100,7 @@ def probe(job: Job) -> float:
     epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
     public = experiment.public.batch * exchanged
     further = max(experiment.evaluation.epochs(epochs), default=0)
-    evaluations = Schedule(
-        experiment.rounds, evaluate_every=experiment.evaluate_every, evaluate_last=experiment.evaluate_last
-    ).evaluations
+    evaluations = schedule(experiment).evaluations
     adapted = min(LAST, len(evaluations))
     total = 0.0
     for n, architecture in dealt(experiment.architectures, sorted(own.partition)).items():

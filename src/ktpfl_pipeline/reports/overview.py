@@ -7,15 +7,15 @@ training, they run other methods than comparisons with several architectures.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ktpfl_pipeline.analysis.compared import compared
 from ktpfl_pipeline.analysis.contrasts import against, ahead, baselines
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
+from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
@@ -48,19 +48,8 @@ TRAFFIC = (
 )
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One finished comparison: a column.
-
-    Attributes:
-        place: folder of its report, below that of all reports.
-        settings: what its methods share.
-        methods: the results by registry name, in the registry's order.
-    """
-
-    place: str
-    settings: dict[str, Any]
-    methods: dict[str, MethodResult]
+class Comparison(Point):
+    """One finished comparison: a column. Its value is the folder of its report, below the folder of all reports."""
 
     @property
     def dataset(self) -> str:
@@ -119,7 +108,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("The paper's own numbers (other settings: not comparable)", [paper_table(columns)]),
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
-        Section("Reports", [Links({name: f"../{each.place}/report.html" for name, each in columns.items()})]),
+        Section("Reports", [Links({name: f"../{each.value}/report.html" for name, each in columns.items()})]),
         runs(named, [COMPARISON, METHOD.but(value=None)], [HEADLINE]),
     ]
     return Report(
@@ -163,14 +152,14 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     def order(each: Comparison) -> tuple[Any, ...]:
         dataset = (_rank(each.dataset, paper.DATASETS.values()), each.dataset)
         partition = (_rank(each.partition, ["all labels", "two labels"]), each.partition)
-        return (each.one_architecture, *dataset, *partition, each.settings["clients"] or 0, each.place)
+        return (each.one_architecture, *dataset, *partition, each.settings["clients"] or 0, each.value)
 
     ordered = sorted(comparisons, key=order)
     titles = [f"{each.dataset}, {each.partition}{ONE * each.one_architecture}" for each in ordered]
     for additions in (
         [words.clients(each.settings) for each in ordered],
         [f"public {plain(str(each.settings['public']['source']))}" for each in ordered],
-        [each.place for each in ordered],
+        [each.value for each in ordered],
     ):
         pairs = list(zip(titles, additions, strict=True))
         alike, same = Counter(titles), Counter(pairs)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.core.errors import InputError, system_error
-from ktpfl_pipeline.core.machine.files import alone
+from ktpfl_pipeline.core.machine.files import alone, replacing
 
 BUSY = 20.0
 """Seconds to wait for a database that another process has locked, as MLflow does."""
@@ -60,12 +60,9 @@ def _make(file: Path) -> None:
     """Make an empty database next to its place, which it then takes: MLflow cannot go on with half of one."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    for left in file.parent.glob(f"{file.name}.partial*"):  # by a killed process: no other one is here
-        left.unlink()
-    partial = file.with_name(f"{file.name}.partial")
     made: Any = SqlAlchemyStore  # is not typed
-    made(f"{SQLITE}{partial}", "mlruns").engine.dispose()
-    partial.replace(file)
+    with replacing(file) as partial:
+        made(f"{SQLITE}{partial}", "mlruns").engine.dispose()
 
 
 @contextlib.contextmanager

@@ -1,12 +1,16 @@
-"""A folder that one process has for itself."""
+"""Files that are replaced whole, and a folder that one process has for itself."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import files
+from ktpfl_pipeline.core.machine.files import content_of, replacing
 
 HOLDER = """
 import sys
@@ -57,3 +61,39 @@ def test_a_folder_that_cannot_be_made_keeps_nobody(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with files.alone(tmp_path / "file" / "run"):
         assert not (tmp_path / "file").is_dir()
+
+
+class TestReplacing:
+    """A file takes the place of another whole or not at all, whoever else writes it."""
+
+    def test_two_processes_write_the_same_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As boxes side by side do with the arithmetic that they choose."""
+        with replacing(tmp_path / "x.json", summed=True) as first:
+            first.write_text("first")
+            monkeypatch.setattr(os, "getpid", lambda: 1)  # which runs, always
+            with replacing(tmp_path / "x.json", summed=True) as second:
+                second.write_text("second")
+            monkeypatch.undo()
+        assert content_of(tmp_path / "x.json") == b"first"
+        assert {each.name for each in tmp_path.iterdir()} == {"x.json", "x.json.sha256"}
+
+    @pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
+    def test_what_a_killed_process_left_goes(self, tmp_path: Path, make: Callable[[Path], None]) -> None:
+        (dead := subprocess.Popen(["true"])).wait()
+        make(tmp_path / f"x.json.{dead.pid}.partial")
+        make(tmp_path / "x.json.1.partial")  # somebody writes it
+        make(tmp_path / f"other.json.{dead.pid}.partial")
+        with replacing(tmp_path / "x.json", summed=True) as partial:
+            partial.write_text("whole")
+        left = {"x.json.1.partial", f"other.json.{dead.pid}.partial"}
+        assert {each.name for each in tmp_path.iterdir()} == {"x.json", "x.json.sha256", *left}
+
+    def test_what_was_told_already_is_not_told_as_a_full_disk(self, tmp_path: Path) -> None:
+        with (
+            pytest.raises(InputError, match=r"^samples\.npz cannot be read$"),
+            replacing(tmp_path / "x.json", summed=True),
+        ):
+            try:
+                (tmp_path / "samples.npz").read_bytes()
+            except OSError as error:
+                raise InputError("samples.npz cannot be read") from error

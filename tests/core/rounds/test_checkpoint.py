@@ -68,7 +68,7 @@ class TestRoundTrip:
 
     def test_a_partial_file_left_behind_is_harmless(self, file: Path) -> None:
         file.parent.mkdir()
-        partial = file.with_name("run.ckpt.partial")
+        partial = file.with_name(f"run.ckpt.{os.getpid()}.partial")
         partial.write_bytes(b"half a checkpoint")
         assert load(file) is None
         checkpoint.save(file, CONTENT)

@@ -1,16 +1,31 @@
-"""Files that are replaced whole, and folders that one process has for itself."""
+"""Files that are always whole, with their checksums, and folders that one process has for itself.
+
+A file or folder is written next to the old one and takes its place in one step, so a reader sees all of it or what was
+there. A file may have the checksum of its content in another file, by which a reader sees whether it was changed.
+"""
 
 import contextlib
+import glob
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from ktpfl_pipeline.core.errors import system_error, unwritable
+from ktpfl_pipeline.core.errors import InputError, system_error, unwritable
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
 except ImportError:  # Windows: no process waits for another
     flock = None  # type: ignore[assignment]
+
+PARTIAL = ".partial"
+"""Suffix of a file or folder that is not, or no longer, whole."""
+CHANGED = "its checksum is not the one next to it: it was changed, or writing it was interrupted"
+CHUNK = 2**20
+"""Bytes that are read at once."""
 
 
 @contextlib.contextmanager
@@ -43,25 +58,125 @@ def _lock(opened: int, waiting: Callable[[], None]) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, what: str) -> Iterator[Path]:
-    """Yield where to write what takes a file's place in one step, so that a reader sees all of it or what was there.
+def replacing(place: Path, what: str = "", *, summed: bool = False) -> Iterator[Path]:
+    """Yield where to write the file or folder that takes the place of another, whole or not at all.
 
     Args:
-        path: the file.
-        what: it is, for the message.
+        place: the file or folder.
+        what: it is, for the message; the place itself where it is empty.
+        summed: whether a file is to have a checksum next to it.
 
     Raises:
-        InputError: if the system does not let it be written, mostly because the disk is full. The file that was there
-            is kept, and nothing is left of the new one.
+        InputError: if the system does not let it be written, mostly because the disk is full. What was there is kept,
+            and nothing is left of the new one.
     """
-    partial = path.with_name(f"{path.name}.partial")
+    partial = place.with_name(f"{place.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
         yield partial
-        partial.replace(path)
-    except (OSError, RuntimeError) as error:  # torch's writer raises its own for the system's
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if (reason := system_error(error)) is None:
+        if partial.is_dir():
+            _put_folder(partial, place)
+        else:
+            partial.replace(place)
+            if summed:
+                _sum_of(place).write_text(sums(place.parent, [place]), encoding="utf-8")
+    except Exception as error:
+        _remove(partial)
+        reason = None if isinstance(error, InputError) else system_error(error)
+        if reason is None:
             raise
-        raise unwritable(what, reason) from error
+        raise unwritable(what or str(place), reason) from error
+
+
+def sha256(file: BinaryIO, size: int) -> str:
+    """Return the SHA-256 sum of the first `size` bytes of an open file, in hexadecimal digits."""
+    found = hashlib.sha256()
+    file.seek(0)
+    while size > 0 and (chunk := file.read(min(CHUNK, size))):
+        found.update(chunk)
+        size -= len(chunk)
+    return found.hexdigest()
+
+
+def sums(folder: Path, files: Iterable[Path]) -> str:
+    """Return the checksums of files in a folder as ``sha256sum`` writes them, sorted by name."""
+    lines = []
+    for file in sorted(files):
+        with file.open("rb") as opened:
+            lines.append(_line(sha256(opened, file.stat().st_size), file.relative_to(folder).as_posix()))
+    return "".join(lines)
+
+
+def is_whole(file: Path) -> bool:
+    """Return whether a file has its checksum next to it."""
+    try:
+        return _sum_of(file).read_text(encoding="utf-8") == sums(file.parent, [file])
+    except (OSError, UnicodeDecodeError):  # one of the two is not there
+        return False
+
+
+def content_of(file: Path) -> bytes:
+    """Return what is in a file.
+
+    Raises:
+        ValueError: if a checksum is next to it which is not that of the content.
+    """
+    content = file.read_bytes()
+    expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
+    if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
+        raise ValueError(CHANGED)
+    return content
+
+
+def check(file: Path) -> None:
+    """Check a file that is too large to be read at once as `content_of` does; errors as of that."""
+    if _sum_of(file).exists() and not is_whole(file):
+        raise ValueError(CHANGED)
+
+
+def _remove_leftovers(place: Path) -> None:
+    """Remove the unfinished new versions of a file or folder that this process, or a killed one, left."""
+    for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}*"):  # of a database, its journal too
+        writer = re.match(r"\d+", partial.name.removeprefix(f"{place.name}."))
+        if writer and (int(writer[0]) == os.getpid() or not _runs(int(writer[0]))):
+            _remove(partial)
+
+
+def _runs(process: int) -> bool:
+    """Return whether there is a process of this number on this machine."""
+    try:
+        os.kill(process, 0)  # which sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it belongs to another user
+        return True
+    return True
+
+
+def _remove(partial: Path) -> None:
+    with contextlib.suppress(OSError):
+        shutil.rmtree(partial) if partial.is_dir() else partial.unlink(missing_ok=True)
+
+
+def _put_folder(partial: Path, place: Path) -> None:
+    """Move the folder `partial` to `place`; what was there goes when that is done, and comes back when it fails."""
+    retired = place.with_name(place.name + ".old" + PARTIAL)
+    shutil.rmtree(retired, ignore_errors=True)
+    if place.exists():
+        place.rename(retired)
+    try:
+        partial.replace(place)
+    except OSError:
+        if retired.exists():
+            retired.rename(place)
+        raise
+    shutil.rmtree(retired, ignore_errors=True)
+
+
+def _line(digest: str, name: str) -> str:
+    return f"{digest}  {name}\n"
+
+
+def _sum_of(file: Path) -> Path:
+    return file.with_name(file.name + ".sha256")

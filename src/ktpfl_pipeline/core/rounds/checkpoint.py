@@ -4,13 +4,12 @@ A checkpoint is what torch writes, followed by one line. The line has the versio
 settings, and the SHA-256 sum of everything before the sum. torch itself reads flipped bits as other numbers.
 """
 
-import hashlib
 import json
 import os
 import pickle
 import zipfile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,12 +17,11 @@ from torch import Tensor
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.identity import differences, digest
-from ktpfl_pipeline.core.machine.files import replacing
+from ktpfl_pipeline.core.machine.files import replacing, sha256
 
 MARK = b"\nktpfl checkpoint "
 SUM = 64  # hexadecimal digits
 LINE = 1000  # bytes; the last line has about 200
-CHUNK = 2**20
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
@@ -49,7 +47,7 @@ def _write(partial: Path, content: dict[str, Any]) -> None:
         torch.save(content, file)
         file.seek(0, os.SEEK_END)
         file.write(MARK + json.dumps(stamp).encode() + b" ")
-        file.write(_sum(file, file.tell()).encode())
+        file.write(sha256(file, file.tell()).encode())
         file.flush()
         os.fsync(file.fileno())
 
@@ -157,7 +155,7 @@ def _verified(path: Path) -> dict[str, Any]:
         mark = line.rfind(MARK)
         if mark < 0:
             raise ValueError("its end, with the checksum, is missing")
-        if line[-SUM:].decode("ascii", "replace") != _sum(file, size):
+        if line[-SUM:].decode("ascii", "replace") != sha256(file, size):
             raise ValueError("its checksum is not that of its content: bytes changed on the disk")
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
@@ -166,13 +164,3 @@ def _verified(path: Path) -> dict[str, Any]:
                 raise ValueError("it is packed, which torch's own are not")
     stamp: dict[str, Any] = json.loads(line[mark + len(MARK) : -SUM])
     return stamp
-
-
-def _sum(file: BinaryIO, size: int) -> str:
-    """Return the SHA-256 sum of the first `size` bytes; the file is left behind them."""
-    sum_of = hashlib.sha256()
-    file.seek(0)
-    while size > 0 and (chunk := file.read(min(CHUNK, size))):
-        sum_of.update(chunk)
-        size -= len(chunk)
-    return sum_of.hexdigest()

@@ -24,9 +24,9 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.files import content_of, replacing
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipelines.whole_files import content_of, replacing
 
 logger = logging.getLogger(__name__)
 MARGIN = 1.05
@@ -221,5 +221,5 @@ def _read(place: Path) -> dict[str, Any]:
 
 
 def _write(place: Path, content: dict[str, Any]) -> None:
-    with replacing(place) as partial_file:
+    with replacing(place, summed=True) as partial_file:
         partial_file.write_text(json.dumps(content, indent=1), encoding="utf-8")

@@ -18,6 +18,7 @@ from ktpfl_pipeline.analysis import matrix, theorem
 from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarise
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
+from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.extensions import own_errors
@@ -47,9 +48,8 @@ def run_all(job: Job, title: str = "") -> list[FinishedRun]:
 
 def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     """Run a method with one seed to its end: resumed, or taken as it is where it finished before."""
-    made, experiment = job.create(), job.experiment
+    made = job.create()
     fed, facts = job.federation(seed, _checkpoints(job))
-    adversaries = fed.positions(fed.adversary_ids).tolist()
     settings = identity(job, seed, facts.fingerprint)
     key = digest(settings)
     tracker, folder = tracking.current(), checkpoints_of(job, seed, key)
@@ -62,55 +62,93 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         tracker.run(entry, _dataset(job, facts)) as tracked,
         progress.run(seed) as shown,
     ):
-        schedule = engine.Schedule(
-            experiment.rounds,
-            experiment.participation,
-            experiment.evaluate_every,
-            experiment.evaluation.epochs(experiment.training.epochs),
-            experiment.evaluation.global_samples,
-            experiment.evaluation.closing_round,
-            experiment.evaluation.patience,
-            experiment.evaluate_last,
-        )
-        observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
-        file = folder and folder / "checkpoint.pt"
-        if folder and job.parent is None:
-            take_over(job, seed, settings, folder)
-        with own_errors(job.method, "method"):
-            result = engine.run(made, fed, schedule, settings=settings, checkpoint_file=file, observer=observer)
-        beside, held = job.ended(made, result, fed, shown.trained), job.newcomers(seed)
-        finished = finished_run(
-            job.method,
-            fed,
-            result,
-            facts.label_counts,
-            experiment=job.name,
-            partition=experiment.partition.scheme,
-            run_id=tracked.run_id,
-            key=key,
-            memory=fed.training_memory(),
-            data=settings["data"],
-            theorem=check_theorem(made, result, fed, experiment.theorem_samples),
-            shape=facts.shape,
-            native=facts.native,
-            kind=facts.kind,
-            class_names=list(facts.class_names or ()),
-            newcomers=newcomers.judge(made, result.state, fed, held, schedule.adapt_epochs) if held else None,
-            patience=experiment.evaluation.patience,
-            **beside,
-        )
-        shown.tell(mean_over_clients(finished.final(progress.point), adversaries))
-        if finished.covered < COVERED:
-            logger.warning(
-                "%s, seed %d: only %.0f %% of the clients took part in any round, so that the final accuracy counts "
-                "models that were never trained; run more rounds, or set evaluation.closing_round to true.",
-                *(job.method, seed, 100 * finished.covered),
-            )
+        result = _train(job, made, fed, settings, folder, tracked, shown)
+        known = {"run_id": tracked.run_id, "key": key, "data": settings["data"]}
+        finished = _conclude(job, made, fed, facts, result, shown.trained, known)
+        shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
         if not tracked.complete:
-            ours = job.keeps_models and job.parent is None and seed == experiment.seeds[0]
-            with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as folder:
-                log_end(tracked, untested(finished) if job.chooses else finished, asdict(made), folder)
+            ours = job.keeps_models and job.parent is None and seed == job.experiment.seeds[0]
+            with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as models:
+                log_end(tracked, untested(finished) if job.chooses else finished, asdict(made), models)
     return finished
+
+
+def _train(
+    job: Job,
+    made: Method[Any],
+    fed: Federation,
+    settings: dict[str, Any],
+    folder: Path | None,
+    tracked: tracking.TrackedRun,
+    shown: SeedProgress,
+) -> engine.Run:
+    """Run the rounds that are left; `folder` is that of the run's checkpoint, None where none is kept."""
+    adversaries = fed.positions(fed.adversary_ids).tolist()
+    observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
+    if folder and job.parent is None:
+        take_over(job, fed.seed, settings, folder)
+    file = folder and folder / "checkpoint.pt"
+    with own_errors(job.method, "method"):
+        return engine.run(
+            made, fed, schedule(job.experiment), settings=settings, checkpoint_file=file, observer=observer
+        )
+
+
+def _conclude(
+    job: Job, made: Method[Any], fed: Federation, facts: Facts, result: engine.Run, trained: bool, known: dict[str, str]
+) -> FinishedRun:
+    """Measure what is measured after the last round, and return the finished run.
+
+    Args:
+        job: what was run.
+        made: the method.
+        fed: the federation.
+        facts: about its data.
+        result: the rounds.
+        trained: whether a round was trained in this process.
+        known: further fields of the finished run.
+    """
+    experiment, beside, held = job.experiment, job.ended(made, result, fed, trained), job.newcomers(fed.seed)
+    epochs = experiment.evaluation.epochs(experiment.training.epochs)
+    finished = finished_run(
+        job.method,
+        fed,
+        result,
+        facts.label_counts,
+        experiment=job.name,
+        partition=experiment.partition.scheme,
+        memory=fed.training_memory(),
+        theorem=check_theorem(made, result, fed, experiment.theorem_samples),
+        shape=facts.shape,
+        native=facts.native,
+        kind=facts.kind,
+        class_names=list(facts.class_names or ()),
+        newcomers=newcomers.judge(made, result.state, fed, held, epochs) if held else None,
+        patience=experiment.evaluation.patience,
+        **known,
+        **beside,
+    )
+    if finished.covered < COVERED:
+        logger.warning(
+            "%s, seed %d: only %.0f %% of the clients took part in any round, so that the final accuracy counts "
+            "models that were never trained; run more rounds, or set evaluation.closing_round to true.",
+            *(job.method, fed.seed, 100 * finished.covered),
+        )
+    return finished
+
+
+def schedule(experiment: Experiment) -> engine.Schedule:
+    """Return the rounds of an experiment, and when clients are evaluated."""
+    return engine.Schedule(
+        experiment.rounds,
+        experiment.participation,
+        experiment.evaluate_every,
+        experiment.evaluation.epochs(experiment.training.epochs),
+        experiment.evaluation.global_samples,
+        experiment.evaluation.closing_round,
+        experiment.evaluation.patience,
+        experiment.evaluate_last,
+    )
 
 
 def _tell_waiting(job: Job, seed: int) -> None:
