@@ -41,6 +41,7 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     for place, name in enumerate(NAMES):
         assert torch.allclose(after.common[name], sum(w[place] for w in uploads) / 3, rtol=0, atol=1e-12)
     assert alphas[2] == state.alphas[2]
+    assert report.metrics == {"alpha": pytest.approx(sum(alphas[EVERYONE.index(n)] for n in cohort) / 3, abs=1e-12)}
 
 
 def test_with_alpha_1_it_is_local_training_and_with_alpha_0_everybody_has_the_common_model() -> None:

@@ -3,6 +3,7 @@
 import math
 
 import by_hand
+import pytest
 import torch
 import toy
 from torch.nn.functional import cross_entropy
@@ -63,6 +64,8 @@ def test_rounds_are_those_of_a_plain_implementation() -> None:
         }
         assert by_hand.differ({name: after.common[name] for name in names}, common) < 1e-12
         assert any((w < 1).any() for w in after.weights[3].values())
+        entries = [torch.cat([w.flatten() for w in after.weights[n].values()]).mean() for n in cohort]
+        assert report.metrics == {"aggregation_weight": pytest.approx(float(sum(entries)) / len(cohort), abs=1e-12)}
         state = after
 
 

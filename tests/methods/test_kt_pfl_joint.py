@@ -49,6 +49,7 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     assert toy.same(before.models, first.after_local)
     labels = dict(zip(EVERYONE, fed.logits(first.after_local, fed.public_batch(1), 1).softmax(-1).mean(1), strict=True))
     starts: Models = {}
+    own_weights: list[float] = []
     for group in ([3, 11, 20], [7, 12]):
         head = HEADS[fed.by_id[group[0]].architecture]
         sizes = {m: len(fed.by_id[m].train) for m in group}
@@ -56,8 +57,11 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
         for n in group:
             common = {m: sizes[m] * float(torch.minimum(labels[n], labels[m]).sum()) ** 2 for m in group}
             heads = [(common[m] / sum(common.values()), before.taught[m]) for m in group]
+            own_weights.append(common[n] / sum(common.values()))
             starts[n] = combined(body) | combined(heads, lambda name, head=head: name.startswith(head))  # type: ignore[misc]
     trained = fed.train({n: starts[n] for n in EVERYONE}, 2)
+    assert first.metrics == {}, "the server had no model yet"
+    assert report.metrics == {"own_head_weight": pytest.approx(sum(own_weights) / 5, abs=1e-12)}
     assert toy.distance(report.after_local, trained) < 1e-12
     assert toy.distance(after.taught, taught(fed, before.coefficients, trained)) < 1e-12
     expected = {

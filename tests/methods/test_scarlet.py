@@ -56,10 +56,11 @@ class TestCache:
     def test_a_client_that_was_away_is_sent_what_it_does_not_have(self) -> None:
         """And nobody uploads anything for it."""
         fed, method = fixed(), SCARLET(duration=9)
-        state, _ = method.round(method.init(fed), [3, 7], 1, fed)
+        state, report = method.round(method.init(fed), [3, 7], 1, fed)
         fed.client_states.end_round()
-        _, report = method.round(state, [7, 20], 2, fed)
-        found = {n: (own.knowledge_up, own.knowledge_down) for n, own in report.traffic.items()}
+        _, again = method.round(state, [7, 20], 2, fed)
+        assert (report.metrics, again.metrics) == ({"requested_share": 1.0}, {"requested_share": 0.0})
+        found = {n: (own.knowledge_up, own.knowledge_down) for n, own in again.traffic.items()}
         assert found == {7: (0, 3), 20: (0, 4 * 24 * 3 + 3 + 3)}  # which samples are asked for; which are sent to it
 
     def test_what_has_expired_and_nobody_sends_anew_is_not_taught(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ class TestClientsSelector:
 
 def test_is_refused_with_private_training() -> None:
     fed = toy.alike(training=LocalTraining(1, 8, 0.1, privacy=Privacy(1.0)))
-    with pytest.raises(InputError, match="estimates the density of private samples, which its ε would not cover"):
+    with pytest.raises(InputError, match="uses private samples in familiar, which its ε would not cover"):
         SelectiveFD().round(SelectiveFD().init(fed), EVERYONE, 1, fed)
 
 
@@ -127,6 +127,8 @@ def test_a_round_by_hand(cohort: list[int]) -> None:
     for row, n in enumerate(cohort):
         assert report.traffic[n].predictions_up == 4 * 3 * int(speaks[row].sum()) + 2
         assert report.traffic[n].predictions_down == 4 * 3 * len(places) + 2
+    predicted = pytest.approx(float(speaks.double().mean()))
+    assert report.metrics == {"predicted_share": predicted, "taught_share": len(places) / 13}
 
 
 def test_without_selection_it_is_fedmd() -> None:

@@ -6,6 +6,7 @@ https://arxiv.org/abs/2003.13461
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Annotated, ClassVar
 
 import torch
@@ -63,7 +64,7 @@ class APFL(BesideCommon):
         learned = state.alphas.index_copy(0, fed.positions(cohort), moved)
         after = APFLState({**state.models, **own}, average(list(trained.values()), equal), learned)
         local = {n: mixture(own[n], trained[n], alphas[n]) for n in cohort}
-        return after, RoundReport(local, exchange.both_ways(trained))
+        return after, RoundReport(local, exchange.both_ways(trained), metrics={"alpha": fmean(alphas.values())})
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
         """Step w along ∇f(w), and v and α along the parts of ∇f(α v + (1 - α) w), on one mini-batch."""

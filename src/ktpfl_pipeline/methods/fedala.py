@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Annotated
 
 import torch
@@ -71,7 +72,9 @@ class FedALA(BesideCommon):
         trained = fed.train({n: starts.get(n, state.common) for n in cohort}, t)
         common = fed.average(trained)
         after = FedALAState({**state.models, **trained}, common, {**state.weights, **weights})
-        return after, RoundReport(trained, exchange.both_ways(trained))
+        mean = [float(vector_of(w, names).mean()) for w in weights.values()]
+        metrics = {"aggregation_weight": fmean(mean)} if mean else {}
+        return after, RoundReport(trained, exchange.both_ways(trained), metrics=metrics)
 
 
 def last_names(names: list[str], order: Sequence[str], layers: int) -> list[str]:

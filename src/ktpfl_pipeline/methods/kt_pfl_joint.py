@@ -16,6 +16,7 @@ docs/results/converged.md compares it with other methods. Further symbols, besid
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Annotated
 
 import torch
@@ -77,6 +78,8 @@ class KTpFLJoint(KTpFL):
         assert isinstance(state, KTpFLJointState)
         # 1. The server sends each client its start v_n, from which it trains, w_n, and predicts the public batch.
         starts = self.starts(state, cohort, fed)
+        own = self.own_head_weights(state, cohort, fed)
+        metrics = {"own_head_weight": fmean(own)} if own else {}
         upload = exchange.train_and_predict(fed, starts, cohort, t)
         # 2. KT-pFL: the server learns c and mixes teachers; w_n learns from its teacher, becomes h_n, and is uploaded.
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
@@ -91,7 +94,7 @@ class KTpFLJoint(KTpFL):
         state = KTpFLJointState({**state.models, **models}, coefficients, taught.models, labels)
         sizes = exchange.both_ways(upload.models)
         traffic = {n: report.traffic[n] + sizes[n] for n in cohort}
-        return state, RoundReport(upload.models, traffic, coefficients)
+        return state, RoundReport(upload.models, traffic, coefficients, metrics=metrics)
 
     def averaged(self, before: Params | None, start: Params, trained: Params) -> Params:
         """Return u_n after a round, from u_n before the round, v_n and w_n; after a client's first round it is w_n."""
@@ -115,23 +118,35 @@ class KTpFLJoint(KTpFL):
             if not (known := groups.get(architecture)):
                 continue
             models, shares = [state.taught[m] for m in known], fed.data_weights(known)
-            rows = state.labels[fed.positions(students)], state.labels[fed.positions(known)]
             head = fed.facts(architecture).head
             prefix = "" if head is None else f"{head.name}."
             body = average([{name: x for name, x in m.items() if not name.startswith(prefix)} for m in models], shares)
             heads = mix(
                 [{name: x for name, x in m.items() if name.startswith(prefix)} for m in models],
-                self.head_weights(overlap(*rows), shares),
+                self.heads(state, students, known, fed),
             )
             for n, own in zip(students, heads, strict=True):
                 found[n] = {name: own[name] if name in own else body[name] for name in models[0]}
         return {n: found[n] for n in asked}
+
+    def heads(self, state: KTpFLJointState, students: Sequence[int], known: Sequence[int], fed: Federation) -> Tensor:
+        """Return d of students, over the clients of their architecture whose model the server has, (r, n)."""
+        rows = state.labels[fed.positions(students)], state.labels[fed.positions(known)]
+        return self.head_weights(overlap(*rows), fed.data_weights(known))
 
     def head_weights(self, common: Tensor, shares: Tensor) -> Tensor:
         """Return d, rows that sum to one, from overlaps of labels, (r, n), and shares of the data, (n,)."""
         weights = shares * common**SHARPNESS
         sums = weights.sum(dim=1, keepdim=True)
         return torch.where(sums > 0, weights / sums.clamp_min(torch.finfo(sums.dtype).tiny), shares)
+
+    def own_head_weights(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> list[float]:
+        """Return d_nn, the weight of a client's own head in its start, of each client whose model the server has."""
+        groups, weights = fed.of_one_architecture(state.taught), list[float]()
+        for architecture, students in fed.of_one_architecture(n for n in clients if n in state.taught).items():
+            rows = self.heads(state, students, known := groups[architecture], fed).tolist()
+            weights += [row[known.index(n)] for n, row in zip(students, rows, strict=True)]
+        return weights
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
         """Return the start that each client would be sent."""

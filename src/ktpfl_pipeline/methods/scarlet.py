@@ -69,7 +69,9 @@ class SCARLET(Personal):
         after, report = exchange.teach(fed, state, taught, teachers, t, since=made[known])
         request = Traffic(predictions_down=len(pack(asked)))
         traffic = {n: own + request for n, own in report.traffic.items()}
-        return ScarletState(after.models, labels, sent(made, fed.device)), replace(report, traffic=traffic)
+        return ScarletState(after.models, labels, sent(made, fed.device)), replace(
+            report, traffic=traffic, metrics={"requested_share": float(asked.double().mean())}
+        )
 
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
         """Return the labels of Enhanced ERA for new clients, (B, K)."""

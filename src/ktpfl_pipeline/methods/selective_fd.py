@@ -6,6 +6,7 @@ its samples to noise (KuLSIF: Kanamori, Suzuki, Sugiyama, Machine Learning 86, 2
 """
 
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Annotated
 
 import torch
@@ -53,7 +54,9 @@ class SelectiveFD(Personal):
         ensemble = upload.soft.mean(dim=0)  # over the clients that predict a sample
         sure = (2.0 * (1.0 - ensemble.amax(dim=1)) <= self.ambiguity).to(upload.batch.device).nonzero()[:, 0]
         taught = replace(upload, batch=upload.batch[sure])
-        return exchange.teach(fed, state, taught, ensemble[sent(sure, ensemble.device)], t)
+        after, report = exchange.teach(fed, state, taught, ensemble[sent(sure, ensemble.device)], t)
+        predicted = fmean(float(chosen[n].double().mean()) for n in cohort)
+        return after, replace(report, metrics={"predicted_share": predicted, "taught_share": len(sure) / len(batch)})
 
 
 def familiar(

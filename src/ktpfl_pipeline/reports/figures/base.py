@@ -103,7 +103,7 @@ def arrange(figure: Any) -> None:
         layout.execute(figure)
 
 
-_ARRANGED: "WeakSet[Figure]" = WeakSet()
+_ARRANGED: "WeakSet[Any]" = WeakSet()
 """Figures whose layout is final: a layout takes longer than a drawing."""
 
 
