@@ -105,7 +105,7 @@ class TestComparison:
         results = [result("fedmd", 0.7), result("local", 0.8), result("kt_pfl", 0.9)]
         table = tables.comparison_table(results, paper_settings)
         assert column(table, "method") == ["KT-pFL", "Local only", "FedMD"]
-        assert table.tinted == ["KT-pFL", "Local only"]
+        assert table.tinted == ["kt_pfl", "local"]
 
     def test_how_knowledge_comes_back(self, run):
         assert not aggregates(summarise([run("fedmd")], {}))

@@ -129,7 +129,7 @@ class KTpFLJoint(KTpFL):
                 found[n] = {name: own[name] if name in own else body[name] for name in models[0]}
         return {n: found[n] for n in asked}
 
-    def heads(self, state: KTpFLJointState, students: Sequence[int], known: Sequence[int], fed: Federation) -> Tensor:
+    def heads(self, state: KTpFLJointState, students: list[int], known: list[int], fed: Federation) -> Tensor:
         """Return d of students, over the clients of their architecture whose model the server has, (r, n)."""
         rows = state.labels[fed.positions(students)], state.labels[fed.positions(known)]
         return self.head_weights(overlap(*rows), fed.data_weights(known))

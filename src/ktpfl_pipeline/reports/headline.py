@@ -150,14 +150,17 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
         return answers
     gained = against(local, results, point)
     prices = {each.title: _price(each, gained[each.method]) for each in (main, best) if each is not local}
-    needed = {f"{main.title} and local-only": _seeds(gained[main.method])}
+    asked = {f"{main.title} and local-only": gained[main.method]}
     if best not in (main, local):
-        needed[f"{best.title} and {main.title}"] = _seeds(against(main, baselines(results), point)[best.method])
-    stays = " Estimates assume that difference and spread stay the same." if "about" in str(needed) else ""
+        asked[f"{best.title} and {main.title}"] = against(main, baselines(results), point)[best.method]
+    estimated = any(
+        found and found.ends and not found.sign and seeds_to_decide(found, MOST) for found in asked.values()
+    )
+    stays = " Estimates assume that difference and spread stay the same." if estimated else ""
     return {
         **answers,
         "Traffic per point": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
-        "How many seeds": "; ".join(f"{pair}: {seeds}" for pair, seeds in needed.items()) + f".{stays}",
+        "How many seeds": "; ".join(f"{pair}: {_seeds(found)}" for pair, found in asked.items()) + f".{stays}",
     }
 
 

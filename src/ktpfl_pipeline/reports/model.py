@@ -53,6 +53,10 @@ class Tile:
     note: str
 
 
+ID = "id"
+"""Key of a row's entry that is not shown: the registry name of the row's method, for links and highlights."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of numbers and texts; the first column names the rows.
@@ -62,7 +66,7 @@ class Table:
         columns: what the table shows, in order.
         rows: entries by the key of their column.
         latex: the caption in LaTeX; without one, the table is left out there.
-        tinted: names of the rows that a page highlights.
+        tinted: `ID` of the rows that a page highlights.
     """
 
     name: str
@@ -92,7 +96,10 @@ class Table:
             tinted: see the class.
         """
         given = [row if isinstance(row, tuple) else (row,) for row in rows]
-        entries = [{column.key: column.entry(*row, *shared) for column in columns} for row in given]
+        entries = [
+            {ID: getattr(row[0], "method", None), **{column.key: column.entry(*row, *shared) for column in columns}}
+            for row in given
+        ]
         return cls(name, columns, entries, latex, tinted)
 
     @property

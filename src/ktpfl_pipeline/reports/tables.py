@@ -11,9 +11,8 @@ from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import classes, columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, Compared, accuracy_at
-from ktpfl_pipeline.reports.model import Section, Table, Text
+from ktpfl_pipeline.reports.model import ID, Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, mean, percent
-from ktpfl_pipeline.reports.words import marked
 
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
@@ -44,8 +43,8 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
 
 
 def tinted(results: Sequence[MethodResult]) -> list[str]:
-    """Return the names of the rows that tables highlight: of the report's subject and of local-only."""
-    return [marked(result) for result in (subject(results), local_only(results)) if result]
+    """Return the methods whose rows tables highlight: the report's subject and local-only."""
+    return [result.method for result in (subject(results), local_only(results)) if result]
 
 
 def difference_table(results: Sequence[MethodResult]) -> Table:
@@ -137,6 +136,7 @@ def runs(
     def row(named: Mapping[str, Entry], result: MethodResult, place: int) -> dict[str, Entry]:
         known = {point: result.final.get(point) for point in points}
         return {
+            ID: result.method,
             **named,
             "seed": str(result.seeds[place]),
             **{point: percent(final.per_seed[place]) if final else None for point, final in known.items()},
