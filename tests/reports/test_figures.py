@@ -3,6 +3,7 @@ import warnings
 from dataclasses import replace
 from itertools import pairwise
 
+import blank
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -32,6 +33,13 @@ def line(axes, **wanted):
         if all(getattr(each, f"get_{name}")() == value for name, value in wanted.items())
     ]
     return found
+
+
+@pytest.fixture
+def blank_figures():
+    """Draw no figure, but give axes and labels their places."""
+    with blank.blank_figures(placed=True):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What tests and the checks of the documentation share: one thread, nothing remembered, garbage looked for rarely."""
 
+import atexit
 import gc
 import inspect
 import logging
@@ -27,19 +28,17 @@ inspect.stack = stack  # Kedro's reader of settings asks it four times a run, fo
 def pytest_collection_finish() -> None:
     """Look for garbage again, but never among what was there before the first test, and less often.
 
+    Nor when pytest looks for it at the end, which took seconds; all that is left ends with the process.
+
     Loggers that pass nothing on get a handler of pytest's six times in each test, and torch has fifty of them.
     """
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("torch.") and isinstance(logger, logging.Logger):
             logger.propagate = True
     gc.freeze()
+    atexit.register(gc.unfreeze)
     gc.set_threshold(20_000, 10, 10)
     gc.enable()
-
-
-def pytest_sessionfinish() -> None:
-    """Let what is left end as usual."""
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
