@@ -1,8 +1,11 @@
 """Private images on their way from a source into an experiment."""
 
+import re
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -222,3 +225,22 @@ def test_an_open_part_of_natural_clients_is_warned_of(
     public = sample_public_set(experiment, private_data, load_public(experiment, series, private_data))
     assert len(public.of_seed(experiment.seeds[0])) == 10
     assert ("shares 25 % of the clients' own samples with all clients" in caplog.text) == warned
+
+
+def test_archives_of_the_private_and_the_public_source_are_named_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise URLError("no route to host")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    asked = {**EXPERIMENT, "private": {"source": "cifar10"}, "public": {"source": "cifar100", "batch": 8}}
+    experiment = parsing.parse("mine", asked)
+    with pytest.raises(InputError) as both:
+        load_private(experiment, tmp_path)
+    assert "cifar-10-python.tar.gz" in str(both.value)
+    assert re.search(rf"put cifar-100-python.tar.gz \(https://\S+\) into {tmp_path}", str(both.value))
+    (tmp_path / "cifar-100-python.tar.gz").touch()
+    with pytest.raises(InputError) as one:
+        load_private(experiment, tmp_path)
+    assert "cifar-100" not in str(one.value)

@@ -170,6 +170,14 @@ def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_A
     return labelled.inputs, labelled.vocabulary
 
 
+def missing(source: str, folder: Path) -> str:
+    """Return which archives of a source belong where below `folder`; empty if none is missing or none is needed."""
+    function = find(source)[0]
+    if isinstance(function, partial) and function.func is downloads.load:
+        return downloads.missing(function.args[0], folder)
+    return downloads.missing("EMNIST", folder) if function is downloads.load_emnist else ""
+
+
 def sized(source: str) -> bool:
     """Return whether a source, given as for `load`, reads photographs, which may be of many sizes."""
     return find(source)[0] in SIZED

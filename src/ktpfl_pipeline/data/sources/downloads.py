@@ -22,6 +22,10 @@ EMNIST_LETTERS = 26  # torchvision names a class 0 before them, "N/A"
 _SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
 
 
+class DownloadError(InputError):
+    """A dataset could not be downloaded."""
+
+
 def load(dataset: str, argument: str, folder: Path) -> LabelledDataset:
     """Return a dataset of torchvision, where its class is called `dataset`."""
     check_no_argument(argument)
@@ -129,7 +133,7 @@ def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list
     except (OSError, RuntimeError, HTTPException) as error:
         wrong = {"incomplete (wrong MD5 sum)": damaged, "not as long as its header says": unusable}
         found = [f" {', '.join(paths)} is there but {what}: replace it." for what, paths in wrong.items() if paths]
-        raise InputError(
+        raise DownloadError(
             f"{kind.__name__} could not be downloaded into {folder} ({brief(error)}): put {_addresses(kind, archives)}"
             f" into {folder / place}, or choose a source that needs no network, `source: digits` or"
             f" `source: npz:yourfile.npz`.{''.join(found)}"
@@ -137,6 +141,18 @@ def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list
     finally:
         socket.setdefaulttimeout(timeout)
     return parts
+
+
+def missing(dataset: str, folder: Path) -> str:
+    """Return which archives of a dataset belong where; empty if they are in `folder`, or their content is."""
+    import torchvision
+
+    kind = getattr(torchvision.datasets, dataset)
+    place, archives = _archives(kind)
+    content = (folder / kind.base_folder).glob("*") if not place else (folder / place).glob("*-ubyte")
+    if any(content) or all((folder / place / name).is_file() for name in archives):
+        return ""
+    return f"{_addresses(kind, archives)} into {folder / place}"
 
 
 def _addresses(kind: Any, archives: Iterable[str]) -> str:

@@ -20,10 +20,18 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
     from ktpfl_pipeline.data.owned import OwnedDataset
     from ktpfl_pipeline.data.partition import NATURAL
-    from ktpfl_pipeline.data.sources import load, sized
+    from ktpfl_pipeline.data.sources import SOURCES, load, missing, sized
+    from ktpfl_pipeline.data.sources.downloads import DownloadError
 
     source, reading = experiment.private.source, _reading(experiment)
-    samples = load(source, raw_folder, experiment.private.classes, reading)
+    try:
+        samples = load(source, raw_folder, experiment.private.classes, reading)
+    except DownloadError as error:
+        public = experiment.public.source
+        archives = missing(public, raw_folder) if public.partition(":")[0] in SOURCES and public != source else ""
+        if not archives:
+            raise
+        raise DownloadError(f"{error} The public source {public} is missing too: put {archives}.") from error
     if experiment.partition.scheme == NATURAL and not isinstance(samples, OwnedDataset):
         raise _without_owners(source, raw_folder)
     if samples.labels.min() == samples.labels.max():
