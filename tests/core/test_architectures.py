@@ -45,9 +45,12 @@ def test_shares_are_met_as_closely_as_clients_allow() -> None:
         ({"lenet": 2, "mlp": 2}, r"adds up to 4; numbers must add up to the 3 clients and shares to 1\."),
         ({"lenet": 0.5, "mlp": 0.6}, r"adds up to 1\.1; numbers"),
         ({"lenet": 1.5, "mlp": 1.5}, r"adds up to 3; numbers"),
-        ({"lenet": 0.99, "mlp": 0.01}, r"has mlp with a share of 0\.01, which is none of 3 clients\."),
-        ({"4": "mlp", "7": "mlp"}, r"names none for client 9; give one for each of 3\."),
-        ({"4": "mlp", "7": "mlp", "9": "mlp", "5": "mlp"}, r"names one for client 5; there are clients 4 to 9\."),
+        (
+            {"lenet": 0.99, "mlp": 0.01},
+            r"has mlp with a share of 0\.01, which gives it no client of 3",
+        ),
+        ({"4": "mlp", "7": "mlp"}, r"has no entry for client 9; name one for each of the 3 clients\."),
+        ({"4": "mlp", "7": "mlp", "9": "mlp", "5": "mlp"}, r"has an entry for client 5, but the clients are 4 to 9\."),
     ],
 )
 def test_what_does_not_go_with_the_clients(given: Any, said: str) -> None:

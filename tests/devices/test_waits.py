@@ -103,7 +103,7 @@ def test_samples_that_do_not_fit_go_there_client_by_client(
             assert (space.split(7, "train") is space.split(7, "train")) == (free == 2**30)
         assert toy.same(devices.plain(trained[0]), devices.plain(trained[1]))
     assert caplog.messages == [
-        "The clients' samples take 0.0 GB and 0.0 GB are free on cuda: they go there client by client."
+        "The clients' samples take 0.0 GB and 0.0 GB are free on cuda: they are copied there client by client."
     ]
 
 

@@ -185,7 +185,7 @@ def pickled(folder: Path) -> None:
         (lambda folder: (folder / "config.json").unlink(), SHAPE, "has no config.json"),
         (lambda folder: (folder / "config.json").write_text("{"), SHAPE, "is not JSON"),
         (lambda folder: (folder / "config.json").write_text("{}"), SHAPE, "has no 'model_type'"),
-        (spoilt(auto_map={"AutoModel": "mine.Model"}), SHAPE, "code of its own"),
+        (spoilt(auto_map={"AutoModel": "mine.Model"}), SHAPE, "its own code"),
         (spoilt(model_type="mine"), SHAPE, "cannot be built for texts of 6 tokens"),
         (spoilt(hidden_size=7), SHAPE, "cannot be built for texts of 6 tokens"),
         (pickled, SHAPE, "pytorch_model.bin, a pickle"),

@@ -63,10 +63,12 @@ def dealt(given: Architectures, clients: Sequence[int]) -> dict[int, str]:
 def _by_client(given: Mapping[str, Any], clients: Sequence[int]) -> dict[int, str]:
     known = set(map(str, clients))
     if missing := [n for n in clients if str(n) not in given]:
-        raise InputError(f"architectures names none for client {missing[0]}; give one for each of {len(clients)}.")
+        raise InputError(
+            f"architectures has no entry for client {missing[0]}; name one for each of the {len(clients)} clients."
+        )
     if odd := [n for n in given if n not in known]:
         raise InputError(
-            f"architectures names one for client {odd[0]}; there are clients {clients[0]} to {clients[-1]}."
+            f"architectures has an entry for client {odd[0]}, but the clients are {clients[0]} to {clients[-1]}."
         )
     return {n: given[str(n)] for n in clients}
 
@@ -86,6 +88,7 @@ def _counts(given: Mapping[str, float], clients: int) -> dict[str, int]:
         counts[name] += 1
     if none := [name for name, count in counts.items() if not count]:
         raise InputError(
-            f"architectures has {none[0]} with a share of {given[none[0]]:g}, which is none of {clients} clients."
+            f"architectures has {none[0]} with a share of {given[none[0]]:g}, which gives it no client of {clients}: "
+            "raise the share, or remove it."
         )
     return counts

@@ -95,11 +95,11 @@ def load(name: str, module: nn.Module, weights: Params) -> int:
     taken = [key for key, _ in module.named_parameters() if key in fitting]
     if not taken:
         raise InputError(
-            f"none of the {len(weights)} tensors of the pretrained weights of {name} has a name and a shape that it "
-            "knows: give those of this architecture."
+            f"none of the {len(weights)} tensors of the pretrained weights of {name} fits the architecture by name and "
+            "shape: give weights of this architecture."
         )
     if odd := [key for key, tensor in fitting.items() if not tensor.isfinite().all()]:
-        raise InputError(f"the pretrained weights of {name} have values that are not finite in {odd[0]}: give others.")
+        raise InputError(f"the pretrained weights of {name} have NaN or infinite values in {odd[0]}: use another file.")
     module.load_state_dict(fitting, strict=False)
     return len(taken)
 

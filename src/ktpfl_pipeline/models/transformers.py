@@ -109,7 +109,7 @@ def _read(file: Path, changed: int) -> dict[str, Any]:
     if not isinstance(found, dict) or "model_type" not in found:
         raise InputError(f"{file} has no 'model_type': give the configuration that save_pretrained wrote.")
     if found.get("auto_map"):
-        raise InputError(f"{file} asks to run code of its own (auto_map), which is not done: choose another model.")
+        raise InputError(f"{file} asks to run its own code (auto_map), which is not allowed: choose another model.")
     return found
 
 

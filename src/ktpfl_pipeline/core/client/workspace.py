@@ -148,7 +148,7 @@ class Workspace:
         free, _ = torch.cuda.mem_get_info(self.device)
         if size > RESIDENT * free:
             logger.warning(
-                "The clients' samples take %.1f GB and %.1f GB are free on %s: they go there client by client.",
+                "The clients' samples take %.1f GB and %.1f GB are free on %s: they are copied there client by client.",
                 *(size / 1e9, free / 1e9, self.device),
             )
         return size <= RESIDENT * free

@@ -173,7 +173,7 @@ def check_versions(found: list[dict[str, str]]) -> None:
                 )
         if there["instructions"] != here["instructions"]:
             logger.warning(
-                "%s computes with %s and %s with %s: the last digits of results depend on who works for whom.",
+                "%s computes with %s and %s with %s: the last digits of results depend on the machine of each client.",
                 *(there["machine"], there["instructions"], here["machine"], here["instructions"]),
             )
 

@@ -39,8 +39,8 @@ def check_models(methods: Mapping[str, Any], setting: Setting) -> None:
     rest = [name for name in methods if name not in found]
     instead = f", or run the methods that fit: compare={'+'.join(rest)}" if rest else ""
     raise InputError(
-        f"{', '.join(found)} cannot be run on these models, of which a method on heads needs the layer that makes the "
-        f"logits ({why}): take other architectures{instead}."
+        f"{', '.join(found)} cannot be run on these models, because a method on heads needs a suitable layer for the "
+        f"logits ({why}): choose other architectures{instead}."
     )
 
 

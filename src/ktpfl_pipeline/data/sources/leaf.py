@@ -170,7 +170,7 @@ def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share], how: 
     for form, has in (("texts", lambda share: isinstance(share.x, list)), ("characters", _has_characters)):
         if len({has(share) for share in shares}) > 1:
             odd = next(user for user, share in zip(users, shares, strict=True) if not has(share))
-            raise InputError(f"{path} has {form} of some users, and not of user {odd!r}: give all users one form.")
+            raise InputError(f"{path} has {form} for some users, but not for user {odd!r}: give all the same form.")
     if isinstance(shares[0].x, list):
         return _of_texts(path, shares, owners, tuple(names), flags, how, folder)
     for user, share in zip(users, shares, strict=True):

@@ -37,7 +37,9 @@ def check_returned(samples: Any, source: str) -> LabelledDataset:
     if not any(kind.allows(inputs) for kind in kinds.KINDS.values()):
         raise InputError(f"{who} returned inputs in {inputs.dtype} of shape {tuple(inputs.shape)}: {kinds.forms()}.")
     if len(inputs) != len(labels) or not len(labels):
-        raise InputError(f"{who} returned {len(inputs):,} inputs and {len(labels):,} labels: give each input its own.")
+        raise InputError(
+            f"{who} returned {len(inputs):,} inputs and {len(labels):,} labels: return one label per input."
+        )
     numbers = torch.from_numpy(class_numbers(labels.cpu().numpy(), who))
     known = given.vocabulary
     if kinds.of(inputs) is kinds.TOKENS:
