@@ -251,7 +251,7 @@ class TestCommands:
     def test_a_wrong_command_is_noticed(self) -> None:
         with pytest.raises(InputError, match="did you mean 'rounds'"):
             check("test", [], {"hetero_digits": {"round": 3}})
-        with pytest.raises(InputError, match="new clients are evaluated among honest clients"):
+        with pytest.raises(InputError, match="new clients are evaluated among benign clients"):
             check("test", [], {"hetero_digits": {"newcomers": 0.2, "adversaries": {"share": 0.2}}})
         assert unused(None, [], {"hetero_cifar": {"rounds": 3}}) == {"hetero_cifar"}
         assert unused(None, ["sweep_rho"], {"hetero_digits": {"rounds": 3}}) == set()

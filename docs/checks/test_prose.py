@@ -69,6 +69,17 @@ def test_no_pattern_becomes_more_frequent() -> None:
     )
 
 
+def test_no_line_begins_with_a_percent_sign() -> None:
+    """The site would take the line for a comment and leave it out."""
+    hidden = {
+        f"{file.relative_to(prose.ROOT)}: {line}"
+        for file in prose.pages()
+        for line in prose.FENCE.sub("", file.read_text("utf-8")).split("\n")
+        if line.startswith("%")
+    }
+    assert hidden == set()
+
+
 def test_the_patterns_are_noticed() -> None:
     """A sentence for each; what is right is left alone."""
     wrong = {

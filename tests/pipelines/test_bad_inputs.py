@@ -109,7 +109,7 @@ class TestCommandLine:
             ("homo_digits.rounds=0", "homo_digits.rounds is 0;"),  # another experiment, and still a mistake
             (
                 "hetero_digits.newcomers=0.2,hetero_digits.adversaries.share=0.2",
-                "hetero_digits.newcomers is 0.2, but new clients are evaluated among honest clients",
+                "hetero_digits.newcomers is 0.2, but new clients are evaluated among benign clients",
             ),
             (
                 "hetero_digits.compare=my_package/prior.py:Prior",

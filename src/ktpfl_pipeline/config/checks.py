@@ -234,7 +234,7 @@ def check_newcomers(name: str, experiment: Experiment) -> None:
         with saying(f"{name}."):
             held_out(range(experiment.clients), share, 0)
     rules = [
-        ("adversaries.share", 0, experiment.adversaries.share > 0, "among honest clients"),
+        ("adversaries.share", 0, experiment.adversaries.share > 0, "among benign clients"),
         ("training.privacy", "null", experiment.training.privacy is not None, "after training without privacy"),
     ]
     for setting, none, holds, how in rules:
