@@ -44,7 +44,7 @@ def test_params_reach_a_method_by_its_dotted_path() -> None:
     assert tuning["tune_mine"]["spaces"] == {PATH: {"work": {"high": 2.0}}}
 
 
-def test_what_is_no_dotted_path_is_not_lost() -> None:
+def test_names_that_are_not_dotted_paths_are_kept() -> None:
     given = params(f"mine.methods.{PATH}.work=0.5", "mine.methods.ktpfl_pipeline.methods.typo=1", "mine.rounds=2")
     section = parsing.merged({"mine": EXPERIMENT}, given)["mine"]
     assert section["rounds"] == 2

@@ -18,7 +18,7 @@ def seen(kind: str, client: int, inputs: torch.Tensor = IMAGES, levels: int = 4,
     return FeatureSkew(kind, levels, given.pop("seed")).applied(inputs, client, **given)
 
 
-def test_the_first_level_sees_what_is_there_and_the_others_something_else():
+def test_the_first_level_is_unchanged_and_the_others_differ():
     for kind in ("rotation", "blur", "colour", "noise"):
         with case(kind):
             views = [seen(kind, client) for client in range(4)]
@@ -79,7 +79,7 @@ def test_noise_of_features_is_in_units_of_their_own():
     assert added.std(dim=(0, 2)).tolist() == pytest.approx([0.5, 0.5, 0.5], rel=0.05)
 
 
-def test_what_cannot_be_skewed_so_is_refused():
+def test_inputs_that_a_skew_does_not_fit_are_rejected():
     with pytest.raises(InputError, match=r"feature_skew is blur, .* are features of shape \(3, 10\): choose noise"):
         FeatureSkew("blur", 4, 0).check(FEATURES)
     with pytest.raises(InputError, match=r"is colour, .* have 1 channel: choose rotation"):

@@ -64,7 +64,7 @@ def test_skewed_clients_differ_by_level_and_public_images_stay(data: FederatedDa
     assert torch.equal(skewed.seeds[0].public, plain.seeds[0].public)
 
 
-def test_noise_of_features_is_added_to_what_is_standardised(data: FederatedData) -> None:
+def test_noise_is_added_to_standardized_features(data: FederatedData) -> None:
     """So it goes by their own deviation."""
     features = torch.stack([torch.arange(8.0), 1000 * torch.arange(8.0)], 1)
     plain = replace(

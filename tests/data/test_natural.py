@@ -32,7 +32,7 @@ def test_everyone_keeps_all_samples():
     assert torch.equal(torch.cat([torch.cat(own) for own in parts.values()]).sort().values, torch.arange(172))
 
 
-def test_some_are_drawn_anew_with_each_seed_and_are_split_as_among_all():
+def test_a_part_of_the_owners_is_drawn_per_seed_and_split_as_among_all():
     everyone = {seed: natural(DATA, None, seed) for seed in range(8)}
     drawn = {seed: natural(DATA, 2, seed) for seed in range(8)}
     found = set()
@@ -70,7 +70,7 @@ def test_an_owner_that_cannot_be_split_is_left_out_by_any_minimum(caplog):
     assert all(map(torch.equal, parts[1], natural(tested, 3, 0, minimum=10)[1]))
 
 
-def test_owners_of_whom_nothing_was_kept_are_no_clients(caplog):
+def test_owners_without_kept_samples_are_not_clients(caplog):
     """`private.classes` and `private.samples` keep some samples, and all names."""
     kept = DATA.take((OWNERS != 1).nonzero().flatten())
     with caplog.at_level(logging.INFO):
@@ -81,7 +81,7 @@ def test_owners_of_whom_nothing_was_kept_are_no_clients(caplog):
         natural(kept, 4, 0)
 
 
-def test_samples_outside_the_pool_are_nobodys():
+def test_samples_outside_the_pool_have_no_client():
     pool = torch.arange(0, 172, 2)
     parts = natural(DATA, None, 0, pool=pool)
     assert torch.equal(torch.cat([torch.cat(own) for own in parts.values()]).sort().values, pool)

@@ -94,7 +94,7 @@ def test_no_global_generator_is_used_or_moved():
     assert np.array_equal(np.random.get_state()[1], before[1])
 
 
-def test_the_split_of_a_client_depends_on_its_own_samples_alone(monkeypatch):
+def test_the_split_of_a_client_depends_only_on_its_samples(monkeypatch):
     labels = make_labels(200, 4)
     fixed = np.arange(200) % 3
     for name, owner in (("here", fixed), ("swapped", np.where(fixed == 0, 0, 3 - fixed))):  # clients 1 and 2 swap
@@ -148,7 +148,7 @@ def test_lognormal_gives_every_class_to_every_client_in_amounts_as_different_as_
             assert float((logarithms - logarithms.mean(dim=0)).std()) == pytest.approx(sigma, rel=0.15)
 
 
-def test_lognormal_is_drawn_anew_with_each_seed_and_class():
+def test_lognormal_draws_again_for_each_seed_and_class():
     labels = make_labels(5000, 4)
     first, second = (label_counts(labels, partition(labels, 20, "lognormal", seed), 4) for seed in (0, 1))
     assert not first.equal(second)
@@ -251,7 +251,7 @@ def test_quantity_skews_sizes_and_not_labels():
     assert even.min() > 1950
 
 
-def test_dirichlet_is_drawn_anew_until_every_client_has_enough(monkeypatch):
+def test_dirichlet_is_drawn_until_every_client_has_enough(monkeypatch):
     labels = make_labels(300, 3)
     for seed in range(20):
         parts = partition(labels, 10, "dirichlet", seed, alpha=0.3)

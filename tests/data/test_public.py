@@ -34,7 +34,7 @@ def test_open_part_is_stratified_and_takes_every_sample_once():
             assert torch.equal(private, private.sort().values)
 
 
-def test_open_part_depends_on_the_seed_alone():
+def test_open_part_depends_only_on_the_seed():
     labels = torch.arange(200) % 10
     first = open_part(labels, 0.2, 0)[0]
     torch.manual_seed(5)
@@ -97,7 +97,7 @@ def test_images_of_different_shapes_are_a_mistake_of_the_caller():
         without_overlap(random_images(2, 0, size=5), random_images(2, 0, size=6))
 
 
-def test_a_public_set_without_overlap_is_handed_back_as_it_is():
+def test_a_public_set_without_overlap_is_returned_unchanged():
     images = random_images(2_000, 0, size=28)
     assert without_overlap(images, images.flip(3)) is images
 

@@ -40,7 +40,7 @@ def test_training_samples_of_all_clients_have_mean_0_and_deviation_1(shape: tupl
     assert torch.equal(seed.private.inputs, inputs), "what the source gives stays as it is"
 
 
-def test_what_is_tested_on_and_public_features_have_no_say() -> None:
+def test_test_samples_and_public_features_do_not_influence_the_scale() -> None:
     inputs, public = features(40, 3), features(6, 3)
     scale = data(inputs, public).seeds[0].scale
     changed = inputs.clone()
@@ -87,5 +87,5 @@ def test_tokens_of_no_training_text_are_unknown_where_all_fit() -> None:
 @pytest.mark.parametrize(
     "fitted", [FrequentTokens(torch.tensor([3, 2]), 8), Standardisation(torch.ones(2), torch.ones(2))]
 )
-def test_what_was_fitted_survives_plain_values(fitted: Fitted) -> None:
+def test_a_fitted_scale_survives_conversion_to_plain_values(fitted: Fitted) -> None:
     assert of_plain(fitted.plain()).plain() == fitted.plain()

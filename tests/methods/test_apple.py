@@ -46,7 +46,7 @@ class TestStep:
         assert toy.same(rest, [prior, own, cores])
 
 
-def test_cores_learn_as_fast_whatever_the_number_of_clients() -> None:
+def test_the_speed_of_cores_does_not_depend_on_the_number_of_clients() -> None:
     """One full-batch step from p_0 moves a core by N η₁ p_nn g, and not by η₁ p_nn g: for equal clients η₁ g."""
     for clients in (2, 5):
         fed = toy.alike(
@@ -135,7 +135,7 @@ class TestRound:
         assert report.traffic == {3: Traffic(parameters_up=size, parameters_down=(clients - 1) * size)}
 
 
-def test_newcomers_begin_with_the_average_of_cores_which_alone_left_their_clients() -> None:
+def test_newcomers_start_with_the_average_of_the_uploaded_cores() -> None:
     fed, method = toy.alike("conv", dtype="float64"), APPLE(relation_rate=0.1)
     state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
     joined = method.join(state, select(state.models, EVERYONE[:4]), EVERYONE[4:], fed)

@@ -36,12 +36,12 @@ class TestKMeans:
         member = k_means(line(0, 1, 10, 12), 2)
         assert member.tolist() == [[0, 1], [0, 1], [1, 0], [1, 0]]
 
-    def test_centres_move_until_nobody_changes(self) -> None:
+    def test_centers_move_until_no_client_changes_its_cluster(self) -> None:
         """From 5 and 0, 3 is first 5's, until the centres are 25/4 and 1."""
         assert k_means(line(0, 2, 3, 5, 8, 9), 2)[:, 1].tolist() == [1, 1, 1, 0, 0, 0]
 
     @pytest.mark.parametrize("clusters", [1, 2, 3, 5])
-    def test_everyone_is_in_the_cluster_whose_mean_is_nearest(self, clusters: int) -> None:
+    def test_each_client_is_in_the_cluster_with_the_nearest_mean(self, clusters: int) -> None:
         for seed in range(10):
             points = cloud(12, seed)
             member = k_means(points, clusters)
@@ -69,7 +69,7 @@ class TestKMeans:
         points = 0.3 * cloud(12, d=2) + 10 * torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).double()[home]
         assert groups(k_means(points, 3)) == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
 
-    def test_with_enough_clusters_everyone_is_alone(self) -> None:
+    def test_with_enough_clusters_each_has_one_client(self) -> None:
         for clusters in (6, 7, 100):
             member = k_means(cloud(6), clusters)
             assert torch.equal(member @ member.T, torch.eye(6, dtype=torch.float64)), clusters

@@ -213,7 +213,7 @@ class TestContract:
         assert not toy.same(personal(method, other, three), personal(method, one, three))
         assert list(report.traffic) == list(report.after_local) == [3]
 
-    def test_a_round_is_of_its_cohort_alone(
+    def test_a_round_depends_only_on_its_cohort(
         self, method: Method[Any], fed: Federation, straight: Run, rounds: list[Round]
     ) -> None:
         """It leaves its arguments as they were, and absent clients, and reports exactly what its class exchanges."""

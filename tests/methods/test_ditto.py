@@ -30,7 +30,7 @@ def test_the_common_model_is_fedavgs(coupling: float) -> None:
     assert toy.same(run.state.common, fedavg.state.model)
 
 
-def test_without_coupling_the_own_models_train_alone() -> None:
+def test_without_coupling_own_models_are_local_training() -> None:
     """Bit for bit, and on from where they were: they are written back."""
     run, alone = (run_of(method) for method in (Ditto(0.0), Local()))
     assert toy.same(run.state.models, alone.state.models)

@@ -24,7 +24,7 @@ def without(fed: Federation, n: int, label: int) -> Federation:
     return toy.again(fed, clients=tuple(poorer if other.id == n else other for other in fed.clients))
 
 
-def test_rounds_are_those_of_a_plain_implementation() -> None:
+def test_rounds_equal_a_plain_implementation() -> None:
     """Client 7 has no image of class 1; in the second round clients 11 and 20 are absent, and their means stay."""
     fed, method = without(toy.federation(architectures=("linear", "conv"), dtype="float64"), 7, 1), FD(0.7)
     state, uploads = method.init(fed), {}

@@ -37,7 +37,7 @@ def learned(fed: Federation, n: int, t: int, own: Params, common: Params, weight
     return weights
 
 
-def test_rounds_are_those_of_a_plain_implementation() -> None:
+def test_rounds_equal_a_plain_implementation() -> None:
     """The second, in which clients learn W for the first time, and the third, in which they go on from it."""
     fed, method = toy.alike("conv", dtype="float64"), FedALA(share=0.5, rate=2.0, first_epochs=3)
     state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
@@ -69,7 +69,7 @@ def test_rounds_are_those_of_a_plain_implementation() -> None:
         state = after
 
 
-def test_the_first_time_a_client_takes_the_common_model_as_it_is() -> None:
+def test_in_its_first_round_a_client_takes_the_common_model_unchanged() -> None:
     fed, method = toy.alike("conv"), FedALA()
     before, _ = method.round(method.init(fed), [3, 7], 1, fed)
     after, report = method.round(before, [3, 12], 2, fed)
@@ -94,7 +94,7 @@ def test_the_last_layers() -> None:
     assert last_names(names, order, 9) == names
 
 
-def test_weights_that_diverge_reach_nobody() -> None:
+def test_diverged_weights_reach_no_other_client() -> None:
     """They would make the start of training no number, to which a client that diverged would be restored."""
     training = LocalTraining(1, 8, 0.1)
     fed = toy.federation(architectures=("unlucky",), on_divergence="restore", training=training)

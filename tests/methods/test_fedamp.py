@@ -92,7 +92,7 @@ class TestMixture:
         xi = mixture(FedAMP(attention=1e-9), points((0.0,), (1.0,), (3.0,)))
         assert torch.allclose(xi, torch.eye(3).double(), rtol=0, atol=1e-8)
 
-    def test_equal_models_are_no_trouble(self) -> None:
+    def test_equal_models_are_handled(self) -> None:
         xi = mixture(FedAMP(), points((2.0,), (2.0,), (2.0,)))
         assert torch.allclose(xi, torch.full((3, 3), 0.25).double() + 0.25 * torch.eye(3), rtol=0, atol=1e-15)
 
@@ -185,7 +185,7 @@ class TestServer:
         expected = free - 0.1 * 2 * 0.7 * (once - vector_of(start, names))
         assert torch.allclose(pulled, expected, rtol=0, atol=1e-13)
 
-    def test_in_the_first_round_nobody_has_uploaded(self) -> None:
+    def test_in_the_first_round_no_client_has_uploaded(self) -> None:
         fed = toy.alike()
         _, report = FedAMP(coupling=0.0).round(FedAMP().init(fed), EVERYONE, 1, fed)
         assert toy.same(report.after_local, fed.train(fed.initial_models(), 1))

@@ -18,7 +18,7 @@ FULL_BATCH = LocalTraining(epochs=1, batch_size=100, learning_rate=0.1)
 
 class TestFedAvg:
     @pytest.mark.parametrize("architecture", ["linear", "both"])
-    def test_of_one_client_is_training_it_alone(self, architecture: str) -> None:
+    def test_with_one_client_it_is_local_training(self, architecture: str) -> None:
         """Bit for bit, BatchNorm's statistics and dropout included."""
         run, alone = (engine.run(m, toy.alike(architecture, 1), Schedule(rounds=3)) for m in (FedAvg(), Local()))
         assert toy.same(run.state.model, alone.state.models[3])
@@ -50,7 +50,7 @@ class TestFedAvg:
         after, _ = FedAvg().round(FedAvg().init(fed), EVERYONE, 1, fed)
         assert toy.same(after, FedAvg().init(fed))
 
-    def test_everybody_uses_the_common_model_as_it_is(self) -> None:
+    def test_every_client_uses_the_common_model_unchanged(self) -> None:
         fed = toy.alike()
         after, _ = FedAvg().round(FedAvg().init(fed), [3, 7], 1, fed)
         assert toy.same(FedAvg().personal(after, [3, 20], fed), {3: after.model, 20: after.model})
@@ -62,7 +62,7 @@ class TestFineTuned:
         assert toy.same(tuned.state, plain.state)
         assert [record.accuracy for record in tuned.history] == [record.accuracy for record in plain.history]
 
-    def test_what_is_tuned_is_never_fed_back(self) -> None:
+    def test_fine_tuned_models_are_not_fed_back(self) -> None:
         tuned, plain = (engine.run(m, toy.alike("both"), SCHEDULE) for m in (FedAvgFT(epochs=3), FedAvg()))
         assert toy.same(tuned.state, plain.state)
         assert [record.accuracy for record in tuned.history] != [record.accuracy for record in plain.history]
@@ -81,7 +81,7 @@ class TestFineTuned:
         assert tuned.accuracy["after_transfer"] != plain.accuracy["after_transfer"]
 
     @pytest.mark.parametrize(("epochs", "expected"), [(None, 2), (1, 1), (5, 5)])
-    def test_it_trains_the_common_model_so_many_epochs(self, epochs: int | None, expected: int) -> None:
+    def test_it_trains_the_common_model_for_the_given_epochs(self, epochs: int | None, expected: int) -> None:
         fed = toy.alike()
         state = FedAvgFT(epochs).init(fed)
         found = FedAvgFT(epochs).personal(state, EVERYONE, fed)

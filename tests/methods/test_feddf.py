@@ -126,7 +126,7 @@ class TestFusion:
             after, _ = FedDF().round(FedDF().init(fed), EVERYONE, 1, fed)
             assert difference(after.prototypes[architecture], fed.initial_model(architecture)) < 1e-14
 
-    def test_the_ensemble_reaches_who_was_not_in_it(self) -> None:
+    def test_the_ensemble_teaches_architectures_outside_it(self) -> None:
         """An architecture's other clients use the fused prototype; others keep theirs."""
         fed = toy.federation()
         start = FedDF().init(fed)

@@ -97,7 +97,7 @@ class TestWeights:
         assert torch.allclose(found, torch.full((195,), expected, dtype=torch.float64), rtol=0, atol=1e-12)
         assert report.coefficients[1].tolist() == pytest.approx([1 - share, 0, 0, 0, share], abs=1e-15)
 
-    def test_what_was_found_is_noted_raw(self) -> None:
+    def test_gains_are_reported_unnormalized(self) -> None:
         """Losses that grew too; own, 20, 3, 12, 11."""
         before, after, _, _ = judged(1.0, 0.9, 0.5, 1.75, 1.0, 1.2)
         gains = {7: 0.1 / (8 * ROOT), 20: 0.5 / (21 * ROOT), 3: -0.75 / (4 * ROOT), 12: 0.0, 11: -0.2 / (12 * ROOT)}
@@ -156,7 +156,7 @@ class TestCandidates:
         assert all(len({found[n, t] for t in range(1, 9)}) > 1 for n in EVERYONE)
         assert method.choose(state, 7, 1, fed) == method.choose(state, 7, 1, toy.again(fed))
 
-    def test_only_who_has_uploaded(self) -> None:
+    def test_only_clients_that_have_uploaded_are_sent(self) -> None:
         assert self.chosen(FedFomo(3, explore=0.0), seen=(7, 11, 12)) == [12, 11]
         assert self.chosen(FedFomo(3), seen=(7,)) == []
 
@@ -170,7 +170,7 @@ class TestCandidates:
         assert len(first) > 1
         assert last == {(20, 3)}
 
-    def test_nobody_twice(self) -> None:
+    def test_no_candidate_occurs_twice(self) -> None:
         for seed in range(20):
             found = self.chosen(FedFomo(4, explore=0.7, decay=0.0), seed=seed)
             assert len(set(found)) == 3

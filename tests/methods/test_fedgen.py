@@ -15,7 +15,7 @@ from ktpfl_pipeline.methods.lg_fedavg import LGFedAvg
 EVERYONE = list(toy.IDS)
 
 
-def test_rounds_are_those_of_a_plain_implementation() -> None:
+def test_rounds_equal_a_plain_implementation() -> None:
     """Shared are the draws: of classes and noise, which a client and the server take a batch at a time."""
     fed = toy.federation(architectures=("linear", "conv"), dtype="float64")
     method = FedGen(dimension=6, weight=0.4, noise=2, hidden=5, rate=0.3, steps=4, batch=9)
@@ -73,7 +73,7 @@ def test_without_weight_it_is_lg_fedavg() -> None:
     assert toy.same(run.state.head, other.state.head)
 
 
-def test_the_generator_learns_what_heads_take_for_a_class() -> None:
+def test_the_generator_learns_features_that_heads_classify() -> None:
     """Of features that it makes after two rounds, the common head tells the class."""
     fed, method = toy.federation(), FedGen(dimension=8)
     state, accuracy = method.init(fed), []

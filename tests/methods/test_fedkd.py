@@ -39,7 +39,7 @@ def shortened(update: dict[str, Tensor], energy: float) -> tuple[dict[str, Tenso
 
 
 @pytest.mark.parametrize("weights", [(None, 1.0), (0.6, 0.3)])
-def test_rounds_are_those_of_a_plain_implementation(weights: tuple[float | None, float]) -> None:
+def test_rounds_equal_a_plain_implementation(weights: tuple[float | None, float]) -> None:
     """In the third round client 12 was absent in the one before, and is sent the whole mentee."""
     fed = toy.federation(architectures=("linear", "conv"), dtype="float64", rounds=3)
     method = FedKD("linear", 6, 0.5, 0.8, *weights)
@@ -70,7 +70,7 @@ def test_rounds_are_those_of_a_plain_implementation(weights: tuple[float | None,
     assert news < 4 * 195
 
 
-def test_after_a_round_of_nobody_the_last_update_is_enough() -> None:
+def test_after_an_empty_round_the_last_update_is_enough() -> None:
     """The mentee did not move in it; before the first update nobody has it."""
     fed, method = toy.federation(architectures=("linear", "conv"), rounds=4), FedKD("linear", 6, 0.5, 0.8)
     after, first = method.round(method.init(fed), [3, 7], 2, fed)
@@ -114,7 +114,7 @@ class TestEncoding:
         assert all(torch.allclose(value, update[name], atol=1e-4) for name, value in decoded(sent, update).items())
 
     @pytest.mark.parametrize("energy", [0.3, 0.5, 0.99])
-    def test_what_is_lost_is_at_most_the_rest_of_the_energy(self, energy: float) -> None:
+    def test_the_loss_is_at_most_the_remaining_energy(self, energy: float) -> None:
         update = {"w": torch.randn(40, 3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)}
         found = decoded(encoded(update, energy), update)["w"]
         lost = (found - update["w"]).square().sum() / update["w"].square().sum()

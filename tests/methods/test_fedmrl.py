@@ -31,7 +31,7 @@ class Plain:
         return self.projector(torch.cat([general, self.extractor(images)], dim=1))
 
 
-def test_rounds_are_those_of_a_plain_implementation() -> None:
+def test_rounds_equal_a_plain_implementation() -> None:
     """The common extractor is the conv's, its 36 features averaged to 8; clients are linear and convolutional."""
     fed, method = toy.federation(architectures=("linear", "conv"), dtype="float64"), FedMRL("conv", 8)
     state = method.init(fed)
@@ -88,7 +88,7 @@ def check(fed, method, models, plain, common, n) -> None:  # type: ignore[no-unt
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)
 
 
-def test_common_features_are_no_more_than_the_narrowest_model_has() -> None:
+def test_common_features_are_at_most_those_of_the_narrowest_model() -> None:
     """The mlp's 12: the common head reads the first of all fused features."""
     fed = toy.federation()
     for asked, width in ((64, 12), (5, 5)):

@@ -70,7 +70,7 @@ def test_without_batch_normalisation_fedbn_is_fedavg() -> None:
     assert toy.same(runs[0].state.common, runs[1].state.model)
 
 
-def test_a_model_that_is_all_head_is_trained_alone_by_fedper_and_not_at_all_by_fedbabu() -> None:
+def test_a_model_that_is_only_a_head_is_local_in_fedper_and_untrained_in_fedbabu() -> None:
     fed = toy.alike("linear")
     per, alone, babu = (
         engine.run(method, fed, Schedule(rounds=2)) for method in (create("fedper"), Local(), create("fedbabu"))
@@ -79,7 +79,7 @@ def test_a_model_that_is_all_head_is_trained_alone_by_fedper_and_not_at_all_by_f
     assert toy.same(babu.state.model, fed.initial_model("linear"))
 
 
-def test_fedbabus_newcomers_are_sent_the_body_alone() -> None:
+def test_fedbabus_newcomers_are_sent_only_the_body() -> None:
     method, fed = FedBABU(), toy.alike("conv")
     state, report = method.round(method.init(fed), COHORT, 1, fed)
     joined = method.join(state, method.personal(state, COHORT, fed), [12, 20], fed)

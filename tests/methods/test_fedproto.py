@@ -52,7 +52,7 @@ class TestPrototypes:
         assert after.known.tolist() == [True, True, True]
         assert after.prototypes.dtype == torch.float64
 
-    def test_of_a_class_that_nobody_has_are_zeros_and_unknown(self) -> None:
+    def test_prototypes_of_a_class_without_owner_are_zero_and_unknown(self) -> None:
         fed = federation(dict.fromkeys(EVERYONE, (0, 2)))
         after, _ = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), EVERYONE, 1, fed)
         assert after.known.tolist() == [True, False, True]
@@ -164,7 +164,7 @@ class TestTraffic:
                 11: Traffic(prototypes_up=3 * 4 * dimension, prototypes_down=3 * 4 * dimension),
             }
 
-    def test_a_class_that_nobody_has_comes_down_too(self) -> None:
+    def test_a_class_without_owner_is_downloaded_too(self) -> None:
         """The table of prototypes has one size: three classes of 64 numbers."""
         fed = federation(dict.fromkeys(EVERYONE, (0, 2)))
         _, report = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), EVERYONE, 1, fed)

@@ -29,13 +29,13 @@ def pull(fed: Federation, models: Models, weight: float, known: Tensor = KNOWN, 
 
 
 class TestTraining:
-    def test_weight_0_is_training_alone(self) -> None:
+    def test_with_weight_0_it_is_local_training(self) -> None:
         """Bit for bit."""
         fed = toy.federation(architectures=FOUR)
         models = fed.initial_models()
         assert toy.same(pull(fed, models, 0.0), fed.train(models, 1))
 
-    def test_without_a_prototype_it_is_training_alone(self) -> None:
+    def test_without_prototypes_it_is_local_training(self) -> None:
         fed = toy.federation(architectures=FOUR)
         models = fed.initial_models()
         assert toy.same(pull(fed, models, 1.0, torch.zeros(3, dtype=torch.bool)), fed.train(models, 1))
@@ -104,7 +104,7 @@ class TestClients:
     def run(self, fed: Federation, models: Models) -> Models:
         return FedProto(0.5, DIMENSION).train(models, self.targets, self.known, 2, fed)
 
-    def test_each_client_trains_as_it_would_alone(self) -> None:
+    def test_each_client_trains_as_in_local_training(self) -> None:
         fed = toy.federation()
         models = fed.train(fed.initial_models(), 1)
         together = self.run(fed, models)

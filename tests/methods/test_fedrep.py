@@ -62,7 +62,7 @@ def test_head_and_body_share_the_epochs_one_each_at_least(epochs: int, body_epoc
     assert report.after_local[11]["1.num_batches_tracked"].item() == expected
 
 
-def test_bodies_are_averaged_by_images_and_heads_are_not() -> None:
+def test_bodies_are_averaged_by_samples_and_heads_are_not() -> None:
     fed = toy.alike("conv", dtype="float64")
     after, report = FedRep().round(FedRep().init(fed), [3, 12], 1, fed)
     one, other = (report.after_local[n] for n in (3, 12))
@@ -101,7 +101,7 @@ def test_only_the_body_travels(architecture: str, numbers: int) -> None:
     assert report.traffic == {3: expected, 20: expected}
 
 
-def test_a_model_that_is_all_head_is_trained_alone() -> None:
+def test_a_model_that_is_only_a_head_is_trained_locally() -> None:
     fed = toy.alike("linear", training=training(1, 100), dtype="float64")
     run = engine.run(FedRep(body_epochs=0), fed, Schedule(rounds=2))
     models = fed.initial_models()

@@ -15,7 +15,7 @@ from ktpfl_pipeline.methods.fedtgp import FedTGP, margin
 EVERYONE = list(toy.IDS)
 
 
-def test_two_rounds_are_those_of_a_plain_implementation() -> None:
+def test_two_rounds_equal_a_plain_implementation() -> None:
     fed = toy.federation(architectures=("linear", "conv"), dtype="float64")
     method = FedTGP(weight=0.6, dimension=4, threshold=1.5, rate=0.2, steps=3)
     state = method.init(fed)
@@ -76,7 +76,7 @@ def test_prototypes_stand_farther_apart_than_averages() -> None:
     assert found[FedTGP] > found[FedProto]
 
 
-def test_a_class_that_nobody_has_has_no_prototype() -> None:
+def test_a_class_without_owner_has_no_prototype() -> None:
     fed = toy.federation()
     clients = []
     for client in fed.clients:
@@ -89,7 +89,7 @@ def test_a_class_that_nobody_has_has_no_prototype() -> None:
     assert (report.traffic[3].prototypes_up, report.traffic[3].prototypes_down) == (2 * 20, 3 * 20)
 
 
-def test_the_first_round_trains_alone() -> None:
+def test_the_first_round_is_local_training() -> None:
     fed = toy.federation()
     state, _ = FedTGP(weight=50.0).round(FedTGP().init(fed), EVERYONE, 1, fed)
     assert toy.same(state.models, fed.train(fed.initial_models(), 1))

@@ -39,7 +39,7 @@ def fedavg(fed: Federation, cohorts: list[list[int]], architecture: str) -> Para
 
 class TestLimits:
     @pytest.mark.parametrize("common", ["linear", "conv"])
-    def test_with_labels_alone_it_is_local_training_beside_fedavg(self, common: str) -> None:
+    def test_with_only_labels_it_is_local_training_and_fedavg(self, common: str) -> None:
         """Alpha = beta = 1, bit for bit; the common architecture has no dropout, whose stream is its own."""
         run = engine.run(FML(common, alpha=1.0, beta=1.0), toy.federation(), SCHEDULE)
         alone = trained_alone()
@@ -47,13 +47,13 @@ class TestLimits:
         assert [record.accuracy for record in run.history] == [record.accuracy for record in alone.history]
         assert toy.same(run.state.common, fedavg(toy.federation(), [record.cohort for record in run.history], common))
 
-    def test_alpha_of_1_is_local_training_whatever_the_common_model_does(self) -> None:
+    def test_with_alpha_1_own_models_are_local_training(self) -> None:
         alone = trained_alone()
         for common, beta in (("linear", 0.0), ("mlp", 0.3), ("both", 1.0)):
             run = engine.run(FML(common, alpha=1.0, beta=beta), toy.federation(), SCHEDULE)
             assert toy.same(run.state.models, alone.state.models)
 
-    def test_beta_of_1_is_fedavg_whatever_the_own_models_do(self) -> None:
+    def test_with_beta_1_the_common_model_is_fedavg(self) -> None:
         for alpha in (0.0, 0.5):
             run = engine.run(FML("conv", alpha=alpha, beta=1.0), toy.federation(), SCHEDULE)
             cohorts = [record.cohort for record in run.history]
@@ -61,7 +61,7 @@ class TestLimits:
             assert not toy.same(run.state.models, trained_alone().state.models)
 
     @pytest.mark.parametrize(("alpha", "beta", "blind"), [(0.0, 0.0, True), (0.0, 0.5, False), (0.5, 0.0, False)])
-    def test_nobody_sees_labels_at_0(self, alpha: float, beta: float, blind: bool) -> None:
+    def test_with_0_no_model_sees_labels(self, alpha: float, beta: float, blind: bool) -> None:
         """Where both listen to each other alone, other labels change nothing."""
         fed, method = toy.federation(), FML("linear", alpha, beta)
         relabelled = toy.again(
@@ -114,7 +114,7 @@ class TestRound:
         assert toy.same(FML("conv").init(fed).common, state.models[7])
         assert toy.same(FML().init(fed).common, fed.initial_model("conv"))  # of linear, conv and mlp the smallest
 
-    def test_knowledge_travels_through_the_common_model_alone(self) -> None:
+    def test_only_the_common_model_carries_knowledge(self) -> None:
         """What client 7 learns in round 2 depends on client 3's images in round 1, and not in round 2."""
 
         def of_7(changed: int | None, cohorts: list[list[int]]) -> Params:

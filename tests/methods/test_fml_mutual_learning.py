@@ -76,7 +76,7 @@ class TestOneStep:
 
 
 class TestLimits:
-    def test_who_listens_to_labels_alone_trains_as_alone(self) -> None:
+    def test_with_only_labels_the_own_model_is_local_training(self) -> None:
         """alpha = 1, bit for bit: neither the companion's dropout nor its BatchNorm disturbs the own model."""
         fed = toy.federation(architectures=FOUR)
         models = fed.initial_models()
@@ -92,7 +92,7 @@ class TestLimits:
         alone = fed.train(models, 1)
         assert not any(toy.same(trained[n], alone[n]) for n in toy.IDS)
 
-    def test_a_copy_that_listens_to_labels_alone_does_not_hear_the_client(self) -> None:
+    def test_with_only_labels_the_copy_does_not_depend_on_the_own_model(self) -> None:
         """beta = 1: the copy is the same, whatever the own model is."""
         fed = toy.federation(1)
         common = fed.initial_model("mlp")
@@ -123,7 +123,7 @@ class TestLimits:
 
 
 class TestPurity:
-    def test_every_client_has_a_copy_of_its_own(self) -> None:
+    def test_every_client_has_a_separate_copy(self) -> None:
         fed = toy.federation()
         models, common = fed.initial_models(), fed.initial_model("conv")
         before = copy.deepcopy((models, common))

@@ -275,7 +275,7 @@ class TestHyperparameters:
         create("kt_pfl", {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0, "temperature": 1e-3})
 
     @pytest.mark.parametrize(("rho", "step"), [(0.0, 1.0), (2.0, 0.5), (6.0, 0.25)])
-    def test_the_step_of_none_shrinks_with_rho(self, rho: float, step: float) -> None:
+    def test_the_default_step_shrinks_with_rho(self, rho: float, step: float) -> None:
         """2 / (2 + rho), powers of two here: bit for bit."""
         fed = toy.federation()
         default, given = (
@@ -317,7 +317,7 @@ class TestHyperparameters:
         assert by_data[2, 2] < equal[2, 2]
 
     @pytest.mark.parametrize("update", ["eg", "pgd", "softmax", "exact"])
-    def test_the_matrix_finds_who_is_alike(self, update: str) -> None:
+    def test_the_matrix_finds_similar_clients(self, update: str) -> None:
         logits = 3 * torch.randn(2, 50, 4, generator=torch.Generator().manual_seed(0))
         logits = torch.stack([logits[0], logits[1], logits[0] + 0.1, logits[1] * 1.05])
         c = None

@@ -161,7 +161,7 @@ def test_newcomers_are_sent_the_average_of_their_architecture_and_learn() -> Non
     assert not any(toy.same(joined.models[n], sent[n]) for n in (12, 20))
 
 
-def test_bytes_are_those_of_kt_pfl_and_of_a_model_each_way() -> None:
+def test_bytes_are_kt_pfls_and_a_model_each_way() -> None:
     fed = toy.federation()
     _, report = KTpFLJoint().round(KTpFLJoint().init(fed), [3, 7], 1, fed)
     _, plain = KTpFL().round(KTpFL().init(fed), [3, 7], 1, fed)

@@ -83,7 +83,7 @@ class TestObjective:
         assert mean_distance(centred(torch.ones(1, 2))) == 1.0
 
     @pytest.mark.parametrize("update", ["eg", "pgd"])
-    def test_with_the_step_of_none_nothing_overshoots(self, update: str) -> None:
+    def test_the_default_step_does_not_overshoot(self, update: str) -> None:
         products = centred(random(5, 30))
         for rho in (0.0, 0.7, 2.0, 20.0, 200.0):
             objective = SquaredDistance(products / mean_distance(products), torch.ones(5).double(), rho)
@@ -95,7 +95,7 @@ class TestObjective:
                 c = new
             assert (objective.value(c) < start).all(), rho
 
-    def test_finds_who_is_alike(self) -> None:
+    def test_it_finds_similar_clients(self) -> None:
         w = random(2, 30)
         w = torch.stack([w[0], w[1], w[0] + 0.1, 1.05 * w[1]])
         products = centred(w)
@@ -145,7 +145,7 @@ class TestLimits:
         assert toy.distance(after.models, dict.fromkeys(EVERYONE, mean)) < 1e-5
 
     @pytest.mark.parametrize(("rate", "steps"), [(0.05, 1), (0.1, 4), (0.5, 1)])
-    def test_mu_is_so_many_steps_toward_the_mixture(self, rate: float, steps: int) -> None:
+    def test_mu_is_the_share_of_the_way_to_the_mixture(self, rate: float, steps: int) -> None:
         """Steps of rate eta on ||w - v||^2, each w - 2 eta (w - v)."""
         fed, mu = toy.alike("both", dtype="float64"), 1 - (1 - 2 * rate) ** steps
         start = replace(FROZEN.init(fed), coefficients=rows(5))
@@ -186,7 +186,7 @@ class TestRound:
         assert torch.equal(paper.coefficients, first.coefficients)
         assert toy.distance(paper.models, first.models) > 1e-4
 
-    def test_whose_models_did_not_change_learns_nothing(self) -> None:
+    def test_without_changed_models_nothing_is_learned(self) -> None:
         fed = toy.alike("both", training=LocalTraining(epochs=0))
         after, _ = KTpFLParams().round(FROZEN.init(fed), EVERYONE, 1, fed)
         assert torch.allclose(after.coefficients, uniform(5), rtol=0, atol=1e-15)
@@ -207,7 +207,7 @@ class TestRound:
         assert not torch.equal(after.coefficients, before.coefficients)
         assert torch.equal(report.coefficients, after.coefficients)
 
-    def test_a_row_counts_what_its_client_has(self) -> None:
+    def test_a_row_counts_the_samples_of_its_client(self) -> None:
         """Little data, little divergence, a stronger pull toward 1/N."""
         fed = toy.alike(dtype="float64")
         by_data, equal = (

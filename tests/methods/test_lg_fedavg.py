@@ -35,7 +35,7 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
         assert torch.allclose(after.head[name], expected, rtol=0, atol=1e-12)
 
 
-def test_one_client_alone_trains_as_with_a_head_of_its_own() -> None:
+def test_a_single_client_trains_as_with_its_own_head() -> None:
     """A cohort of one, all 64 features of a linear model: the rounds are local training from the common head."""
     fed, method = toy.federation(1, architectures=("linear",), dtype="float64"), LGFedAvg(64)
     run = engine.run(method, fed, Schedule(rounds=3))

@@ -64,7 +64,7 @@ def nll(c: Tensor, probabilities: Tensor) -> float:
 
 
 class TestProbabilities:
-    def test_are_those_of_every_model_on_everybodys_validation_images(self) -> None:
+    def test_the_likelihoods_are_of_every_model_on_every_clients_validation_images(self) -> None:
         """Who has fewer images than the most has ones in the rest."""
         fed = federation(dtype="float64")
         models = fed.train(fed.initial_models(), 1)
@@ -122,7 +122,7 @@ class TestCoefficients:
             if rho:  # else there may be many
                 assert torch.allclose(after.coefficients[row], torch.tensor(optimum.x), rtol=0, atol=1e-3)
 
-    def test_are_no_worse_than_alone_and_than_equal_weights(self) -> None:
+    def test_fitted_rows_are_not_worse_than_own_model_and_equal_weights(self) -> None:
         """Theorem 1, of the distribution that the coefficients were fitted to."""
         fed = federation(dtype="float64")
         after, report = EXACT.round(EXACT.init(fed), EVERYONE, 1, fed)
@@ -132,7 +132,7 @@ class TestCoefficients:
             assert fitted <= nll(torch.full((5,), 0.2, dtype=torch.float64), p) + 1e-8
 
     @pytest.mark.parametrize("update", ["eg", "pgd", "softmax", "exact"])
-    def test_each_update_lowers_what_is_minimised(self, update: str) -> None:
+    def test_each_update_lowers_the_objective(self, update: str) -> None:
         fed, method = federation(dtype="float64"), KTpFLLikelihood(update=update, step=0.1, rho=0.1)
         after, report = method.round(method.init(fed), EVERYONE, 1, fed)
         for row, p in enumerate(by_hand(fed, report.after_local)):
@@ -187,7 +187,7 @@ class TestCoefficients:
         assert torch.equal(one.coefficients, other.coefficients)
         assert not toy.same(one.models, other.models)
 
-    def test_the_step_of_none_shrinks_with_rho(self) -> None:
+    def test_the_default_step_shrinks_with_rho(self) -> None:
         """2 / (2 + rho), as for the divergence."""
         fed, method = federation(), KTpFLLikelihood(rho=6.0)
         one, other = (m.round(m.init(fed), EVERYONE, 1, fed)[0] for m in (method, replace(method, step=0.25)))
@@ -271,7 +271,7 @@ class TestTraffic:
         assert reports[0].traffic == reports[1].traffic
 
 
-def test_the_update_of_the_authors_has_an_objective_of_its_own() -> None:
+def test_the_authors_update_has_a_different_objective() -> None:
     with pytest.raises(
         InputError, match=r"^kt_pfl_likelihood\.update is 'authors'; it must be one of eg, pgd, softmax, exact"
     ):

@@ -49,7 +49,7 @@ def test_nothing_comes_back_after_local_training() -> None:
 
 
 class TestMatchedWork:
-    def test_epochs_are_those_of_the_work_rounded_up(self) -> None:
+    def test_epochs_equal_the_work_rounded_up(self) -> None:
         """E = 2, and 13 public images for clients with 16, 17, 20, 9 and 14 of their own."""
         fed = toy.federation()
         assert [LocalMatched().epochs(n, fed) for n in toy.IDS] == [3, 3, 3, 4, 3]
@@ -65,7 +65,7 @@ class TestMatchedWork:
             assert toy.same(run.state.models[n], longer.train({n: initial[n]}, 1)[n])
             assert run.history[0].work["samples"][toy.IDS.index(n)] == epochs * size
 
-    def test_with_its_own_epochs_alone_it_is_local_only(self) -> None:
+    def test_without_extra_epochs_it_is_local_only(self) -> None:
         matched, alone = (
             engine.run(method, toy.federation(), Schedule(rounds=2, participation=0.6))
             for method in (LocalMatched(work=1.0, public=False), Local())

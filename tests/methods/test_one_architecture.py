@@ -52,7 +52,7 @@ def test_a_model_up_and_a_model_down(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_test_images_are_for_the_evaluation_alone(name: str) -> None:
+def test_test_images_are_used_only_for_evaluation(name: str) -> None:
     """Others there change neither a state nor a personal model; others to train on change both."""
     fed, method = toy.alike("both", 2), create(name)
     everyone, found = EVERYONE[:2], {}

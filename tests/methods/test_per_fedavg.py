@@ -95,7 +95,7 @@ class TestStep:
         assert torch.allclose(w - first_order, 0.5 * (a @ (w - alpha * inner.detach()) - b), rtol=0, atol=1e-12)
 
     @pytest.mark.parametrize("hessian", [False, True], ids=["FO", "HF"])
-    def test_on_clients_each_gradient_has_a_batch_of_its_own(self, hessian: bool) -> None:
+    def test_each_gradient_on_clients_has_a_separate_batch(self, hessian: bool) -> None:
         training = LocalTraining(epochs=1, batch_size=7, learning_rate=0.1)
         fed = toy.alike(dtype="float64", training=training)
         method = PerFedAvg(alpha=0.2, beta=0.3, hessian=hessian)
@@ -140,7 +140,7 @@ class TestServer:
             assert torch.allclose(value, expected, rtol=0, atol=1e-15)
 
     @pytest.mark.parametrize("hyperparameter", ["alpha", "beta"])
-    def test_rates_of_none_are_that_of_training(self, hyperparameter: str) -> None:
+    def test_the_default_rates_are_the_learning_rate(self, hyperparameter: str) -> None:
         fed = toy.alike()
         default, given, other = (
             PerFedAvg(**{hyperparameter: rate}).round(PerFedAvg().init(fed), [3], 1, fed)[0]
@@ -149,7 +149,7 @@ class TestServer:
         assert toy.same(default, given)
         assert not toy.same(default, other)
 
-    def test_alpha_of_none_stays_when_the_rate_has_a_schedule(self) -> None:
+    def test_the_default_alpha_does_not_follow_the_schedule(self) -> None:
         """The objective has one α; β follows the schedule, which halves η₁ = 0.1 before round 2."""
         slower = RateSchedule(kind="step", every=1, factor=0.5)
         fed = toy.alike(training=LocalTraining(epochs=1, batch_size=8, learning_rate=0.1, schedule=slower))

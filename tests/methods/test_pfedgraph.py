@@ -72,7 +72,7 @@ def test_a_row_solves_its_problem() -> None:
         assert np.allclose(graph[n].numpy(), found.x, atol=1e-6)
 
 
-def test_held_hard_it_is_fedavg_and_loosely_everybody_is_alone() -> None:
+def test_strong_coupling_is_fedavg_and_weak_coupling_is_local_training() -> None:
     """Without a pull; loosely, because one's own direction is the only one of cosine 1."""
     fed = toy.alike(dtype="float64")
     trained = fed.train(fed.common_models(), 1)

@@ -39,7 +39,7 @@ def test_at_first_it_makes_one_model_of_every_embedding() -> None:
     assert all(torch.equal(pfedhn.generate(weights, v), START) for v in (V, -V, 0 * V))
 
 
-def test_what_is_drawn_is_torchs_default_in_size() -> None:
+def test_drawn_weights_have_the_size_of_torchs_default() -> None:
     weights = pfedhn.initial_hypernetwork(START, 4, 400, 1, torch.Generator().manual_seed(0))
     for name, inputs in (("0.weight", 4), ("0.bias", 4), ("1.weight", 400), ("1.bias", 400)):
         largest = float(weights[name].abs().max())

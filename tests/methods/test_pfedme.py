@@ -78,7 +78,7 @@ class TestStep:
         theta, w = PFedMe(1.0, 2, 0.25).step((one, one), lambda w, batch, probe=False: 2 * w, NONE, 0.5)
         assert (theta.item(), w.item()) == (0.375, 0.6875)
 
-    def test_the_inner_rate_of_none_is_that_of_training(self) -> None:
+    def test_the_default_inner_rate_is_the_learning_rate(self) -> None:
         default, given = (PFedMe(2.0, 3, rate).step((W, W), quadratic, NONE, 0.02) for rate in (None, 0.02))
         assert toy.same(default, given)
 
@@ -99,7 +99,7 @@ class Repeated:
 
 class TestRound:
     @pytest.mark.parametrize("architecture", ["linear", "both"])
-    def test_without_coupling_the_common_model_stays_and_theta_trains_alone(self, architecture: str) -> None:
+    def test_without_coupling_the_common_model_stays_and_theta_is_local_training(self, architecture: str) -> None:
         """Bit for bit, for K = 1 and more."""
         fed = toy.alike(architecture)
         for inner_steps in (1, 3):
@@ -113,7 +113,7 @@ class TestRound:
                 assert toy.same(after.models, fed.train(fed.initial_models(), 1))
 
     @pytest.mark.parametrize("server_rate", [1.0, 0.25, 2.0])
-    def test_what_is_averaged_is_w_by_images(self, server_rate: float) -> None:
+    def test_w_is_averaged_by_samples(self, server_rate: float) -> None:
         fed, cohort = toy.alike(dtype="float64"), [3, 12]
         method = PFedMe(coupling=3.0, inner_steps=2, server_rate=server_rate)
         state = method.init(fed)

@@ -33,14 +33,14 @@ def answer(name: str, hyperparameters: dict[str, Any]) -> str:
         return str(refused)
 
 
-def test_every_method_has_a_title_of_its_own() -> None:
+def test_every_method_has_a_distinct_title() -> None:
     titles = [title(name) for name in METHODS]
     assert len(set(titles)) == len(METHODS)
     assert title("kt_pfl_authors") == "KT-pFL (authors' code)"
     assert title("of a run long ago") == "of a run long ago"
 
 
-def test_what_is_compared_and_in_which_order() -> None:
+def test_the_compared_methods_and_their_order() -> None:
     assert compared(one_architecture=False) == (
         *("kt_pfl", "kt_pfl_joint", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft"),
@@ -62,7 +62,7 @@ def test_the_registry_knows_which_methods_need_one_architecture() -> None:
     }
 
 
-def test_methods_on_predictions_alone() -> None:
+def test_methods_that_exchange_only_predictions() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.exchanges <= {"predictions"}} == {
         *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf_soft", "pfeddf_soft", "ds_fl", "comet", "scarlet", "selective_fd"),
@@ -70,7 +70,7 @@ def test_methods_on_predictions_alone() -> None:
     }
 
 
-def test_methods_whose_epsilon_is_the_whole_story() -> None:
+def test_methods_that_private_training_covers() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.covered()} == {
         *("kt_pfl", "kt_pfl_joint", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local", "scarlet"),
@@ -108,7 +108,7 @@ def test_an_unknown_method_is_refused() -> None:
         create("zzz")
 
 
-def test_an_unknown_hyperparameter_is_refused_in_the_name_of_who_was_asked_for() -> None:
+def test_an_unknown_hyperparameter_is_rejected_with_the_methods_name() -> None:
     for name, preset in METHODS.items():
         for given, meant in {"nonsense": "", **{f"{entry.name}x": entry.name for entry in fields(preset.kind)}}.items():
             said = answer(name, {given: 1})
@@ -116,7 +116,7 @@ def test_an_unknown_hyperparameter_is_refused_in_the_name_of_who_was_asked_for()
             assert f"did you mean '{meant}'" in said or not meant, name
 
 
-def test_values_beyond_their_bounds_are_refused_in_the_name_of_who_was_asked_for() -> None:
+def test_values_out_of_bounds_are_rejected_with_the_methods_name() -> None:
     found = [(name, *rule) for name, preset in METHODS.items() for rule in rules(preset.kind).items()]
     for name, hyperparameter, rule in found:
         bounds = [each for each in rule.metadata if type(each) in BOUNDS]
@@ -227,7 +227,7 @@ class TestDottedPath:
             ("paper_name", 3, "it must be a string or null."),
         ],
     )
-    def test_what_a_class_says_of_itself_is_checked(
+    def test_the_declarations_of_a_class_are_checked(
         self, package: str, attribute: str, value: Any, mend: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = f"{package}.alone:Alone"

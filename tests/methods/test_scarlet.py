@@ -41,7 +41,7 @@ class TestEnhancedERA:
 
 
 class TestCache:
-    def test_is_asked_again_when_its_labels_are_older_than_so_many_rounds(self) -> None:
+    def test_a_client_is_asked_again_when_its_labels_have_expired(self) -> None:
         run = engine.run(SCARLET(duration=2), fixed(), Schedule(rounds=5))
         everything, request = 4 * 24 * 3, 3
         assert traffic(run) == [
@@ -53,7 +53,7 @@ class TestCache:
         ]
         assert set(run.state.made.tolist()) == {4}
 
-    def test_a_client_that_was_away_is_sent_what_it_does_not_have(self) -> None:
+    def test_an_absent_client_is_later_sent_the_labels_it_lacks(self) -> None:
         """And nobody uploads anything for it."""
         fed, method = fixed(), SCARLET(duration=9)
         state, report = method.round(method.init(fed), [3, 7], 1, fed)
@@ -63,7 +63,7 @@ class TestCache:
         found = {n: (own.knowledge_up, own.knowledge_down) for n, own in again.traffic.items()}
         assert found == {7: (0, 3), 20: (0, 4 * 24 * 3 + 3 + 3)}  # which samples are asked for; which are sent to it
 
-    def test_what_has_expired_and_nobody_sends_anew_is_not_taught(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_expired_label_that_no_client_renews_is_not_taught(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fed, method, usual = fixed(knowledge=Knowledge(select=0.2)), SCARLET(duration=1), exchange.teach
         state, ages = method.init(fed), set[int]()
 
@@ -77,7 +77,7 @@ class TestCache:
             fed.client_states.end_round()
         assert ages == {0, 1}
 
-    def test_clients_learn_from_what_is_cached(self) -> None:
+    def test_clients_learn_from_cached_labels(self) -> None:
         fed, method = fixed(), SCARLET(duration=9)
         state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
         fed.client_states.end_round()
@@ -104,7 +104,7 @@ class TestCache:
         _, report = method.round(state, EVERYONE, 2, fed)
         assert {own.knowledge_up + own.knowledge_down for own in report.traffic.values()} == {3}
 
-    def test_resumed_with_what_clients_hold(self, tmp_path: Any) -> None:
+    def test_a_resumed_run_keeps_the_labels_of_the_clients(self, tmp_path: Any) -> None:
         schedule, file = Schedule(rounds=4, participation=0.6), tmp_path / "run.ckpt"
         straight = engine.run(SCARLET(), fixed(), schedule)
         engine.run(SCARLET(), fixed(), replace(schedule, rounds=2), checkpoint_file=file)
@@ -134,7 +134,7 @@ def test_two_rounds_by_hand(cohort: list[int]) -> None:
     assert toy.distance(state.models, models) < 1e-12
 
 
-def test_newcomers_are_taught_what_is_taught_in_every_round() -> None:
+def test_newcomers_get_the_same_teacher_as_clients_in_a_round() -> None:
     """The mean of predictions to the power β; with 1, as by FedMD, the mean itself."""
     fed, logits = toy.federation(), torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0))
     mean = logits.double().softmax(dim=-1).mean(dim=0)

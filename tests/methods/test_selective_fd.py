@@ -43,7 +43,7 @@ class TestDensityRatio:
         found = DensityRatio(*map(torch.from_numpy, (known, noise)), 1.5, 0.1)(torch.from_numpy(x))
         assert found.numpy() == pytest.approx(expected, rel=1e-12)
 
-    def test_is_high_where_samples_are_and_noise_is_not(self) -> None:
+    def test_the_density_ratio_is_high_at_samples_and_low_at_noise(self) -> None:
         ratio = DensityRatio(points(60, 0, 2.0), points(60, 1, -2.0), None, 0.01)
         assert ratio(points(20, 2, 2.0)).min() > ratio(points(20, 3, -2.0)).max()
 
@@ -59,7 +59,7 @@ def own(n: int, inputs: Tensor) -> Client:
 
 
 class TestClientsSelector:
-    def test_speaks_of_what_is_like_its_own(self) -> None:
+    def test_a_client_predicts_samples_like_its_own(self) -> None:
         """Two clients with dark and with bright images, and public ones of both kinds."""
         generator = torch.Generator().manual_seed(0)
         dark, bright = (torch.randint(low, low + 60, (40, 1, 8, 8), generator=generator) for low in (0, 180))
@@ -89,7 +89,7 @@ def test_is_refused_with_private_training() -> None:
         SelectiveFD().round(SelectiveFD().init(fed), EVERYONE, 1, fed)
 
 
-def test_when_nobody_is_sure_nobody_is_taught() -> None:
+def test_without_certain_predictions_no_client_is_taught() -> None:
     fed, method = toy.federation(), SelectiveFD(ambiguity=0.0)
     after, report = method.round(method.init(fed), EVERYONE, 1, fed)
     assert toy.same(after.models, report.after_local)

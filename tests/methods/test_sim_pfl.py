@@ -67,7 +67,7 @@ class TestSimByHand:
         found = SimPFL(weights="direct").mixture(THREE)
         assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-14)
 
-    def test_two_clients_are_alone_by_minmax(self) -> None:
+    def test_two_clients_teach_only_themselves_with_minmax(self) -> None:
         assert torch.equal(SimPFL().mixture(THREE[:2]), torch.eye(2, dtype=torch.float64))
 
     def test_a_high_temperature_makes_direct_weights_equal(self) -> None:
@@ -89,7 +89,7 @@ class TestMixtures:
             assert (c.sum(dim=1) - 1).abs().max() < 1e-14
 
     @pytest.mark.parametrize("method", MIXTURES, ids=str)
-    def test_oneself_is_nobodys_second(self, method: SimPFL | TopKPFL) -> None:
+    def test_a_client_is_not_its_own_second_teacher(self, method: SimPFL | TopKPFL) -> None:
         c = method.mixture(predictions(6))
         assert (c.diagonal() == c.max(dim=1).values).all()
 

@@ -117,7 +117,7 @@ def test_inputs_of_another_kind(name, shape, said):
     assert str(caught.value) == said
 
 
-def test_float_buffers_are_those_of_batch_norm():
+def test_float_buffers_belong_to_batch_norm():
     with torch.device("meta"):
         models = {name: build(name, shapes(name)[-1], 10) for name in NAMES}
     found = {name: sum(b.numel() for b in model.buffers() if b.is_floating_point()) for name, model in models.items()}
@@ -180,7 +180,7 @@ def test_evaluation_depends_neither_on_the_rest_of_the_batch_nor_on_a_pickle_in_
         assert torch.equal(pickle.loads(pickle.dumps(model))(batch), logits)
 
 
-def test_alexnet_drops_out_in_training_alone():
+def test_alexnet_uses_dropout_only_in_training():
     model = seeded("alexnet")
     batch = inputs(2, (1, 28, 28))
     with torch.no_grad():

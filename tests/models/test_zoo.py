@@ -68,7 +68,7 @@ def test_what_does_not_fit_is_refused_with_its_reason(name, shape, said):
     assert said in str(caught.value)
 
 
-def test_names_of_torchvision_alone_and_those_that_classify():
+def test_only_torchvisions_classifiers_are_named():
     for name in ("torchvision:resnet81", "torchvision:fcn_resnet50", "torchvision:models"):
         with pytest.raises(InputError, match=r"torchvision's model '\w+' is unknown"):
             find(name)

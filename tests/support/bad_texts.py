@@ -162,7 +162,7 @@ TEXTS: dict[str, tuple[Write, Text, list[str]]] = {
     "an empty text of LEAF": (leaf(ann=(["ab", ""], ["c", "d"])), Text(), ["user 'ann'", "as text 2"]),
     "texts and numbers in LEAF": (leaf(ann=(["ab", 3], ["c", "d"])), Text(), ["has '3' as text 2"]),
     "texts of one user only": (leaf(ann=(["ab"], [0]), bo=([[1.0]], [0])), Text(), ["has texts for some users"]),
-    "characters and numbers as labels": (leaf(ann=(["ab"], ["c"]), bo=(["ab"], [0])), Text(), ["not of user 'bo'"]),
+    "characters and numbers as labels": (leaf(ann=(["ab"], ["c"]), bo=(["ab"], [0])), Text(), ["not for user 'bo'"]),
     "a word as a label in LEAF": (leaf(ann=(["ab"], ["good"])), Text(), ["the label 'good'", "the next character"]),
     "a missing label in LEAF": (leaf(ann=(["ab"], [None])), Text(), ["the label 'None'"]),
 }

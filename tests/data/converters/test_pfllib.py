@@ -159,7 +159,7 @@ def exabyte(place: Path) -> None:
     (place / "test/0.npz").write_bytes(buffer.getvalue())
 
 
-def test_what_pfllib_did_not_write_is_refused(tmp_path: Path) -> None:
+def test_files_not_written_by_pfllib_are_rejected(tmp_path: Path) -> None:
     for make, words in (
         (no_folder, ("there is no folder", "train and test")),
         (empty_folder, ("must have folders train and test",)),

@@ -84,13 +84,15 @@ def test_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
         ("", {}, "is not a table in UTF-8"),
     ],
 )
-def test_what_cannot_be_features_is_refused(rows: str, settings: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_columns_that_are_not_features_are_rejected(
+    rows: str, settings: dict[str, Any], words: str, tmp_path: Path
+) -> None:
     (tmp_path / "mine.csv").write_text(rows, encoding="utf-8")
     with pytest.raises(InputError, match=words):
         tables.convert(tmp_path / "mine.csv", Settings("label", **settings))
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_bytes(b"x,label\n\xff\xfe,a\n")
     with pytest.raises(InputError, match="is not a table in UTF-8"):
         tables.convert(tmp_path / "mine.csv", Settings("label"))

@@ -74,7 +74,7 @@ def test_impossible_shapes_are_input_errors():
             adapt(torch.zeros(2, given, 8, 8, dtype=torch.uint8), shape)
 
 
-def test_what_was_done_is_said():
+def test_the_conversion_is_described():
     for native, shape, words in (
         ((1, 8, 8), (1, 28, 28), "8 × 8 grey, brought to 28 × 28"),
         ((3, 48, 64), (1, 28, 28), "48 × 64 RGB, brought to 28 × 28 grey"),

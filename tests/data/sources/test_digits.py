@@ -14,7 +14,7 @@ def test_digits_are_grey_images_over_the_full_range(tmp_path):
     assert samples.labels[:10].tolist() == list(range(10))  # as scikit-learn orders them
 
 
-def test_digits_are_those_that_scikit_learn_loads(tmp_path):
+def test_digits_equal_scikit_learns(tmp_path):
     expected, samples = load_digits(), load("digits", tmp_path)
     assert np.array_equal(np.rint(samples.inputs[:, 0].numpy() * (16 / 255)), expected.images)
     assert np.array_equal(samples.labels.numpy(), expected.target)

@@ -94,7 +94,7 @@ def test_unusable_folders_are_input_errors(tmp_path, make, words):
     assert ("clients:" in str(caught.value)) == make.__name__.startswith("clients")
 
 
-def test_parts_of_a_split_are_no_clients(tmp_path):
+def test_parts_of_a_split_are_not_clients(tmp_path):
     for part in ("train", "val", "test"):
         draw(tmp_path / "xray" / part / "a/1.png", GREY[0])
         draw(tmp_path / "xray" / part / "b/1.png", GREY[1])

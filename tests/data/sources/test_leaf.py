@@ -32,7 +32,7 @@ def test_train_and_test_of_each_user(tmp_path):
     assert samples.owners.tolist() == [0, 0, 0, 1, 1]
 
 
-def test_users_who_are_in_one_part_alone_are_refused(tmp_path):
+def test_users_in_only_one_part_are_rejected(tmp_path):
     leaf(tmp_path / "data/train/all.json", ANNE)
     with input_error("only one of the folders 'train' and 'test'", "or name"):
         load("leaf:data", tmp_path)

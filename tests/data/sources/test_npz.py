@@ -107,7 +107,7 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
         load("npz:mine.npz", tmp_path, classes=[0, 1])
 
 
-def test_npz_that_is_no_labelled_images_is_an_input_error(tmp_path):
+def test_npz_without_labelled_images_is_an_input_error(tmp_path):
     for arrays, words in (
         ({"x": GREY, "y": LABELS}, ("no array 'images', 'features' or 'tokens', only x, y", "savez_compressed")),
         ({"images": GREY}, ("no array 'labels', only images",)),
@@ -222,7 +222,7 @@ def test_more_than_half_of_the_free_memory_is_an_input_error(tmp_path, monkeypat
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_an_input_error(tmp_path):
+def test_an_unreadable_file_is_an_input_error(tmp_path):
     save(tmp_path / "mine.npz", images=GREY, labels=LABELS).chmod(0)
     with input_error("mine.npz cannot be read (Permission denied)", "may be read"):
         load("npz:mine.npz", tmp_path)

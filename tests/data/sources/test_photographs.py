@@ -110,7 +110,7 @@ class TestUnreadable:
 class TestDeep:
     DEEP = np.array([[0, 1000], [2000, 4095]], dtype=np.uint16)
 
-    def test_a_window_says_what_is_black_and_white(self, tmp_path):
+    def test_a_window_sets_black_and_white(self, tmp_path):
         for name in ("a/1.png", "b/1.png"):
             save(tmp_path / "scans" / name, self.DEEP)
         images = sources.load("folder:scans", tmp_path, reading=Reading(window=(1000, 4095))).inputs

@@ -90,9 +90,7 @@ def told(argument, folder):
 """
 
 
-def test_what_a_source_of_ones_own_raises_is_told_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_a_users_source_becomes_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "raising").mkdir()
     (tmp_path / "raising" / "__init__.py").touch()

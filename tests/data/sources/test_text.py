@@ -166,7 +166,7 @@ def test_public_ids_outside_the_private_vocabulary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", TEXTS)
-def test_what_cannot_be_used_is_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
+def test_unusable_files_are_rejected_in_one_message(what: str, tmp_path: Path) -> None:
     write, texts, parts = TEXTS[what]
     if texts.tokenizer == "tokenizer.json":
         pytest.importorskip("tokenizers")
