@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.analysis.classes import by_class
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.engine import Run
@@ -24,7 +25,6 @@ from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import Facts, FederatedData
 from ktpfl_pipeline.pipelines.federated_training import assembly
-from ktpfl_pipeline.pipelines.federated_training.by_class import by_class
 
 PACKAGE = Path(__file__).parents[2]
 
