@@ -116,7 +116,7 @@ class Workspace:
     def counted(self, modules: Iterable[nn.Module], samples: int) -> Counter[str]:
         """Return the samples that were backpropagated through each of these modules, by architecture.
 
-        A joint model counts as two. Modules that are no models of the federation, such as a part of a model, count as
+        A joint model counts as two. Modules that are not models of the federation, such as a part of a model, count as
         the client's own architecture.
         """
         names = {id(module): [name, *role.split(JOINED)[1:]] for (name, role), module in self._modules.items()}
