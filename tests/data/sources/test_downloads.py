@@ -150,7 +150,7 @@ def test_a_download_that_breaks_off_leaves_no_half_file(tmp_path, mnist, monkeyp
     monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: BreaksOff(b"half a file"))
     with pytest.raises((InputError, ConnectionResetError)) as caught:
         load("mnist", tmp_path)
-    assert caught.type is InputError
+    assert isinstance(caught.value, InputError)
     assert files_below(tmp_path) == ["MNIST/raw/train-images-idx3-ubyte.gz"]  # the user's own, untouched
 
 
