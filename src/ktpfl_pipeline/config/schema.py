@@ -235,7 +235,7 @@ class Experiment(Section):
         public: public samples.
         image: the format of images; null leaves inputs as they are, such as features.
         text: how texts become tokens.
-        partition: who has which samples.
+        partition: which client has which samples.
         training: local training.
         distillation: distillation on public samples.
         knowledge: how predictions are sent.

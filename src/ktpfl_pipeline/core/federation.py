@@ -187,8 +187,8 @@ class Federation(Setting):
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
         """Return each model trained on its client's private data, to be evaluated and discarded.
 
-        The shuffles are those of round 0, which no round of training has: the same at every evaluation. So is the
-        learning rate, η₁ itself whatever its schedule.
+        The shuffles are those of round 0, which no training round uses, so they are the same at every evaluation. The
+        learning rate is η₁, whatever its schedule.
         """
         return self.run_adaptation(operations.train, {n: (params, 0, epochs) for n, params in models.items()}, models)
 

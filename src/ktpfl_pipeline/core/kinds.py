@@ -1,6 +1,6 @@
 """The kinds of data: what inputs are, and how they become the floats that models take.
 
-`KINDS` is the registry. Each kind has a dtype of its own, in which sources give its inputs and in which the inputs are
+`KINDS` is the registry. Each kind has a distinct dtype, in which sources return its inputs and in which the inputs are
 kept, so `of` knows the kind of any tensor of inputs. A new kind is one class and one entry in `KINDS`.
 """
 

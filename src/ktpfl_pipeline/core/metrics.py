@@ -102,10 +102,10 @@ class RoundRecord:
             `cohort`) or were given back their weights of before.
         absent: ids of the clients that were sampled and did not show up.
         late: ids of stragglers that were sampled: in the cohort, with stale predictions, or outside it, because their
-            last upload was still on its way; of real clients, those that were there and fell out of the round.
-        reasons: with real clients, why each one that is absent or late is, by its id as text.
-        stale: ids of real clients that did not answer when models were evaluated: their values are those of an
-            earlier evaluation, and NaN where there is none.
+            last upload was still on its way; real clients that dropped out during the round are included.
+        reasons: with real clients, the reason why each client is absent or late, by its id as text.
+        stale: ids of real clients that did not answer when models were evaluated: their values come from an earlier
+            evaluation, or are NaN if there is none.
         epsilon: with private local training, what each client of the federation, in order, has spent so far.
         metrics: numbers that the method reports of itself; see `RoundReport`.
     """

@@ -1,10 +1,10 @@
 """The models: one family per file, and the registry `MODELS`.
 
 A model takes numbers (n, ...), or ids of tokens (n, length), and returns logits (n, classes). Its initial weights come
-from torch's global generator, which the caller seeds. To add a model, write a builder in a file of its own and add one
-line to `MODELS`. A model outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. A model of
-torchvision or timm is ``torchvision:resnet18``, one of transformers is its folder, ``transformers:my/bert``. These
-libraries are imported only by the builders that need them, when they are called.
+from torch's global generator, which the caller seeds. To add a model, write a builder in a new file and add one line to
+`MODELS`. A model outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. A model of torchvision
+or timm is ``torchvision:resnet18``, one of transformers is its folder, ``transformers:my/bert``. These libraries are
+imported only by the builders that need them, when they are called.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -80,7 +80,7 @@ def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name:
 
 
 def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> Any:
-    """Return the `Report` on a tuning, and log it to the tuning's own run; errors as of `choose`."""
+    """Return the `Report` on a tuning, and log it to the tuning's run; raises the errors of `choose`."""
     from ktpfl_pipeline.pipelines.study import log_report
     from ktpfl_pipeline.reports.tuning import build
 

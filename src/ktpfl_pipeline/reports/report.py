@@ -70,7 +70,7 @@ class Report(Content):
         return {f"{name}.parquet": to_parquet(text) for name, text in csv.items()}
 
     def write(self, folder: Path, kinds: Collection[str] = ()) -> None:
-        """Write all of it below a folder, the figures into ``figures/``; arguments and errors as of `pictures`."""
+        """Write all files below a folder, figures into ``figures/``; arguments and errors are those of `pictures`."""
         pictures = {f"figures/{name}": content for name, content in self.pictures(kinds).items()}
         texts = {name: text.encode() for name, text in self.files.items()}
         (folder / "figures" if pictures else folder).mkdir(parents=True)

@@ -11,10 +11,9 @@ statistics, and evaluation uses the running statistics. For public samples `dist
 
 ``train`` is what KT-pFL's released code does. ``domain_specific`` keeps two sets of statistics per model: the running
 statistics belong to private samples, and statistics of public samples serve public samples. As in AdaBN, the public
-statistics are those of the model as it is when it predicts, estimated by one pass over the public samples that it
-predicts: local training changes what enters a layer, so statistics that a client kept from an earlier round would be
-those of another model. They never leave the operation, so no method, executor or checkpoint has to carry them, and
-every client, prototype of a server and newcomer has its own.
+statistics are estimated by one pass over the public samples that the model is about to predict. Local training changes
+the inputs of a layer, so statistics from an earlier round would not fit. The statistics never leave the operation, so
+no method, executor or checkpoint has to store them.
 
 Li, Wang, Shi, Liu, Hou: Revisiting Batch Normalization for Practical Domain Adaptation, ICLR 2017 workshop,
 https://arxiv.org/abs/1603.04779 (AdaBN). Chang, You, Seo, Kwak, Han: Domain-Specific Batch Normalization for

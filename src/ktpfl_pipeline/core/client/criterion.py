@@ -1,9 +1,10 @@
 """The cross-entropy of a client's private samples: the one place where label smoothing and class weights enter it.
 
-With `training.class_weights: balanced` a sample of class k weighs D_n / (K_n · D_n,k) in client n's local training, D_n
-being its training samples, D_n,k those of class k, and K_n the classes of which it has any: each of its classes then
-weighs alike, and the weights' mean over its training samples is 1. The loss of a batch is the weighted mean over the
-batch, Σ w ℓ / Σ w. Weights come only from the client's own training labels, and evaluation uses none.
+With `training.class_weights: balanced` a sample of class k has the weight D_n / (K_n · D_n,k) in client n's local
+training. D_n is its number of training samples, D_n,k its number of samples of class k, and K_n its number of classes.
+So all its classes count equally, and the mean weight over its training samples is 1. The loss of a batch is the
+weighted mean over the batch, Σ w ℓ / Σ w. Weights come only from the client's own training labels, and evaluation uses
+none.
 
 Every cross-entropy of local training follows it, of common heads and second models too. What does not: losses that are
 not a cross-entropy on private labels (distances to prototypes, distillation), what a server trains, and FedRoD's

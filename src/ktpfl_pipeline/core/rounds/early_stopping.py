@@ -2,8 +2,9 @@
 
 After each evaluated round the clients' mean validation accuracy after transfer is compared with the best one so far. A
 run ends when `patience` evaluations in a row have not exceeded the best, and its final values, its models and its
-coefficients are those of the best round. Of equal rounds the earliest is the best. Adversaries count in no mean. The
-rule reads only records, so it is the same for every method and executor, and a resumed run ends where the other did.
+coefficients are those of the best round. If several rounds are equal, the earliest is the best. Means are over the
+benign clients. The rule reads only records, so it is the same for every method and executor, and a resumed run ends
+where the other did.
 """
 
 from collections.abc import Collection, Sequence
