@@ -205,8 +205,8 @@ FAIRNESS = [
 ]
 
 
-def _measure(key: str, title: str, meaning: str) -> Column:
-    return Column(key, title, "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
+def _measure(key: str, meaning: str) -> Column:
+    return Column(key, words.MEASURES[key], "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
 
 
 def _gain_of(measure: Column) -> Column:
@@ -221,23 +221,18 @@ def _gain_of(measure: Column) -> Column:
 MEASURES = [
     _measure(
         "balanced_accuracy",
-        "Balanced accuracy",
         "mean over the classes of a client's test samples of the share recognized: rare classes count like frequent "
         "ones.",
     ),
-    _measure("macro_f1", "Macro F1", "mean over the same classes of the harmonic mean of precision and recall."),
-    _measure(
-        "global_accuracy", "Global accuracy", "accuracy of each client's model on the test samples of all clients."
-    ),
+    _measure("macro_f1", "mean over the same classes of the harmonic mean of precision and recall."),
+    _measure("global_accuracy", "accuracy of each client's model on the test samples of all clients."),
     _measure(
         "auc",
-        "AUC",
         "area under the ROC curve times 100, one class against the rest, mean over the classes that some but not all "
         "of a client's test samples have; equal scores count one half. A client with one class has no AUC.",
     ),
     _measure(
         "calibration_error",
-        "Calibration error",
         "expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence, weighted by "
         "their samples. 0: of predictions made with 80 % confidence, 80 % are right.",
     ),

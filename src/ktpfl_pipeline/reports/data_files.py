@@ -1,5 +1,6 @@
-"""The numbers of a report as CSV."""
+"""The numbers of a report as CSV and Parquet."""
 
+import io
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
@@ -10,12 +11,27 @@ from ktpfl_pipeline.analysis.roles import local_only
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.reports import classes
 
+TEXTS = {
+    *("method", "minus", "point", "run_id", "key", "run_ids", "minus_run_ids", "owner", "architecture", "mixture"),
+    *("name", "true", "predicted", "values"),
+}
+"""Columns of CSV files that hold text, also where it looks like a number."""
+
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return one line a row, numbers unrounded; what is not known is empty."""
     import pandas as pd
 
     return pd.DataFrame(rows, dtype=object).to_csv(index=False)
+
+
+def to_parquet(csv: str) -> bytes:
+    """Return a table that `to_csv` wrote as Parquet, with the types of its columns."""
+    import pandas as pd
+
+    texts = {name: "string" for name in pd.read_csv(io.StringIO(csv), nrows=0).columns if name in TEXTS}
+    frame = pd.read_csv(io.StringIO(csv), dtype=texts, keep_default_na=False, na_values=[""])
+    return bytes(frame.to_parquet(index=False))
 
 
 def data_files(results: Sequence[MethodResult]) -> dict[str, str]:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
+from ktpfl_pipeline.reports.data_files import to_parquet
 from ktpfl_pipeline.reports.figures.base import preview, saved, svg_file
 from ktpfl_pipeline.reports.model import Content, Picture
-from ktpfl_pipeline.reports.parquet import to_parquet
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
 from ktpfl_pipeline.reports.style import check_kinds
 

@@ -157,6 +157,14 @@ def rounds_across(axes: Axes, ticks: int | Literal["auto"] = "auto") -> None:
     plain(axes, grid="y")
 
 
+def color_bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: Any) -> Any:
+    """Put a scale of colors next to panels, and return it."""
+    bar = figure.colorbar(image, ax=axes, **options)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2.5)
+    return bar
+
+
 def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]], colour: str) -> list[Artist]:
     """Draw the range over seeds around a line: nothing with one seed."""
     look: Any = {"color": colour, "alpha": 0.15, "linewidth": 0}

@@ -8,7 +8,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.reports.figures.base import WIDTH, grid_of_panels, styled
+from ktpfl_pipeline.reports.figures.base import WIDTH, color_bar, grid_of_panels, styled
 
 MOST = 30
 """Classes up to which all are named on an axis."""
@@ -49,7 +49,5 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
             written = f"{100 * shares[row, column]:.0f}"
             axes.text(column, row, written, ha="center", va="center", fontsize=7, color=shade)
     panels[0].set(xlabel="Predicted class", ylabel="True class")
-    bar = figure.colorbar(image, ax=panels, shrink=0.7, aspect=24, pad=0.02, label="share of a class's test samples")
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=2.5)
+    color_bar(figure, image, panels, shrink=0.7, aspect=24, pad=0.02, label="share of a class's test samples")
     return figure

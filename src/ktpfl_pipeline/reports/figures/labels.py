@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from ktpfl_pipeline.reports.figures.base import WIDTH, head, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import WIDTH, color_bar, head, plain, single, styled
 from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colours
 
 BARS = 20
@@ -63,9 +63,8 @@ def _shades(counts: NDArray[np.int64], title: str, names: Sequence[str]) -> Figu
     axes.set(xlabel=f"Class, 0 to {classes - 1}", ylabel="" if n <= NAMED else f"{n} clients")
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.tick_params(length=0)
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=24, pad=0.02, label="Samples")
+    bar = color_bar(figure, image, axes, shrink=0.8, aspect=24, pad=0.02, label="Samples")
     bar.ax.yaxis.set_major_formatter("{x:g}")
-    bar.outline.set_visible(False)
     axes.set_title(title)
     return figure
 

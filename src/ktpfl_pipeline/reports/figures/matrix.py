@@ -66,7 +66,7 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
             axes.set_xticks(range(n), names, fontsize=size, rotation=90)
             axes.set_yticks(range(n), names if axes is left else [""] * n, fontsize=size)  # the rows are the same
             axes.tick_params(length=0, pad=2)
-        bar = _bar(figure, image, axes, shrink=0.9 if right else 0.5, label=scale, **BELOW)
+        bar = base.color_bar(figure, image, axes, shrink=0.9 if right else 0.5, label=scale, **BELOW)
         bar.locator = MaxNLocator(5)
         if axes is left:
             bar.ax.axvline(1 / n, color=VERMILION, linewidth=1.5)
@@ -101,7 +101,7 @@ def coefficient_panels(results: Sequence[MethodResult]) -> Figure:
     figure, panels = base.grid_of_panels([result.title for result in results], 4, 0.23 * WIDTH + 0.35, 18)
     images = [_heatmap(axes, matrix, _weights(matrices)) for axes, matrix in zip(panels, matrices, strict=True)]
     panels[0].set(xlabel="Teacher", ylabel="Student")
-    _bar(figure, images[0], panels, **BESIDE)
+    base.color_bar(figure, images[0], panels, **BESIDE)
     return figure
 
 
@@ -130,7 +130,7 @@ def matrix_over_rounds(result: MethodResult) -> Figure:
         axes.set_title(f"Round {t}")
         axes.set(anchor="W")
     panels[0].set(xlabel="Teacher", ylabel="Student")
-    _bar(figure, image, panels, **BESIDE)
+    base.color_bar(figure, image, panels, **BESIDE)
     if known:
         _attention(figure.add_subplot(grid[1, :]), result)
     return figure
@@ -181,14 +181,6 @@ def _weights(matrices: Iterable[Any]) -> PowerNorm:
     """Return the scale of colours for matrices of weights, (N, N) each: from 0 to the largest, at least to 2/N."""
     matrices = list(matrices)
     return PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / len(matrices[0]), *(float(each.max()) for each in matrices))))
-
-
-def _bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: Any) -> Any:
-    """Put a scale of colours next to panels."""
-    bar = figure.colorbar(image, ax=axes, **options)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=2.5)
-    return bar
 
 
 def _by_labels(label_counts: Sequence[Sequence[int]]) -> Any:
