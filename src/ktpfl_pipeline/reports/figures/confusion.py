@@ -32,7 +32,7 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
     figure, panels = grid_of_panels(titles, across, WIDTH / max(across, 2) + 0.4, 60 // across)
     names = results[0].runs[0].classes
     short = [name if len(name) <= 14 else f"{name[:13]}…" for name in names]
-    for place, (axes, result) in enumerate(zip(panels, results, strict=True)):
+    for n, (axes, result) in enumerate(zip(panels, results, strict=True)):
         counts = np.sum([run.confusion for run in result.runs], axis=0)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         image = axes.imshow(shares, cmap="Blues", norm=Normalize(0, 1), interpolation="nearest")
@@ -41,7 +41,7 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
         size: Any = min(7.5, 90 / len(names))
         if len(names) <= MOST:
             axes.set_xticks(range(len(names)), short, rotation=90 if max(map(len, short)) > 2 else 0, fontsize=size)
-            axes.set_yticks(range(len(names)), short if place % across == 0 else [""] * len(names), fontsize=size)
+            axes.set_yticks(range(len(names)), short if n % across == 0 else [""] * len(names), fontsize=size)
         else:
             axes.set(xticks=[], yticks=[])
         for row, column in np.ndindex(*shares.shape) if len(names) <= WRITTEN else ():
@@ -49,5 +49,7 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
             written = f"{100 * shares[row, column]:.0f}"
             axes.text(column, row, written, ha="center", va="center", fontsize=7, color=shade)
     panels[0].set(xlabel="Predicted class", ylabel="True class")
-    color_bar(figure, image, panels, shrink=0.7, aspect=24, pad=0.02, label="share of a class's test samples")
+    rows = -(-len(results) // across)
+    place: Any = {"anchor": (0.0, 0.5 if rows == 1 else 1.0), "shrink": 0.7 / rows, "aspect": 24, "pad": 0.02}
+    color_bar(figure, image, panels, label="share of a class's test samples", **place)
     return figure
