@@ -5,6 +5,7 @@
 writes benchmarks/results/<date>-auto.md: the trial's own times of a step, in milliseconds, and how long the trial took.
 """
 
+import math
 import time
 from functools import partial
 
@@ -18,7 +19,7 @@ from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, f
 
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 128
 ARCHITECTURES = ("lenet", "cnn", "cnn_bn", "mlp", "mcmahan_cnn", "alexnet", "resnet18", "shufflenet_v2")
-WAYS = [Arithmetic(dtype, order) for dtype in ("float32", "bfloat16") for order in ("contiguous", "channels_last")]
+WAYS = [Arithmetic(dtype, order) for dtype in measure.DTYPES for order in ("contiguous", "channels_last")]
 
 
 def row(architecture: str) -> str:
@@ -30,7 +31,7 @@ def row(architecture: str) -> str:
     times = dict(zip(WAYS, step_seconds(build, architecture, like, CLASSES, BATCH, computes), strict=True))
     spent = time.process_time() - start
     chosen = [fastest(WAYS[:2], times).memory_format, str(fastest(WAYS, times))]
-    slower = min(times[way] for way in WAYS[2:]) / min(times[way] for way in WAYS[:2])
+    slower = min((times[way] for way in WAYS[2:]), default=math.nan) / min(times[way] for way in WAYS[:2])
     cells = [f"{1e3 * seconds:.3g}" for seconds in times.values()]
     return f"| {' | '.join([architecture, *cells, *chosen, f'{slower:.1f}', f'{spent:.1f} s'])} |"
 
@@ -46,7 +47,7 @@ def main() -> None:
         "best of float32, and the CPU seconds of the trial.",
         "",
         f"| architecture | {' | '.join(map(str, WAYS))} | memory_format: auto | auto:bfloat16 | bfloat16 | trial |",
-        f"|{' --- |' * 9}",
+        f"|{' --- |' * (len(WAYS) + 5)}",
     ]
     for architecture in ARCHITECTURES:
         lines.append(row(architecture))

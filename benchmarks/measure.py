@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ktpfl_pipeline.core.client import reduced
+
 try:
     from ktpfl_pipeline.core.machine import resources
 except ModuleNotFoundError:  # the source of an earlier commit is measured
@@ -26,6 +28,8 @@ Make = Callable[..., Callable[[], Any]]
 RESULTS = Path(__file__).parent / "results"
 CLOSELY = 0.02  # seconds
 PRODUCT = 3072  # rows and columns of the matrices of which the ceiling is a product
+DTYPES = ("float32", "bfloat16") if reduced.has_instructions("cpu") else ("float32",)
+"""The precisions for which this processor has instructions."""
 
 
 class Way:

@@ -61,7 +61,7 @@ def main() -> None:
     for part, places in PARTS.items():
         for module, name in places:
             setattr(module, name, timed(getattr(module, name), spent[part]))  # before workers are forked
-    work, way = WORKLOADS["kt_pfl"], {"dtype": "bfloat16", "memory_format": "channels_last"}
+    work, way = WORKLOADS["kt_pfl"], {"dtype": measure.DTYPES[-1], "memory_format": "channels_last"}
     fed = federation(work, executor=ExecutorSettings(cores), **way)
     before: dict[str, float] = {}
     entry = tracking.Entry("overhead", "overhead", "0", {}, {})
@@ -95,8 +95,8 @@ def main() -> None:
         f"# What checkpointing and checks cost, {measure.today()}",
         "",
         f"{measure.hardware()}. KT-pFL, {len(work.architectures)} clients, {work.public} public images,",
-        f"{cores} workers, bfloat16, channels last; the second round, {whole:.1f} s in all. The checkpoint has",
-        f"{size / 1e6:,.0f} MB.",
+        f"{cores} workers, {measure.DTYPES[-1]}, channels last; the second round, {whole:.1f} s in all. The",
+        f"checkpoint has {size / 1e6:,.0f} MB.",
         "",
         "| part | seconds | share of the round |",
         "| --- | --- | --- |",

@@ -31,7 +31,7 @@ SEEDS, METHODS = [0, 1, 2, 3, 4], ("kt_pfl", "local")
 SETTINGS: dict[str, dict[str, Any]] = {
     "float32": {},
     "float32, channels last": {"memory_format": "channels_last"},
-    "bfloat16, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
+    **{f"{name}, channels last": {"dtype": name, "memory_format": "channels_last"} for name in measure.DTYPES[1:]},
 }
 
 

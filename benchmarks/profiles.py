@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.machine import resources
 
 SHOWN = 8
 WATCHED = 5.0  # seconds at least
-DTYPES = ("float32", "bfloat16")
+DTYPES = measure.DTYPES
 
 
 def reduced(work: Workload) -> Workload:

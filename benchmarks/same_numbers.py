@@ -56,7 +56,7 @@ def train(tree: Path, project: Path, only: list[str] | None) -> dict[str, dict[s
         (project / part).mkdir(parents=True)
     (project / "conf" / "test" / "tracking.yml").write_text("enabled: false\n")
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__.replace("same_numbers", "same_numbers_run"), *(only or [])]
+    command = [sys.executable, str(tree / "benchmarks" / "same_numbers_run.py"), *(only or [])]
     subprocess.run(command, cwd=project, env=environment, check=True)
     files = sorted(project.glob("data/06_models/*/*/seed-0-*/checkpoint.pt"))
     return {file.parents[1].name: torch.load(file, weights_only=True) for file in files}

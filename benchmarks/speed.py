@@ -8,7 +8,7 @@ those of neighbouring turns.
 
 | workload | what a turn is |
 | --- | --- |
-| paper | a round in bfloat16, channels last: the four networks, a client each, 3x28x28, eight images of each kind |
+| paper | a round in bfloat16 if possible, channels last: the four networks, a client each, 3x28x28, 8 images a kind |
 | light | two rounds on images like digits: float32, 20 clients, four light models, batches of 16 |
 | quick | the same in the order of memory that `--env=quick` sets now, channels last; before, in the usual one |
 """
@@ -60,7 +60,7 @@ def rounds(name: str, now: bool) -> Any:
     """Prepare the rounds of a turn, as they were before or are now."""
     if name == "paper":
         recipe = {"training": LocalTraining(1, 8, 0.01), "distillation": Distillation(1, 8, 0.01)}
-        compute, schedule = Compute("cpu", "bfloat16", "channels_last"), engine.Schedule(1)
+        compute, schedule = Compute("cpu", measure.DTYPES[-1], "channels_last"), engine.Schedule(1)
         fed = federation(PAPER, 3, (8, 0, 8, 8), **recipe, compute=compute)
     else:
         recipe = {"training": LocalTraining(5, 16, 0.05), "distillation": Distillation(1, 32, 0.05)}

@@ -107,7 +107,7 @@ def main() -> None:
         sys.exit(f"There is no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}.")
     peaks = {
         f"{dtype}, {threads}": measure.ceiling(dtype, threads)
-        for dtype in ("float32", "bfloat16")
+        for dtype in measure.DTYPES
         for threads in sorted({1, resources.cores()})
     }
     lines = [f"# Rounds of training, {measure.today()}", "", f"{measure.hardware()}.", ""]

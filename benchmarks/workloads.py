@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import measure
 import torch
 from torch import nn
 
@@ -49,12 +50,15 @@ WAYS: dict[str, dict[str, Any]] = {
     "float32, workers": {},
     "float32, Ray cluster of this machine": {"executor": ExecutorSettings(ray=Ray())},
     "float32, workers, channels last": {"memory_format": "channels_last"},
-    "bfloat16, workers": {"dtype": "bfloat16"},
-    "bfloat16, workers, channels last": {"dtype": "bfloat16", "memory_format": "channels_last"},
+    **{f"{name}, workers": {"dtype": name} for name in measure.DTYPES[1:]},
+    **{
+        f"{name}, workers, channels last": {"dtype": name, "memory_format": "channels_last"}
+        for name in measure.DTYPES[1:]
+    },
 }
 """Settings of `compute` that differ from those of the reference; workers: one a core."""
 ALONE = tuple(way for way in WAYS if "Ray" not in way)
-MINUTES = ("float32, workers", "float32, workers, channels last", "bfloat16, workers, channels last")
+MINUTES = ("float32, workers", *(f"{name}, workers, channels last" for name in measure.DTYPES))
 """The ways of a workload that takes minutes."""
 
 WORKLOADS = {

@@ -1,6 +1,10 @@
 """What every test shares."""
 
+from collections.abc import Iterator
+
 import pytest
+
+from ktpfl_pipeline.core.client import reduced
 
 pytest_plugins = ["shared", "finished_runs", "empty_store"]
 
@@ -32,3 +36,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Hand out the longest files first: while the last one is done, the other process has nothing to do."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bfloat16_on_any_processor() -> Iterator[None]:
+    """Let the CPU compute in bfloat16, by torch's own routines, also where they are slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduced, "has_instructions", lambda device: True)
+        yield

@@ -5,14 +5,11 @@ equal the CPU's to the bit; ``pytest tests/devices --device=cuda`` runs the same
 and leaves out those that look at single operations.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from devices import Device
-
-from ktpfl_pipeline.core.client import reduced
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,15 +26,6 @@ def device(request: pytest.FixtureRequest) -> Device:
     if real and not torch.cuda.is_available():
         pytest.exit("--device=cuda, and torch finds no GPU here: leave it out to try the pretended one.", returncode=4)
     return Device(real)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_bfloat16(device: Device) -> Iterator[None]:
-    """Let the CPU take bfloat16 products as the pretended device does, by torch's own routines."""
-    with pytest.MonkeyPatch.context() as patch:
-        if not device.real:
-            patch.setattr(reduced, "has_instructions", lambda name: True)
-        yield
 
 
 @pytest.fixture(scope="session")

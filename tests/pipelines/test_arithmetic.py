@@ -1,4 +1,4 @@
-"""What `auto` chooses, what the choice is part of, and what is said of an arithmetic that is slow here.
+"""What `auto` chooses, and what the choice is part of.
 
 Times of trials are given, not taken: what a machine is fast at is no matter of tests.
 """
@@ -17,6 +17,7 @@ from project_copy import EXPERIMENT, Project
 from ktpfl_pipeline import in_memory, tracking
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core.client import reduced
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
@@ -106,6 +107,10 @@ class TestPossible:
         features = replace(data, private=replace(data.private, inputs=torch.zeros(len(data.private.inputs), 4)))
         assert list(map(str, possible(self.form(memory_format=order), features))) == [PLAIN]
 
+    def test_bfloat16_needs_instructions(self, data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reduced, "has_instructions", lambda device: device != "cpu")
+        assert list(map(str, possible(self.form(dtype="auto:bfloat16"), data))) == [PLAIN]
+
     def test_on_a_gpu_tf32_is_of_float32s_class(self, data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Compute, "place", lambda _: torch.device("cuda"))
         assert [way.dtype for way in possible(self.form(dtype="auto"), data)] == ["float32", "tf32"]
@@ -121,7 +126,7 @@ class TestPossible:
 class TestChoice:
     def test_without_a_question_nothing_is_tried(self, data: FederatedData, given: Given) -> None:
         tried = given({})
-        for compute in ({}, {"dtype": "float64"}, {"dtype": "auto"}):
+        for compute in ({}, {"dtype": "float64"}, {"dtype": "auto"}, {"memory_format": "channels_last"}):
             settled(experiment(**compute), data, "mine")
         assert tried == []
         assert settled(experiment(dtype="auto"), data) == experiment()
@@ -228,38 +233,6 @@ def test_results_are_those_of_the_chosen_setting_to_the_bit(workers: int, chosen
         result(dtype="auto", memory_format="auto", executor={"processes": workers}),
     )
     assert auto == said
-
-
-class TestSlow:
-    def test_bfloat16_without_its_instructions(
-        self, data: FederatedData, given: Given, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        given({name: {PLAIN: ms, "bfloat16 contiguous": 7.3 * ms} for name, ms in (("cnn_bn", 10), ("mlp", 2))})
-        for _ in range(2):
-            assert settled(experiment(dtype="bfloat16"), data, "mine").compute.dtype == "bfloat16"
-        assert caplog.messages == [
-            "bfloat16 takes 7.3 times as long as float32 on this machine (73 ms against 10 ms a step of cnn_bn, 14.6 "
-            "ms against 2 ms a step of mlp): set compute.dtype to float32 or auto."
-        ]
-
-    def test_both_and_one_of_them_auto(
-        self, data: FederatedData, given: Given, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        ways = {PLAIN: 10, "bfloat16 contiguous": 30, "bfloat16 channels_last": 20}
-        given({"cnn_bn": ways, "mlp": ways})
-        settled(experiment(dtype="bfloat16", memory_format="channels_last"), data)
-        (said,) = caplog.messages
-        assert said.startswith("bfloat16 channels_last takes 2.0 times as long as float32 contiguous on this machine")
-        assert said.endswith("set compute.dtype to float32 or auto and compute.memory_format to contiguous or auto.")
-        settled(experiment(dtype="bfloat16", memory_format="auto"), data)
-        assert caplog.messages[-1].endswith("set compute.dtype to float32 or auto.")
-
-    def test_nothing_is_said_where_it_is_faster(
-        self, data: FederatedData, given: Given, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        given({name: {PLAIN: 10, "bfloat16 contiguous": 6} for name in ("cnn_bn", "mlp")})
-        settled(experiment(dtype="bfloat16"), data, "mine")
-        assert caplog.messages == []
 
 
 def test_a_whole_run_with_a_real_trial(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,8 @@ class Compute:
 
     Attributes:
         device: ``auto``: a GPU if there is one. Or ``cpu``; ``cuda``, all GPUs, one per worker; ``cuda:1``, one GPU.
-        dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32;
+        dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32, if
+            the processor has its instructions;
             ``tf32``, the same with TF32, on a GPU; ``auto``, the fastest of float32 and tf32; ``auto:bfloat16``, the
             fastest of these and bfloat16. The two last run a trial of a second or two.
         memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures;
@@ -263,9 +264,17 @@ class Compute:
     server_memory: Count = 512
 
     def conflicts(self) -> Iterator[str]:
-        """Yield a sentence if TF32 is asked of a CPU, which would compute in float32 under another run identity."""
+        """Yield a sentence if the device has no products of this dtype."""
         if self.dtype == "tf32" and self.place().type != "cuda":
             yield ("dtype is tf32, which needs a GPU, but the device is a CPU: set compute.dtype to float32 or auto.")
+        if self.dtype == "bfloat16":
+            from ktpfl_pipeline.core.client import reduced
+
+            if not reduced.has_instructions(self.place().type):
+                yield (
+                    "dtype is bfloat16, for which this processor has no instructions: set compute.dtype to float32, or "
+                    "to auto:bfloat16, which takes bfloat16 only where a processor has them."
+                )
 
     def place(self) -> "torch.device":
         """Resolve `device`: a GPU if there is one for ``auto``, else the device as given."""

@@ -1,20 +1,13 @@
 """Products of matrices and convolutions in bfloat16, all else in float32: autocast, and two remedies on CPUs.
 
-A product in bfloat16 takes factors of 8 significant bits, adds up in float32, and rounds the sum to 8 bits. Processors
-have instructions for it. Where they have none, torch takes 5 to 18 times as long as in float32; the same factors in
-float32, their products exact, and the same rounding of the sum cost a few casts.
+A product in bfloat16 takes factors of 8 significant bits, adds up in float32, and rounds the sum to 8 bits.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-
-PRODUCTS = (F.conv1d, F.conv2d, F.linear, torch.matmul, torch.bmm, Tensor.matmul, Tensor.__matmul__)
 
 
 def reduce(module: nn.Module, device: str) -> None:
@@ -38,31 +31,11 @@ def has_instructions(device: str) -> bool:
     return device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-class ByFloat32(TorchFunctionMode):
-    """Takes products in float32 of factors that are rounded to bfloat16, where autocast would take them in bfloat16."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Call `func`, which returns bfloat16 where it is a product."""
-        kwargs = kwargs or {}
-        if func not in PRODUCTS or not torch.is_autocast_enabled("cpu"):
-            return func(*args, **kwargs)
-        with torch.autocast("cpu", enabled=False):
-            found = func(*map(_rounded, args), **{name: _rounded(value) for name, value in kwargs.items()})
-            return found.bfloat16()
-
-
-def _rounded(value: Any) -> Any:
-    return value.bfloat16().float() if isinstance(value, Tensor) and value.is_floating_point() else value
-
-
 def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
     """Return `forward` with the products of matrices and convolutions in bfloat16, forward and backward."""
-    emulated = not has_instructions(device)
 
     def reduced(inputs: Tensor) -> Tensor:
-        with torch.autocast(device, torch.bfloat16), ByFloat32() if emulated else nullcontext():
+        with torch.autocast(device, torch.bfloat16):
             return forward(inputs).float()
 
     return reduced

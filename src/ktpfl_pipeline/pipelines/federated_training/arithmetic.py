@@ -22,6 +22,7 @@ from ktpfl_pipeline import models, tracking
 from ktpfl_pipeline.analysis.provenance import processor
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.architectures import dealt
+from ktpfl_pipeline.core.client import reduced
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import content_of, replacing
@@ -46,7 +47,7 @@ class Arithmetic(NamedTuple):
         return f"{self.dtype} {self.memory_format}"
 
 
-_said: set[tuple[str, int]] = set()
+_said: set[str] = set()
 Times = dict[str, list[float]]
 """Seconds of a step by architecture, one for each arithmetic."""
 
@@ -54,8 +55,7 @@ Times = dict[str, list[float]]
 def settled(experiment: Experiment, data: FederatedData, name: str = "") -> Experiment:
     """Return the experiment with the dtype and memory format that its runs are computed in, the same for all of them.
 
-    What `auto` chose is logged, and so is that bfloat16 or channels last is slower here than what it replaces, once a
-    process. Without any of these there is no trial.
+    What `auto` chose is logged once a process. Without `auto` there is no trial.
 
     Args:
         experiment: the settings.
@@ -63,47 +63,40 @@ def settled(experiment: Experiment, data: FederatedData, name: str = "") -> Expe
         name: of the experiment, sweep or tuning, whose runs go on with what they began with; empty for no such runs.
     """
     ways = possible(experiment, data)
-    plain = Arithmetic("float32" if ways[0].dtype == "bfloat16" else ways[0].dtype, "contiguous")
-    return _computed(experiment, plain if ways == [plain] else _chosen(experiment, data, name, ways, plain))
+    return _computed(experiment, ways[0] if len(ways) == 1 else _chosen(experiment, data, name, ways))
 
 
-def _chosen(
-    experiment: Experiment, data: FederatedData, name: str, ways: list[Arithmetic], plain: Arithmetic
-) -> Arithmetic:
-    """Return one of `ways`: that of the runs before, else the plainest where none is faster, else the fastest."""
-    folder = tracking.current().checkpoints if name and len(ways) > 1 else None
-    place, question = folder and folder / name / CHOSEN, _question(name, experiment, data, ways)
+def _chosen(experiment: Experiment, data: FederatedData, name: str, ways: list[Arithmetic]) -> Arithmetic:
+    """Return one of `ways`: that of the earlier runs, else the plainest if none is faster, else the fastest."""
+    question = _question(name, experiment, data, ways)
+    folder = tracking.current().checkpoints if name else None
+    place = folder / name / CHOSEN if folder else None
     kept = _read(place).get(question) if place else None
     if begun := [way for way in ways if str(way) == kept]:
-        _say(question, logging.INFO, f"{name}.compute is {kept}, as auto chose when its runs started.")
+        _say(question, f"{name}.compute is {kept}, as auto chose when its runs started.")
         return begun[0]
-    tried, clients = list(dict.fromkeys([plain, *ways])), _clients(experiment, data)
-    times = trial(experiment, data, tried)
-    totals = {way: sum(clients[each] * times[each][i] for each in clients) for i, way in enumerate(tried)}
+    times, clients = trial(experiment, data, ways), _clients(experiment, data)
+    totals = {way: sum(clients[each] * times[each][i] for each in clients) for i, way in enumerate(ways)}
     chosen = fastest(ways, totals)
-    if len(ways) > 1:
-        _say(question, logging.INFO, f"compute is {chosen}, as auto chose. {_told_of(times, tried)}")
-        if place:
-            _write(place, {**_read(place), question: str(chosen)})
-    if totals[chosen] > MARGIN * totals[plain]:
-        steps = {each: (times[each][tried.index(chosen)], times[each][0]) for each in clients}
-        left = experiment.compute.memory_format == "auto"
-        _say(question, logging.WARNING, slow(chosen, plain, totals[chosen] / totals[plain], steps, left))
+    _say(question, f"compute is {chosen}, as auto chose. {_told_of(times, ways)}")
+    if place:
+        _write(place, {**_read(place), question: str(chosen)})
     return chosen
 
 
 def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     """Return the arithmetics that the settings leave to choose from, the plainest first; mostly one.
 
-    Products of `auto` are not coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's. Private
+    Products of `auto` are not coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's, which
+    only some processors have. Private
     training goes with neither bfloat16 nor channels last, and features have no channels.
     """
     asked, private = experiment.compute, experiment.training.privacy is not None
     dtypes: list[str] = [asked.dtype]
     if asked.dtype.startswith("auto"):
-        gpu = Compute(asked.device).place().type == "cuda"
-        reduced = asked.dtype == "auto:bfloat16" and not private
-        dtypes = ["float32", *["tf32"] * gpu, *["bfloat16"] * reduced]
+        device = Compute(asked.device).place().type
+        bfloat16 = asked.dtype == "auto:bfloat16" and not private and reduced.has_instructions(device)
+        dtypes = ["float32", *["tf32"] * (device == "cuda"), *["bfloat16"] * bfloat16]
     images = data.private.kind.pixels
     formats: list[str] = [asked.memory_format if images else "contiguous"]
     if asked.memory_format == "auto" and images:
@@ -132,26 +125,6 @@ def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmeti
                 _write(place, known)
         found[architecture] = [seconds[str(way)] for way in tried]
     return found
-
-
-def slow(chosen: Arithmetic, plain: Arithmetic, times: float, steps: dict[str, tuple[float, float]], left: bool) -> str:
-    """Warn that a precision is `times` as slow as plain float32, and name the setting to change.
-
-    Args:
-        chosen: the arithmetic that was asked for.
-        plain: what it replaces.
-        times: as long, over all clients.
-        steps: the seconds of both by architecture.
-        left: whether the memory format is auto already.
-    """
-    wish = {"dtype": (chosen.dtype, plain.dtype), "memory_format": (chosen.memory_format, plain.memory_format)}
-    different = {name: pair for name, pair in wish.items() if pair[0] != pair[1]}
-    own, other = (" ".join(pair[i] for pair in different.values()) for i in (0, 1))
-    if left:
-        different.pop("memory_format", None)
-    told = ", ".join(f"{1e3 * a:.3g} ms against {1e3 * b:.3g} ms a step of {each}" for each, (a, b) in steps.items())
-    remedy = " and ".join(f"compute.{name} to {pair[1]} or auto" for name, pair in different.items())
-    return f"{own} takes {times:.1f} times as long as {other} on this machine ({told}): set {remedy}."
 
 
 def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried: Sequence[Arithmetic]) -> list[float]:
@@ -205,11 +178,11 @@ def _told_of(times: Times, tried: Sequence[Arithmetic]) -> str:
     return f"Milliseconds a step, {'; '.join(told)}."
 
 
-def _say(question: str, level: int, line: str) -> None:
+def _say(question: str, line: str) -> None:
     """Log a line, and none on the same question again: every method of a comparison asks."""
-    if (question, level) not in _said:
-        logger.log(level, line)
-    _said.add((question, level))
+    if question not in _said:
+        logger.info(line)
+    _said.add(question)
 
 
 def _read(place: Path) -> dict[str, Any]:
