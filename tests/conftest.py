@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ktpfl_pipeline.core.client import reduced
+from ktpfl_pipeline.core import settings
 
 pytest_plugins = ["shared", "finished_runs", "empty_store"]
 
@@ -42,5 +42,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def bfloat16_on_any_processor() -> Iterator[None]:
     """Let the CPU compute in bfloat16, by torch's own routines, also where they are slow."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reduced, "has_instructions", lambda device: True)
+        patch.setattr(settings, "has_bfloat16", lambda device: True)
         yield

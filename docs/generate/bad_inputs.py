@@ -26,7 +26,7 @@ from hostile_files import FILES
 from hostile_pickles import PICKLES, shards
 
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.core.client import reduced
+from ktpfl_pipeline.core import settings as core_settings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.data.converters import pfllib
@@ -156,7 +156,7 @@ def project() -> Iterator[None]:
 def document() -> str:
     """Return the page, without addresses in memory and names of temporary folders."""
     no_gpus = patch.object(torch.cuda, "device_count", return_value=0)
-    with no_gpus, patch.object(reduced, "has_instructions", return_value=True):
+    with no_gpus, patch.object(core_settings, "has_bfloat16", return_value=True):
         made = groups()
     lines = [INTRODUCTION.format(number=sum(map(len, made.values())))]
     for group, cases in made.items():

@@ -17,7 +17,7 @@ from project_copy import EXPERIMENT, Project
 from ktpfl_pipeline import in_memory, tracking
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.core.client import reduced
+from ktpfl_pipeline.core import settings
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
@@ -108,7 +108,7 @@ class TestPossible:
         assert list(map(str, possible(self.form(memory_format=order), features))) == [PLAIN]
 
     def test_bfloat16_needs_instructions(self, data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reduced, "has_instructions", lambda device: device != "cpu")
+        monkeypatch.setattr(settings, "has_bfloat16", lambda device: device != "cpu")
         assert list(map(str, possible(self.form(dtype="auto:bfloat16"), data))) == [PLAIN]
 
     def test_on_a_gpu_tf32_is_of_float32s_class(self, data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:

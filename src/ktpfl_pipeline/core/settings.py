@@ -235,6 +235,13 @@ def _executor(value: Any) -> Any:
     raise ValueError(EXECUTORS)
 
 
+def has_bfloat16(device: str) -> bool:
+    """Return whether this machine's `device`, ``cpu`` or ``cuda``, has instructions for products in bfloat16."""
+    import torch
+
+    return device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 @dataclass(frozen=True)
 class Compute:
     """Device, precision and processes.
@@ -267,14 +274,11 @@ class Compute:
         """Yield a sentence if the device has no products of this dtype."""
         if self.dtype == "tf32" and self.place().type != "cuda":
             yield ("dtype is tf32, which needs a GPU, but the device is a CPU: set compute.dtype to float32 or auto.")
-        if self.dtype == "bfloat16":
-            from ktpfl_pipeline.core.client import reduced
-
-            if not reduced.has_instructions(self.place().type):
-                yield (
-                    "dtype is bfloat16, for which this processor has no instructions: set compute.dtype to float32, or "
-                    "to auto:bfloat16, which takes bfloat16 only where a processor has them."
-                )
+        if self.dtype == "bfloat16" and not has_bfloat16(self.place().type):
+            yield (
+                "dtype is bfloat16, for which this processor has no instructions: set compute.dtype to float32, or to "
+                "auto:bfloat16, which takes bfloat16 only where a processor has them."
+            )
 
     def place(self) -> "torch.device":
         """Resolve `device`: a GPU if there is one for ``auto``, else the device as given."""

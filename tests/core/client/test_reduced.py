@@ -7,6 +7,7 @@ import torch
 import toy
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core import settings
 from ktpfl_pipeline.core.client import reduced
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.settings import Compute
@@ -18,7 +19,7 @@ MODULES = {
     "series": nn.Sequential(nn.Conv1d(2, 3, 3), nn.Flatten()),
 }
 INPUTS = {"images": (5, 2, 8, 8), "series": (5, 2, 8)}
-HAS_INSTRUCTIONS = reduced.has_instructions
+HAS_INSTRUCTIONS = settings.has_bfloat16
 
 
 def results(kind: str, in_bfloat16: bool) -> list[Tensor]:
@@ -43,7 +44,7 @@ def test_is_float32_rounded(kind: str) -> None:
 def test_a_processor_without_instructions_is_refused_and_the_message_says_what_to_choose(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reduced, "has_instructions", lambda device: device != "cpu")
+    monkeypatch.setattr(settings, "has_bfloat16", lambda device: device != "cpu")
     with pytest.raises(InputError, match=r"^compute\.dtype is bfloat16, .* to float32, or to auto:bfloat16"):
         toy.federation(compute=Compute("cpu", dtype="bfloat16"))
 

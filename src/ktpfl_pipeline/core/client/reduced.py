@@ -26,11 +26,6 @@ def reduce(module: nn.Module, device: str) -> None:
     built.forward = _in_bfloat16(built.forward, device)
 
 
-def has_instructions(device: str) -> bool:
-    """Return whether torch has quick products in bfloat16 on this machine's `device`."""
-    return device != "cpu" or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
 def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
     """Return `forward` with the products of matrices and convolutions in bfloat16, forward and backward."""
 

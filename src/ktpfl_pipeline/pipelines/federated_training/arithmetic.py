@@ -21,8 +21,8 @@ import torch
 from ktpfl_pipeline import models, tracking
 from ktpfl_pipeline.analysis.provenance import processor
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core import settings
 from ktpfl_pipeline.core.architectures import dealt
-from ktpfl_pipeline.core.client import reduced
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import content_of, replacing
@@ -95,7 +95,7 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     dtypes: list[str] = [asked.dtype]
     if asked.dtype.startswith("auto"):
         device = Compute(asked.device).place().type
-        bfloat16 = asked.dtype == "auto:bfloat16" and not private and reduced.has_instructions(device)
+        bfloat16 = asked.dtype == "auto:bfloat16" and not private and settings.has_bfloat16(device)
         dtypes = ["float32", *["tf32"] * (device == "cuda"), *["bfloat16"] * bfloat16]
     images = data.private.kind.pixels
     formats: list[str] = [asked.memory_format if images else "contiguous"]
