@@ -12,7 +12,17 @@ from cases import case
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.validation import BOUNDS, rules
-from ktpfl_pipeline.methods import METHODS, ONE_ARCHITECTURE, Preset, compared, create, find, slug, title
+from ktpfl_pipeline.methods import (
+    ANY_ARCHITECTURES,
+    METHODS,
+    ONE_ARCHITECTURE,
+    Preset,
+    compared,
+    create,
+    find,
+    slug,
+    title,
+)
 from ktpfl_pipeline.methods.ditto import Ditto
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.per_fedavg import PerFedAvg
@@ -40,20 +50,14 @@ def test_every_method_has_a_distinct_title() -> None:
     assert title("of a run long ago") == "of a run long ago"
 
 
-def test_the_compared_methods_and_their_order() -> None:
-    assert compared(one_architecture=False) == (
-        *("kt_pfl", "kt_pfl_joint", "kt_pfl_likelihood", "sim_pfl", "topk_pfl"),
-        *("fedmd", "feddf", "feddf_soft"),
-        *("ds_fl", "comet", "fd", "fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedgen", "fml", "fedkd", "fedmrl"),
-        *("scarlet", "selective_fd"),
-        *("local_matched", "local"),
-    )
-    assert compared(one_architecture=True) == (
-        *("kt_pfl_params", "fedavg", "per_fedavg", "pfedme"),
-        *("fedamp", "heur_fedamp", "fedfomo", "pfedhn"),
-        *("ditto", "fedrep", "apple", "fedper", "fedbn", "fedbabu", "apfl", "fedala", "fedrod", "pfedgraph"),
-        *("local_5x", "local"),
-    )
+@pytest.mark.parametrize(("one", "registry"), [(False, ANY_ARCHITECTURES), (True, ONE_ARCHITECTURE)])
+def test_the_compared_methods_and_their_order(one: bool, registry: dict[str, Preset]) -> None:
+    """KT-pFL is first and local-only training last; between them are the compared methods as they are registered."""
+    names = compared(one)
+    assert names[0] == ("kt_pfl_params" if one else "kt_pfl")
+    assert names[-1] == "local"
+    assert list(names[:-1]) == [name for name, preset in registry.items() if preset.compared and name != "local"]
+    assert not {"kt_pfl_paper_literal", "kt_pfl_authors", "pfeddf", "fedkd_summed", "fedavg_ft"} & set(names)
 
 
 def test_the_registry_knows_which_methods_need_one_architecture() -> None:

@@ -10,7 +10,7 @@ from written import column, keys, notes_of, records, row, rows
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports import comparison, notes, numbers, tables
-from ktpfl_pipeline.reports.columns import Column
+from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.model import Section, Table
 from ktpfl_pipeline.reports.numbers import percent, points
@@ -89,7 +89,7 @@ class TestComparison:
     def test_without_local_only(self, study, paper_settings):
         table = tables.comparison_table(study[:2], paper_settings)
         assert set(column(table, "minus_local")) == {"–"}
-        assert "no local-only training" in notes_of(study[:2], paper_settings)["Minus local-only"]
+        assert "no local-only training" in notes_of(study[:2], paper_settings)[MINUS_LOCAL.title]
 
     def test_one_method(self, study, paper_settings):
         table = tables.comparison_table(study[:1], paper_settings)

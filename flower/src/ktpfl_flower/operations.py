@@ -14,11 +14,11 @@ from ktpfl_flower import encoded
 from ktpfl_flower.wire import Kinds, Left, kinds_of
 from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import features, operations
+from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.channel import decode
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.metrics import METRICS, UNDEFINED
 from ktpfl_pipeline.core.setting import DTYPES, Setting
 from ktpfl_pipeline.methods import METHODS, fedproto
 

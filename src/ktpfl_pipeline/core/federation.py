@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
+from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -23,7 +24,6 @@ from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, 
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
-from ktpfl_pipeline.core.metrics import Evaluation
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.simulation.adversaries import false_predictions

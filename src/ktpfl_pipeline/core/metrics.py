@@ -1,7 +1,6 @@
-"""What is measured of a model, of a round, and of the wire."""
+"""What is measured of a round, and of the wire; `core/client/measures.py` has what is measured of a model."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 VALIDATION = "validation"
 """The evaluation point on clients' validation samples, after transfer."""
@@ -9,31 +8,6 @@ LAST = 5
 """Evaluations whose mean is the final value of a run, at most."""
 ADAPTED = "adapted_"
 """What the evaluation points after further epochs begin with; their number follows."""
-UNDEFINED = ("auc",)
-"""Measures that are NaN for some samples: those of one class have no AUC."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One model on one client's split: accuracy in 0..1, mean cross-entropy in nats, and what `measures` returns."""
-
-    accuracy: float
-    loss: float
-    balanced_accuracy: float
-    macro_f1: float
-    auc: float
-    calibration_error: float
-
-    @classmethod
-    def of(cls, row: Sequence[float]) -> "Evaluation":
-        """Return the evaluation of a row of numbers in the order of `METRICS`."""
-        return cls(**dict(zip(METRICS, row, strict=True)))
-
-
-METRICS = tuple(entry.name for entry in fields(Evaluation))
-"""Names of an evaluation's numbers; only `client.measures.packed` and `Evaluation.of` depend on their order."""
-MEASURES = tuple(name for name in METRICS if name not in ("accuracy", "loss"))
-"""What an evaluation knows besides accuracy and loss."""
 
 
 @dataclass(frozen=True)

@@ -230,7 +230,7 @@ def _executor(value: Any) -> Any:
         given = {name: each for name, each in given.items() if each is not None or len(given) == 1}
         if not given or given == {"serial": None}:
             return {}
-        if given.keys() in ({"processes"}, {"ray"}):
+        if len(given) == 1 and given.keys() <= ALONE.keys():
             return {name: ALONE[name] if each is None else each for name, each in given.items()}
     raise ValueError(EXECUTORS)
 

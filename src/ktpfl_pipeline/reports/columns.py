@@ -205,8 +205,9 @@ FAIRNESS = [
 ]
 
 
-def _measure(key: str, meaning: str) -> Column:
-    return Column(key, words.MEASURES[key], "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
+def _measure(key: str) -> Column:
+    title, meaning = words.MEASURES[key]
+    return Column(key, title, "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
 
 
 def _gain_of(measure: Column) -> Column:
@@ -218,25 +219,7 @@ def _gain_of(measure: Column) -> Column:
     )
 
 
-MEASURES = [
-    _measure(
-        "balanced_accuracy",
-        "mean over the classes of a client's test samples of the share recognized: rare classes count like frequent "
-        "ones.",
-    ),
-    _measure("macro_f1", "mean over the same classes of the harmonic mean of precision and recall."),
-    _measure("global_accuracy", "accuracy of each client's model on the test samples of all clients."),
-    _measure(
-        "auc",
-        "area under the ROC curve times 100, one class against the rest, mean over the classes that some but not all "
-        "of a client's test samples have; equal scores count one half. A client with one class has no AUC.",
-    ),
-    _measure(
-        "calibration_error",
-        "expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence, weighted by "
-        "their samples. 0: of predictions made with 80 % confidence, 80 % are right.",
-    ),
-]
+MEASURES = [_measure(key) for key in words.MEASURES]
 """Measures of models after transfer that a round's record may have."""
 TESTED = ("auc", "calibration_error")
 """Measures whose differences to local-only are tested."""

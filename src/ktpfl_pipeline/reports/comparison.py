@@ -166,7 +166,7 @@ def _stopping(results: Sequence[MethodResult]) -> str:
 def _differences(results: Sequence[MethodResult]) -> list[Block]:
     """Return the differences to local-only as a figure, where there are some, and the advice."""
     lead = headline(results)
-    what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead]
+    what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead].title
     caption = f"Mean {what} after transfer minus that of local-only, {words.CORRECTED}"
     shown = any(against(local_only(results), results, lead).values())
     drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []

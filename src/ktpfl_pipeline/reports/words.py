@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import convergence
@@ -36,14 +36,37 @@ LANDMARK = (
     "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
     "row and states no rounds, no temperature and no evaluation point, so its numbers are only a rough guide."
 )
+
+
+class Measure(NamedTuple):
+    """What reports say of a measure of models after transfer."""
+
+    title: str
+    meaning: str
+
+
 MEASURES = {
-    "balanced_accuracy": "Balanced accuracy",
-    "macro_f1": "Macro F1",
-    "auc": "AUC",
-    "calibration_error": "Calibration error",
-    "global_accuracy": "Global accuracy",
+    "balanced_accuracy": Measure(
+        "Balanced accuracy",
+        "mean over the classes of a client's test samples of the share recognized: rare classes count like frequent "
+        "ones.",
+    ),
+    "macro_f1": Measure("Macro F1", "mean over the same classes of the harmonic mean of precision and recall."),
+    "global_accuracy": Measure(
+        "Global accuracy", "accuracy of each client's model on the test samples of all clients."
+    ),
+    "auc": Measure(
+        "AUC",
+        "area under the ROC curve times 100, one class against the rest, mean over the classes that some but not all "
+        "of a client's test samples have; equal scores count one half. A client with one class has no AUC.",
+    ),
+    "calibration_error": Measure(
+        "Calibration error",
+        "expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence, weighted by "
+        "their samples. 0: of predictions made with 80 % confidence, 80 % are right.",
+    ),
 }
-"""Names of the measures of models after transfer."""
+"""Title and meaning of each measure of models after transfer, in the order of its columns."""
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 """How many evaluations count, in words."""
 RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
@@ -222,14 +245,14 @@ def point_title(point: str) -> str:
         analysis.HEADLINE: "After transfer",
         "after_local": "After local training",
         VALIDATION: "Validation",
-        **MEASURES,
+        **{name: measure.title for name, measure in MEASURES.items()},
     }
     return known.get(point, point.capitalize())
 
 
 def leading(point: str) -> str:
     """Return what a sentence adds where another metric than accuracy leads: `` in AUC``."""
-    return f" in {MEASURES[point]}" if point in MEASURES else ""
+    return f" in {MEASURES[point].title}" if point in MEASURES else ""
 
 
 def wrapped(text: str, width: int) -> list[str]:

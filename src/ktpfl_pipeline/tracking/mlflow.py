@@ -9,7 +9,7 @@ from typing import Any
 
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError, masked
-from ktpfl_pipeline.core.metrics import MEASURES, RoundRecord, mean
+from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, impatient, open_client
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
@@ -233,6 +233,8 @@ def system_metrics() -> dict[str, float]:
 
 def round_metrics(record: RoundRecord) -> dict[str, float]:
     """Return one round as chart points: slashes make chart groups in MLflow."""
+    from ktpfl_pipeline.core.client.measures import MEASURES
+
     return {
         **{f"accuracy/{point}": mean(values) for point, values in record.accuracy.items()},
         **{f"loss/{phase}": mean(values) for phase, values in record.loss.items()},

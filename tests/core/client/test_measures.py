@@ -7,8 +7,7 @@ import torch
 from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from torch import Tensor
 
-from ktpfl_pipeline.core.client.measures import measures, packed
-from ktpfl_pipeline.core.metrics import MEASURES, Evaluation
+from ktpfl_pipeline.core.client.measures import MEASURES, Evaluation, measures, packed
 
 
 def drawn(seed: int, samples: int = 60, classes: int = 5) -> tuple[Tensor, Tensor]:
@@ -63,7 +62,12 @@ def test_certain_and_right_is_perfect() -> None:
     labels = torch.tensor([0, 1, 1])
     found = measures(100.0 * torch.eye(3)[labels], labels, all_count(labels))
     perfect = {"balanced_accuracy": 1.0, "macro_f1": 1.0, "auc": 1.0, "calibration_error": 0.0}
-    assert {name: float(value) for name, value in found.items()} == pytest.approx(perfect, abs=1e-12)
+    assert {name: float(found[name]) for name in perfect} == pytest.approx(perfect, abs=1e-12)
+
+
+def test_an_evaluation_has_every_measure_and_no_other() -> None:
+    logits, labels = drawn(0)
+    assert set(measures(logits, labels, all_count(labels))) == set(MEASURES)
 
 
 class TestAUC:

@@ -1,20 +1,47 @@
-"""What predictions are worth besides accuracy and loss: over classes that are not equally frequent, and as confidences.
+"""What is measured of one model on one client's samples.
+
+A new measure is a field of `Evaluation` and an entry in what `measures` returns; its title and meaning are in
+`reports/words.py`.
 
 Over the classes that a client's split has: balanced accuracy is the mean of their recalls, macro F1 the mean of their
 F1 scores, 2 TP / (2 TP + FP + FN). Expected calibration error: Guo, Pleiss, Sun, Weinberger: On Calibration of Modern
 Neural Networks, ICML 2017, Eq. (3), https://arxiv.org/abs/1706.04599.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ktpfl_pipeline.core.metrics import METRICS
-
 BINS = 15
 """Of confidence, equally wide, each with its upper end: those of Guo et al."""
+UNDEFINED = ("auc",)
+"""Measures that are NaN for some samples: those of one class have no AUC."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model on one client's split: accuracy in 0..1, mean cross-entropy in nats, and what `measures` returns."""
+
+    accuracy: float
+    loss: float
+    balanced_accuracy: float
+    macro_f1: float
+    auc: float
+    calibration_error: float
+
+    @classmethod
+    def of(cls, row: Sequence[float]) -> "Evaluation":
+        """Return the evaluation of a row of numbers in the order of `METRICS`."""
+        return cls(**dict(zip(METRICS, row, strict=True)))
+
+
+METRICS = tuple(entry.name for entry in fields(Evaluation))
+"""Names of an evaluation's numbers; only `packed` and `Evaluation.of` depend on their order."""
+MEASURES = tuple(name for name in METRICS if name not in ("accuracy", "loss"))
+"""Names of the numbers that `measures` returns."""
 
 
 def measures(logits: Tensor, labels: Tensor, counts: Tensor) -> dict[str, Tensor]:

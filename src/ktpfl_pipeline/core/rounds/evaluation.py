@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from ktpfl_pipeline.core.client.measures import MEASURES, Evaluation
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, diverged
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
-from ktpfl_pipeline.core.metrics import ADAPTED, MEASURES, VALIDATION, Evaluation, RoundRecord
+from ktpfl_pipeline.core.metrics import ADAPTED, VALIDATION, RoundRecord
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.weights import Handle, Models, Params, select
 
