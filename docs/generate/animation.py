@@ -76,7 +76,7 @@ def simulate() -> Found:
 def picture(found: Found, t: int) -> base.Figure:
     """Return the picture after round t."""
     figure = base.Figure(figsize=(8, 4.5))
-    figure.text(0.015, 0.945, "KT-pFL learns who should listen to whom", fontsize=13, weight="bold")
+    figure.text(0.015, 0.945, "KT-pFL learns who should learn from whom", fontsize=13, weight="bold")
     when = f"round {t} of {ROUNDS}" if t else "before the first round"
     figure.text(0.985, 0.945, when, fontsize=11, ha="right", color=MUTED)
     draw_matrix(figure.add_axes((0.065, 0.105, 0.42, 0.745)), found, t)

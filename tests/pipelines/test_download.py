@@ -67,7 +67,7 @@ def test_no_image_is_brought_to_another_size_silently(raw: Path, caplog: pytest.
     assert caplog.messages == []
     brought = private(raw, None, image={"channels": 3, "size": [24, 36]})
     assert (brought.shape, brought.native) == ((3, 24, 36), (1, 28, 28))
-    assert caplog.messages == ["Images of npz:mine.npz: 28 × 28 grey, brought to 24 × 36 RGB."]
+    assert caplog.messages == ["Images of npz:mine.npz: 28 × 28 gray, converted to 24 × 36 RGB."]
 
 
 @pytest.mark.parametrize(

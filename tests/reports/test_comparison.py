@@ -479,7 +479,7 @@ class TestFacts:
             return comparison.build("x", [summarise([made], {})], settings)
 
         told = facts(native=[1, 8, 8], shape=[1, 28, 28])
-        assert told.facts[1] == "8 × 8 grey, brought to 28 × 28"
+        assert told.facts[1] == "8 × 8 gray, resized to 28 × 28"
         assert "8x8x1_to_28x28x1" in told.variant
         assert facts(native=[9, 128], shape=[9, 128]).facts[1] == "series of 9 × 128"
         assert facts(native=[80], shape=[80], kind="tokens").facts[1] == "texts of 80 tokens"

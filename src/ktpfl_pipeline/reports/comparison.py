@@ -17,7 +17,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.data.sources.adaptation import brought
+from ktpfl_pipeline.data.sources.adaptation import converted
 from ktpfl_pipeline.reports import (
     classes,
     columns,
@@ -133,7 +133,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     listed = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
         SOURCES[source] if source == "real_clients" else paper.DATASETS.get(source.partition(":")[0], source),
-        brought(run.native, run.shape, run.kind) if run.shape else "",
+        converted(run.native, run.shape, run.kind) if run.shape else "",
         f"partition {plain(' '.join(asked({'scheme': run.partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
         f"{present} of them per round" if present < main.clients else "",

@@ -66,9 +66,9 @@ def test_other_channels_keep_their_number():
 
 def test_impossible_shapes_are_input_errors():
     for given, shape, words in (
-        (3, (2, 8, 8), ("images have 3 channels, which cannot be brought to 2", "image.channels to 3 or 1,")),
-        (4, (3, 8, 8), ("images have 4 channels, which cannot be brought to 3", "image.channels to 4,")),
-        (1, (1, 10**6, 10**6), ("2 images, brought to 1000000 x 1000000", "need more than", "smaller size")),
+        (3, (2, 8, 8), ("images have 3 channels, which cannot be converted to 2", "image.channels to 3 or 1,")),
+        (4, (3, 8, 8), ("images have 4 channels, which cannot be converted to 3", "image.channels to 4,")),
+        (1, (1, 10**6, 10**6), ("2 images, resized to 1000000 x 1000000", "need more than", "smaller size")),
     ):
         with case(given, shape), input_error(*words):
             adapt(torch.zeros(2, given, 8, 8, dtype=torch.uint8), shape)
@@ -76,13 +76,13 @@ def test_impossible_shapes_are_input_errors():
 
 def test_the_conversion_is_described():
     for native, shape, words in (
-        ((1, 8, 8), (1, 28, 28), "8 × 8 grey, brought to 28 × 28"),
-        ((3, 48, 64), (1, 28, 28), "48 × 64 RGB, brought to 28 × 28 grey"),
+        ((1, 8, 8), (1, 28, 28), "8 × 8 gray, resized to 28 × 28"),
+        ((3, 48, 64), (1, 28, 28), "48 × 64 RGB, converted to 28 × 28 gray"),
         ((4, 8, 8), (4, 8, 8), "8 × 8 in 4 channels"),
-        ((4, 8, 8), (4, 9, 9), "8 × 8 in 4 channels, brought to 9 × 9"),
-        ((), (3, 64, 64), "brought to 64 × 64 RGB"),
+        ((4, 8, 8), (4, 9, 9), "8 × 8 in 4 channels, resized to 9 × 9"),
+        ((), (3, 64, 64), "converted to 64 × 64 RGB"),
         ((9, 128), (9, 128), "series of 9 × 128"),
         ((30,), (30,), "vectors of 30"),
     ):
         with case(native, shape):
-            assert adaptation.brought(native, shape) == words
+            assert adaptation.converted(native, shape) == words

@@ -18,7 +18,7 @@ _CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
 def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
     """Return the images with the channels and size of the federation; `images` itself when nothing is to be done.
 
-    Grey becomes any number of channels by repetition, RGB becomes grey by the luma of ITU-R BT.601 (0.299 R + 0.587 G +
+    Gray becomes any number of channels by repetition, RGB becomes gray by the luma of ITU-R BT.601 (0.299 R + 0.587 G +
     0.114 B). Sizes change by bilinear interpolation, with antialiasing when shrinking; values are rounded once, at the
     end.
 
@@ -31,7 +31,7 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
         (M, ...), uint8.
 
     Raises:
-        InputError: channels that these images cannot be brought to, or a result of more than 16 GiB.
+        InputError: channels that these images cannot be converted to, or a result of more than 16 GiB.
     """
     number, given, *sides = images.shape
     channels, *size = shape
@@ -39,12 +39,12 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
         return images
     if given not in (channels, 1) and (given, channels) != (3, 1):
         raise InputError(
-            f"{what} have {given} channels, which cannot be brought to {channels}, only grey to any number and RGB to "
-            f"grey: set image.channels to {given}{' or 1' * (given == 3)}, or convert the images."
+            f"{what} have {given} channels, which cannot be converted to {channels}, only gray to any number and RGB "
+            f"to gray: set image.channels to {given}{' or 1' * (given == 3)}, or convert the images."
         )
     if number * math.prod(shape) > room():
         raise InputError(
-            f"{number:,} {what}, brought to {size[0]} x {size[1]} pixels, need more than {gib(room())}: choose a "
+            f"{number:,} {what}, resized to {size[0]} x {size[1]} pixels, need more than {gib(room())}: choose a "
             "smaller size."
         )
     adapted = torch.empty(number, *shape, dtype=torch.uint8)
@@ -56,12 +56,12 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
         if sides != size:
             shrinks = any(map(int.__lt__, size, sides))
             chunk = interpolate(chunk, tuple(size), mode="bilinear", align_corners=False, antialias=shrinks)
-        adapted[start : start + rows] = chunk.round().clamp(0, 255).to(torch.uint8)  # grey is repeated here
+        adapted[start : start + rows] = chunk.round().clamp(0, 255).to(torch.uint8)  # gray is repeated here
     return adapted
 
 
 def described(shape: Sequence[int], kind: str = "") -> str:
-    """Return the shape of one input in words: ``28 × 28 grey``, ``series of 9 × 128``, ``texts of 80 tokens``.
+    """Return the shape of one input in words: ``28 × 28 gray``, ``series of 9 × 128``, ``texts of 80 tokens``.
 
     Args:
         shape: of the input.
@@ -71,15 +71,15 @@ def described(shape: Sequence[int], kind: str = "") -> str:
         return f"texts of {shape[0]:,} tokens"
     if len(shape) < 3:
         return f"{'series' if len(shape) == 2 else 'vectors'} of {' × '.join(map(str, shape))}"
-    return f"{_sides(shape)} {({1: 'grey', 3: 'RGB'}).get(shape[0], f'in {shape[0]} channels')}"
+    return f"{_sides(shape)} {({1: 'gray', 3: 'RGB'}).get(shape[0], f'in {shape[0]} channels')}"
 
 
 def _sides(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape[1:]))
 
 
-def brought(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
-    """Return a description of inputs and their conversion, such as ``8 × 8 grey, brought to 28 × 28``.
+def converted(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
+    """Return a description of inputs and their conversion, such as ``8 × 8 gray, resized to 28 × 28``.
 
     Args:
         native: shape of an input in its source; empty for images of several sizes or of an unknown size.
@@ -89,5 +89,7 @@ def brought(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
     if tuple(native) == tuple(shape):
         return described(shape, kind)
     if not native:
-        return f"brought to {described(shape)}"
-    return f"{described(native)}, brought to {_sides(shape) if native[0] == shape[0] else described(shape)}"
+        return f"converted to {described(shape)}"
+    if native[0] != shape[0]:
+        return f"{described(native)}, converted to {described(shape)}"
+    return f"{described(native)}, resized to {_sides(shape)}"

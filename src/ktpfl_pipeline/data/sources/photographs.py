@@ -137,7 +137,7 @@ def photographs(
     (width, height), channels = reading.size[::-1] if reading.size else next(iter(headers.values())).size, len(mode)
     check_claim(where, len(headers) * height * width * channels, "take fewer or smaller images")
     if others := sum(header.size != (width, height) for header in headers.values()):
-        logger.info(f"{others:,} of the {len(files):,} images in {where} are brought to {height} × {width}.")
+        logger.info(f"{others:,} of the {len(files):,} images in {where} are resized to {height} × {width}.")
     images = np.empty((len(headers), height, width, channels), dtype=np.uint8)
     late, row = _Unreadable(), 0
     for file, header in headers.items():
@@ -233,7 +233,7 @@ def _common_mode(headers: dict[Path, _Header], reading: Reading) -> str:
         if reading.size is None and header.size != size:
             raise InputError(
                 f"{file} has {header.size[0]} x {header.size[1]} pixels and {first.name} has {size[0]} x {size[1]}:"
-                " give the experiment's image a size, to which all are brought, or resize them."
+                " give the experiment's image a size, to which all are resized, or resize them."
             )
         if header.deep and reading.window is None:
             raise InputError(

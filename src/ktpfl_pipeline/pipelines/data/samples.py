@@ -157,7 +157,7 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
     They are of the ``"private"`` or the ``"public"`` `source`, which messages name.
     """
     from ktpfl_pipeline.core import kinds
-    from ktpfl_pipeline.data.sources.adaptation import adapt, brought
+    from ktpfl_pipeline.data.sources.adaptation import adapt, converted
 
     if experiment.image is None:
         return inputs
@@ -169,7 +169,7 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
             f"image has channels and size, and the {whose} source {source!r} has {kind.name}, not images: {fix}."
         )
     if tuple(inputs.shape[1:]) != experiment.image.shape:
-        logger.info(f"Images of {source}: {brought(inputs.shape[1:], experiment.image.shape)}.")
+        logger.info(f"Images of {source}: {converted(inputs.shape[1:], experiment.image.shape)}.")
     return adapt(inputs, experiment.image.shape, f"images of the {whose} source {source!r}")
 
 
