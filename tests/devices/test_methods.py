@@ -14,7 +14,7 @@ from ktpfl_pipeline.methods import ANY_ARCHITECTURES, METHODS
 
 WAITS = {
     "kt_pfl": 10,
-    "kt_pfl_joint": 10,
+    "kt_pfl_joint": 11,
     "kt_pfl_likelihood": 14,
     "kt_pfl_paper_literal": 10,
     "kt_pfl_authors": 10,
@@ -38,7 +38,7 @@ WAITS = {
     "fedmrl": 2,
     "local": 2,
     "scarlet": 14,
-    "selective_fd": 18,
+    "selective_fd": 20,
     "local_matched": 2,
     "kt_pfl_params": 6,
     "fedavg": 2,
@@ -57,7 +57,7 @@ WAITS = {
     "fedbn": 2,
     "fedbabu": 2,
     "apfl": 5,
-    "fedala": 4,
+    "fedala": 5,
     "fedrod": 2,
     "pfedgraph": 6,
     "local_5x": 2,

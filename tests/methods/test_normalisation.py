@@ -86,5 +86,5 @@ def test_methods_that_need_a_linear_layer_say_so() -> None:
         except InputError as refused:
             said[method] = str(refused)
     assert tuple(said) == ("lg_fedavg", "fedgh", "fedgen", "fedmrl", "fedrod")
-    asked = re.compile(r"its head 4 is a Conv2d, not a linear layer\): take other architectures")
+    asked = re.compile(r"its head 4 is a Conv2d, not a linear layer\): choose other architectures")
     assert [method for method, message in said.items() if not asked.search(message)] == []

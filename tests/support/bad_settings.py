@@ -145,7 +145,7 @@ UNKNOWN = [
     ("private.source", "mine.sources:csv:a.csv", "'mine.sources:csv'", "No module named 'mine'"),
     ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),
     ("partition.scheme", "random", "'random'", "choose from iid, "),
-    ("clients", None, "'two_labels'", "give a number, or the scheme natural."),
+    ("clients", None, "'two_labels'", "set clients to one, or the scheme to natural."),
     ("private.source", "cifar-10", "'cifar-10'", "did you mean 'cifar10'?"),
     ("private.source", "open_part", "'open_part'", "choose from digits, "),
     ("private.source", "", "''", "choose from digits, "),

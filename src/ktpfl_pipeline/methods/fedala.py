@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.model_facts import layer_of
-from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.transfer import fetched, sent
 from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
 
@@ -72,7 +72,7 @@ class FedALA(BesideCommon):
         trained = fed.train({n: starts.get(n, state.common) for n in cohort}, t)
         common = fed.average(trained)
         after = FedALAState({**state.models, **trained}, common, {**state.weights, **weights})
-        mean = [float(vector_of(w, names).mean()) for w in weights.values()]
+        mean = fetched([vector_of(w, names).mean() for w in weights.values()])
         metrics = {"aggregation_weight": fmean(mean)} if mean else {}
         return after, RoundReport(trained, exchange.both_ways(trained), metrics=metrics)
 

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
-from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.transfer import fetched, sent
 
 MOST = 1000
 """The most training samples that a density is estimated from: its cost grows with their square."""
@@ -55,7 +55,7 @@ class SelectiveFD(Personal):
         sure = (2.0 * (1.0 - ensemble.amax(dim=1)) <= self.ambiguity).to(upload.batch.device).nonzero()[:, 0]
         taught = replace(upload, batch=upload.batch[sure])
         after, report = exchange.teach(fed, state, taught, ensemble[sent(sure, ensemble.device)], t)
-        predicted = fmean(float(chosen[n].double().mean()) for n in cohort)
+        predicted = fmean(fetched([chosen[n].double().mean() for n in cohort]))
         return after, replace(report, metrics={"predicted_share": predicted, "taught_share": len(sure) / len(batch)})
 
 

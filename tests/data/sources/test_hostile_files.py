@@ -13,6 +13,7 @@ from hostile_federations import FEDERATIONS
 from hostile_files import FILES, TRACE
 from PIL import Image
 
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources import load
 
 ALL = {**FILES, **FEDERATIONS}
@@ -35,7 +36,7 @@ def read_all(asked: dict[str, tuple[str, str]], place: Path) -> tuple[dict[str, 
             load(source, Path(folder)) if folder else bytearray(2 * MEMORY)
             messages[name] = "accepted", ""
         except BaseException as error:
-            messages[name] = type(error).__name__, str(error)
+            messages[name] = "InputError" if isinstance(error, InputError) else type(error).__name__, str(error)
     return messages, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 
 

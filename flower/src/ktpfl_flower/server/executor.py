@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError, diverged
-from ktpfl_pipeline.core.executors.base import Calls, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.channel import Delivery, decode
@@ -94,7 +94,7 @@ class RealFederation(Federation):
         raise InputError(STAYS)
 
 
-class RealExecutor(SerialExecutor):
+class RealExecutor(Executor):
     """Runs clients' operations at the clients, and operations on the server's models in this process.
 
     Attributes:
@@ -120,8 +120,8 @@ class RealExecutor(SerialExecutor):
             quorum: the smallest share of a cohort with which a round counts.
             tries: the number of attempts per round.
         """
-        super().__init__()
         self.attendance = attendance
+        self._here = SerialExecutor()
         self.resumed = False
         self._method, self._begin, self._quorum = method, begin, Quorum(quorum, tries)
         self._setting: Setting | None = None
@@ -146,7 +146,7 @@ class RealExecutor(SerialExecutor):
             DivergedError: if some report that their result is NaN or infinite.
         """
         if not calls or any(isinstance(n, str) for n in calls):
-            return super().outcomes(setting, phase, operation, calls, progress)
+            return self._here.outcomes(setting, phase, operation, calls, progress)
         name = operations.name_of(operation)
         if name is None:
             raise InputError(
@@ -285,6 +285,10 @@ class RealExecutor(SerialExecutor):
         ended = {n for n, _ in self.attendance.ask("end", here, END)}
         if missing := absent(self.attendance, models.keys() - ended):
             raise ClientsMissing(missing)
+
+    def close(self) -> None:
+        """Free the workspace of the server's models."""
+        self._here.close()
 
     def _enter(self, setting: Setting) -> None:
         if self._setting is not setting:
