@@ -387,14 +387,10 @@ class Federation(Setting):
 
 
 def check_finite(what: str, uploads: Mapping[int, Tensor]) -> None:
-    """Check that uploads, by client, are numbers before they are mixed with others'.
-
-    Args:
-        what: the uploads are, such as ``"predictions"``.
-        uploads: by client.
+    """Check that uploads, by client, are finite before they are mixed; `what` names them, such as ``"predictions"``.
 
     Raises:
-        DivergedError: naming the clients whose are not.
+        DivergedError: naming the clients whose uploads are not finite.
     """
     whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # one wait for the device
     if found := {n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite}:
