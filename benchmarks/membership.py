@@ -3,8 +3,8 @@
     python benchmarks/membership.py        writes benchmarks/results/<date>-membership.md and .png
 
 A loss threshold (`membership_attacks.py`) on the clients' models as they are uploaded in the last round: by an attacker
-who has the parameters, and by one who has the soft predictions of the public batches alone and distills a surrogate of
-the same architecture from the last four of them. Their number and the epochs were chosen by how well surrogates agree
+with the parameters, and by one with only the soft predictions of the public batches, from the last four of which a
+surrogate of the same architecture is distilled. Their number and the epochs were chosen by how well surrogates agree
 with the last upload. Settings are those of conf/quick, without its architecture with BatchNorm where training is
 private; its learning rate there was chosen on validation images.
 """

@@ -98,7 +98,7 @@ class Evaluator(Generic[State]):
 
         Raises:
             DivergedError: if a copy that is fine-tuned for the evaluation diverges, or a test loss is not finite.
-            InputError: if it `is_only` evaluation, and too few clients answer.
+            InputError: if this is the only evaluation (`is_only`), and too few clients answer.
         """
         fed, t, everyone, away = self.fed, record.round, list(self.fed.by_id), dict[int, str]()
         fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # clients that came back are let in
