@@ -1,6 +1,7 @@
 """Values go over the wire and come back; what is none is refused before a tensor is made of it."""
 
 import contextlib
+import json
 
 import pytest
 import torch
@@ -9,19 +10,29 @@ from hypothesis import strategies as st
 from real_clients import travelled
 
 from ktpfl_flower.wire import (
-    LIMIT,
+    LENGTH,
     NESTED,
     TEXT,
     Initial,
     Left,
     Packet,
-    check_size,
-    loaded,
+    from_bytes,
     packed,
+    to_bytes,
     unpacked,
-    values_of,
 )
 from ktpfl_pipeline.core.errors import InputError
+
+
+def message(header, data=b""):
+    """Return a message with this header, as text or for JSON."""
+    header = (header if isinstance(header, str) else json.dumps(header)).encode()
+    return len(header).to_bytes(LENGTH, "big") + header + data
+
+
+def loaded(dtype, shape, data):
+    """Return the tensor in a message of these bytes."""
+    return from_bytes(message({"values": {}, "tensors": [["0", dtype, shape]]}, data)).tensors["0"]
 
 
 def test_values_come_back_as_they_were():
@@ -93,8 +104,6 @@ def test_bytes_that_are_no_tensor_are_refused(dtype, shape, data):
 def test_what_cannot_travel_says_so():
     with pytest.raises(InputError, match="A function cannot be sent"):
         packed((1, packed))
-    with pytest.raises(InputError, match="bytes; at most"):
-        check_size(LIMIT + 1)
     with pytest.raises(InputError, match="does not name"):
         unpacked(Packet({"value": 1}, {"0": torch.zeros(1)}))
 
@@ -123,18 +132,30 @@ def test_whatever_came_is_a_value_or_refused(tree):
 @example("bool", [1] * 65, b"1")
 def test_whatever_shape_came_is_of_a_tensor_or_refused(dtype, shape, data):
     with contextlib.suppress(InputError):
-        loaded(dtype, tuple(shape), data)
+        loaded(dtype, shape, data)
 
 
 @pytest.mark.parametrize(
-    "text", ["[1]", "{", "[" * 100_000, '{"a":' * 100_000, '{"a":' * (NESTED + 1) + "1" + "}" * (NESTED + 1)]
+    "header",
+    [
+        *("[1]", "{", "[" * 100_000, '{"a":' * 100_000, "{}", '{"values": {}}', '{"values": 1, "tensors": []}'),
+        *('{"values": {}, "tensors": [1]}', '{"values": {}, "tensors": [["0", "float32"]]}'),
+        {"values": json.loads('{"a":' * (NESTED + 1) + "1" + "}" * (NESTED + 1)), "tensors": []},
+    ],
 )
-def test_a_text_that_says_no_values_is_refused(text):
+def test_a_header_that_is_not_of_a_message_is_refused(header):
     with pytest.raises(InputError, match="not the JSON of a message"):
-        values_of(text)
+        from_bytes(message(header))
 
 
-def test_a_text_has_an_end():
-    assert values_of('{"a":' * NESTED + "1" + "}" * NESTED)["a"]
-    with pytest.raises(InputError, match="characters; at most"):
-        values_of(" " * (TEXT + 1))
+@pytest.mark.parametrize("data", [b"", b"no message", (2**60).to_bytes(LENGTH, "big"), to_bytes(Packet({}))[:-1]])
+def test_bytes_that_are_no_message_are_refused(data):
+    with pytest.raises(InputError):
+        from_bytes(data)
+
+
+def test_a_header_has_an_end():
+    deep = json.loads('{"a":' * NESTED + "1" + "}" * NESTED)
+    assert from_bytes(message({"values": deep, "tensors": []})).values["a"]
+    with pytest.raises(InputError, match="at most"):
+        from_bytes(message(" " * (TEXT + 1)))

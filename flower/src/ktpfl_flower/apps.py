@@ -9,9 +9,8 @@ from pathlib import Path
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
-from ktpfl_flower.relay import frame_of, record
-from ktpfl_flower.wire import Packet, packet_of
-from ktpfl_flower.wire import frame_of as frame_with
+from ktpfl_flower.relay import bytes_of, record
+from ktpfl_flower.wire import Packet, from_bytes, to_bytes
 from ktpfl_pipeline.core.errors import InputError
 
 PULSE = 0.2
@@ -47,7 +46,7 @@ class GridLink:
 
     def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
         """Send each node a message of a kind, and yield the replies that arrive within `seconds`."""
-        messages = [Message(record(frame_with(packet)), node, f"query.{kind}") for node, packet in packets.items()]
+        messages = [Message(record(to_bytes(packet)), node, f"query.{kind}") for node, packet in packets.items()]
         waiting = dict(zip(self._grid.push_messages(messages), packets, strict=True))
         end, over = time.monotonic() + seconds, False
         while waiting and not over:
@@ -65,6 +64,10 @@ class GridLink:
         for message in self._pulled(self._waiting) if self._waiting else ():
             node, kind = self._waiting.pop(message.metadata.reply_to_message_id)
             yield node, kind, _answer(message)
+
+    def forget(self) -> None:
+        """Ignore the replies that have not arrived yet."""
+        self._waiting.clear()
 
     def pause(self) -> None:
         """Wait until new replies may have arrived."""
@@ -89,7 +92,7 @@ def _answer(message: Message) -> Packet:
         code = message.error.code
         return Packet({"silent": CAUSES.get(code, f"Flower's error {code}")})
     try:
-        return packet_of(frame_of(message.content))
+        return from_bytes(bytes_of(message.content))
     except InputError as error:
         return Packet({"silent": f"its reply is malformed: {error}"})
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:

@@ -9,40 +9,34 @@ from glob import glob
 from multiprocessing.connection import Client
 from pathlib import Path
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-
-from ktpfl_flower.frames import Frame
 
 KINDS = ("register", "begin", "perform", "end")
 STYPE = "bytes"
-"""The name of our encoding of arrays, the values as bytes; no reader takes it for a pickle."""
+"""The name of our encoding; no reader takes it for a pickle."""
 
 client = ClientApp()
 
 
-def record(frame: Frame) -> RecordDict:
+def record(message: bytes) -> RecordDict:
     """Return a message as Flower's records."""
-    tensors = {name: Array(dtype, shape, STYPE, data) for name, (dtype, shape, data) in frame.arrays.items()}
-    return RecordDict({"values": ConfigRecord({"json": frame.text}), "tensors": ArrayRecord(tensors)})
+    return RecordDict({"message": ArrayRecord({"bytes": Array("uint8", (len(message),), STYPE, message)})})
 
 
-def frame_of(content: RecordDict) -> Frame:
+def bytes_of(content: RecordDict) -> bytes:
     """Return the message in Flower's records.
 
     Raises:
         ValueError: if the records are not a message of this package.
     """
-    values, tensors = content.get("values"), content.get("tensors")
-    if not isinstance(values, ConfigRecord) or not isinstance(tensors, ArrayRecord) or len(content) != 2:
+    arrays = content.get("message")
+    if not isinstance(arrays, ArrayRecord) or list(arrays) != ["bytes"] or arrays["bytes"].stype != STYPE:
         raise ValueError("it is not a message of ktpfl_flower.")
-    if odd := [array.stype for array in tensors.values() if array.stype != STYPE]:
-        raise ValueError(f"it has an array encoded as {odd[0]!r}; only {STYPE!r} is allowed.")
-    arrays = {name: (array.dtype, tuple(array.shape), array.data) for name, array in tensors.items()}
-    return Frame(str(values.get("json")), arrays)
+    return bytes(arrays["bytes"].data)
 
 
-def answer(kind: str, frame: Frame, context: Context) -> Frame:
+def answer(kind: str, message: bytes, context: Context) -> bytes:
     """Return a client's reply to a message of a kind.
 
     Raises:
@@ -51,8 +45,8 @@ def answer(kind: str, frame: Frame, context: Context) -> Frame:
     if (socket := context.node_config.get("client")) is not None:
         with Client(str(socket), "AF_UNIX") as connection:
             connection.send_bytes(kind.encode())
-            connection.send_bytes(frame.to_bytes())
-            return Frame.from_bytes(connection.recv_bytes())
+            connection.send_bytes(message)
+            return connection.recv_bytes()
     from ktpfl_flower.client.answering import answered, refused  # Flower's simulation has no process per client
     from ktpfl_flower.client.member import Member
 
@@ -67,13 +61,13 @@ def answer(kind: str, frame: Frame, context: Context) -> Frame:
             "simulated nodes. Set clients to a pattern that matches the clients' files, or num-supernodes to their "
             "number.",
         )
-    return answered(Member(Path(files[int(number)])), kind, frame)
+    return answered(Member(Path(files[int(number)])), kind, message)
 
 
 def _answering(kind: str) -> Callable[[Message, Context], Message]:
     def answer_message(message: Message, context: Context) -> Message:
         """Return the reply to a message."""
-        return Message(record(answer(kind, frame_of(message.content), context)), reply_to=message)
+        return Message(record(answer(kind, bytes_of(message.content), context)), reply_to=message)
 
     return answer_message
 

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_flower.frames import Frame
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import Params
 
@@ -23,17 +22,21 @@ DTYPES = {
     for dtype in (torch.float32, torch.float64, torch.uint8, torch.int64, torch.bool)
 }
 """Dtypes that tensors in messages may have, by name."""
+LENGTH = 8
+"""Size in bytes of the header's length, which comes first."""
 LIMIT = 2**32
-"""The most bytes that the tensors of one packet may have."""
+"""The most bytes of one packet."""
 STAYS = "Private samples would have to leave their client. Choose a method that does not need them."
 DIMENSIONS = 8
 """The most dimensions of a tensor."""
 TEXT = 2**24
-"""The most characters of one packet's JSON."""
+"""The most bytes of one packet's header."""
 DEPTH = 8
 """The deepest nesting of values."""
 NESTED = 64
 """The deepest nesting of lists and objects in a packet's JSON."""
+FORM = f"{', '.join(DTYPES)} with at most {DIMENSIONS} dimensions and {LIMIT:,} values"
+"""What tensors in messages may be, in words."""
 
 Kinds = dict[str, tuple[str, tuple[int, ...]]]
 """Dtype and shape of a model's tensors."""
@@ -76,7 +79,7 @@ class Initial:
 
 def kinds_of(params: Params) -> Kinds:
     """Return dtype and shape of each tensor of a model."""
-    return {name: (_name(tensor.dtype), tuple(tensor.shape)) for name, tensor in params.items()}
+    return {name: _kind(tensor) for name, tensor in params.items()}
 
 
 def packed(value: Any) -> Packet:
@@ -100,70 +103,58 @@ def unpacked(packet: Packet) -> Any:
     return value
 
 
-def dumped(tensor: Tensor) -> tuple[str, tuple[int, ...], bytes]:
-    """Return dtype, shape and bytes of a tensor, in C order."""
-    return _name(tensor.dtype), tuple(tensor.shape), tensor.detach().cpu().contiguous().numpy().tobytes()
+def to_bytes(packet: Packet) -> bytes:
+    """Return a packet as bytes: the length of the header, the header in JSON, and the tensors one after another."""
+    listed = [[name, *_kind(tensor)] for name, tensor in packet.tensors.items()]
+    header = json.dumps({"values": packet.values, "tensors": listed}).encode()
+    tensors = (tensor.detach().cpu().contiguous().numpy().tobytes() for tensor in packet.tensors.values())
+    return b"".join([len(header).to_bytes(LENGTH, "big"), header, *tensors])
 
 
-def loaded(dtype: str, shape: tuple[int, ...], data: bytes) -> Tensor:
-    """Return the tensor that `dumped` was given.
-
-    Raises:
-        InputError: if the dtype or the shape is not allowed, or the number of bytes does not match them.
-    """
-    if dtype not in DTYPES:
-        raise InputError(f"it has a tensor of {reprlib.repr(dtype)}; allowed are {', '.join(DTYPES)}.")
-    if not is_shape(shape):
-        raise InputError(f"it has a tensor of shape {reprlib.repr(shape)}, which is not allowed.")
-    wanted = math.prod(shape) * DTYPES[dtype].itemsize
-    if wanted != len(data):
-        raise InputError(f"it has a tensor of {dtype} and shape {shape} in {len(data):,} bytes instead of {wanted:,}.")
-    return torch.from_numpy(np.frombuffer(bytearray(data), dtype=dtype).reshape(shape))
-
-
-def frame_of(packet: Packet) -> Frame:
-    """Return a packet as a message in bytes."""
-    return Frame(json.dumps(packet.values), {name: dumped(tensor) for name, tensor in packet.tensors.items()})
-
-
-def packet_of(frame: Frame) -> Packet:
-    """Return the packet in a message in bytes.
+def from_bytes(data: bytes) -> Packet:
+    """Return the packet that `to_bytes` was given.
 
     Raises:
-        InputError: if the packet is too large, or its values or arrays are not allowed.
+        InputError: if the packet is too large, or its values or tensors are not allowed.
     """
-    check_size(sum(len(data) for *_, data in frame.arrays.values()))
-    return Packet(values_of(frame.text), {name: loaded(*array) for name, array in frame.arrays.items()})
-
-
-def is_shape(shape: Any) -> bool:
-    """Return whether a value is a shape with at most `DIMENSIONS` dimensions and `LIMIT` elements."""
-    if not isinstance(shape, tuple | list) or len(shape) > DIMENSIONS:
-        return False
-    return all(type(size) is int and size >= 0 for size in shape) and math.prod(max(1, size) for size in shape) <= LIMIT
-
-
-def values_of(text: str) -> dict[str, Any]:
-    """Return the values in a packet's JSON.
-
-    Raises:
-        InputError: if the JSON is too long, too deeply nested, or not an object.
-    """
-    if len(text) > TEXT:
-        raise InputError(f"its values have {len(text):,} characters; at most {TEXT:,} are allowed.")
+    size = int.from_bytes(data[:LENGTH], "big")
+    if len(data) > LIMIT or size > TEXT:
+        raise InputError(
+            f"it has {len(data):,} bytes and {size:,} bytes of values; at most {LIMIT:,} and {TEXT:,} are allowed."
+        )
+    start = LENGTH + size
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
-        values = None
+        header = json.loads(data[LENGTH:start])
+        values, listed = header["values"], [(str(name), dtype, shape) for name, dtype, shape in header["tensors"]]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        values, listed = None, []
     if not isinstance(values, dict) or not _is_shallow(values):
         raise InputError("its values are not the JSON of a message.")
-    return values
+    tensors = {}
+    for name, dtype, shape in listed:
+        if not _is_kind(dtype, shape):
+            raise InputError(
+                f"it has a tensor of {reprlib.repr(dtype)} and shape {reprlib.repr(shape)}; it must be {FORM}."
+            )
+        number = math.prod(shape)
+        if (end := start + number * DTYPES[dtype].itemsize) > len(data):
+            raise InputError(
+                f"it has a tensor of {dtype} and shape {shape}, but only {len(data) - start:,} bytes of it."
+            )
+        values_of = np.frombuffer(data, dtype, number, start).reshape(shape)
+        tensors[name], start = torch.from_numpy(values_of.copy()), end
+    return Packet(values, tensors)
 
 
-def check_size(nbytes: int) -> None:
-    """Raise an `InputError` if a packet's tensors have more than `LIMIT` bytes."""
-    if nbytes > LIMIT:
-        raise InputError(f"it has {nbytes:,} bytes; at most {LIMIT:,} are allowed.")
+def _kind(tensor: Tensor) -> tuple[str, tuple[int, ...]]:
+    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+
+
+def _is_kind(dtype: Any, shape: Any) -> bool:
+    """Return whether a tensor may have a dtype and a shape: at most `DIMENSIONS` dimensions and `LIMIT` elements."""
+    if dtype not in DTYPES or not isinstance(shape, tuple | list) or len(shape) > DIMENSIONS:
+        return False
+    return all(type(size) is int and size >= 0 for size in shape) and math.prod(max(1, size) for size in shape) <= LIMIT
 
 
 def _is_shallow(values: Any) -> bool:
@@ -173,10 +164,6 @@ def _is_shallow(values: Any) -> bool:
         within = [each.values() if isinstance(each, dict) else each for each in level]
         level = [part for parts in within for part in parts if isinstance(part, dict | list)]
     return not level
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _tree(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -233,7 +220,7 @@ def _value(tree: Any, tensors: dict[str, Tensor], depth: int) -> Any:
 def _kinds(told: dict[str, Any]) -> Kinds:
     """Return the kinds of a model; raise ValueError if one is not allowed."""
     found = {name: (dtype, shape) for name, (dtype, shape) in told.items()}
-    if not all(dtype in DTYPES and is_shape(shape) for dtype, shape in found.values()):
+    if not all(_is_kind(dtype, shape) for dtype, shape in found.values()):
         raise ValueError
     return {name: (dtype, tuple(shape)) for name, (dtype, shape) in found.items()}
 

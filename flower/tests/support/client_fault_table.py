@@ -93,9 +93,7 @@ FAULTS = [
     Fault("an accuracy of 200 %", "kt_pfl", answers("evaluate", 4, tensor(lambda x: x + 1)), UNSOUND),
     Fault("code instead of a value", "fedmd", answers("logits", 2, value({"code": "import os"})), UNSOUND, OUT_IN_2),
     Fault("a loss in words", "kt_pfl", answers("train", 2, beside(loss="low")), UNSOUND, OUT_IN_2),
-    Fault(
-        "no value", "kt_pfl", answers("distill", 2, lambda a: Packet({"number": a.values["number"]})), UNSOUND, OUT_IN_2
-    ),
+    Fault("no value", "kt_pfl", answers("distill", 2, lambda a: Packet({})), UNSOUND, OUT_IN_2),
     Fault(
         "garbage, with on_unsound: stop",
         "kt_pfl",
@@ -120,8 +118,6 @@ FAULTS = [
         "replied too late",
         OUT_IN_2,
     ),
-    Fault("a reply twice", "kt_pfl", answers("logits", 2, lambda a: [a, a]), "twice"),
-    Fault("a reply of an earlier round", "kt_pfl", answers("train", 2, beside(number=7)), "another message", OUT_IN_2),
     Fault(
         "another version of torch at the start", "kt_pfl", other_version(1), "install the server's versions", ends=True
     ),

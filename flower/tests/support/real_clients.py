@@ -1,6 +1,5 @@
 """Digits dealt out to clients with files of their own, the same federation in one process, a link without Flower."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from ktpfl_flower.server import federation_file, job, serve
 from ktpfl_flower.server.attendance import Link
 from ktpfl_flower.server.executor import RealFederation
 from ktpfl_flower.server.federation_file import FederationFile, Plan
-from ktpfl_flower.wire import Packet, dumped, loaded, values_of
+from ktpfl_flower.wire import Packet, from_bytes, to_bytes
 from ktpfl_pipeline import in_memory, methods, tracking
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.core import engine
@@ -127,7 +126,7 @@ def check_same(folder: Path, there: FinishedRun, executor: SerialExecutor | None
     return fed
 
 
-Changes = Callable[[str, int, Packet], Packet | list[Packet] | None]
+Changes = Callable[[str, int, Packet], Packet | None]
 
 
 class NoLink:
@@ -135,8 +134,8 @@ class NoLink:
 
     Attributes:
         restarts: whether every message finds a new process.
-        changes: what becomes of an answer on its way, given its kind, its client and itself: others; None is one that
-            comes too late.
+        changes: what becomes of an answer on its way, given its kind, its client and itself: another; None is one
+            that comes too late.
         seen: kind, client, packet and answer of each message.
         nodes: who is at which address.
     """
@@ -152,9 +151,7 @@ class NoLink:
 
     def said_by(self, n: int) -> list[bytes]:
         """Return all that a client has sent: its values and its tensors."""
-        answers = [answer for _, who, _, answer in self.seen if who == n]
-        tensors = [dumped(tensor)[2] for answer in answers for tensor in answer.tensors.values()]
-        return [*(json.dumps(answer.values).encode() for answer in answers), *tensors]
+        return [to_bytes(answer) for _, who, _, answer in self.seen if who == n]
 
     def addresses(self) -> list[int]:
         return sorted(self.nodes)
@@ -175,8 +172,8 @@ class NoLink:
             if changed is None:
                 self.belated.append((address, kind, answer))
                 yield address, Packet({"silent": f"no reply within {seconds:g} s"})
-            for one in [changed] if isinstance(changed, Packet) else changed or []:
-                yield address, arrived(one)
+            else:
+                yield address, arrived(changed)
 
     def before(self, kind: str, n: int, packet: Packet) -> None:
         """Do nothing before a message is delivered; others may."""
@@ -187,6 +184,9 @@ class NoLink:
     def late(self) -> Iterator[tuple[int, str, Packet]]:
         found, self.belated = self.belated, []
         yield from found
+
+    def forget(self) -> None:
+        self.belated = []
 
     def pause(self) -> None:
         time.sleep(0.001)
@@ -210,8 +210,7 @@ def met_federation(folder: Path, link: NoLink) -> RealFederation:
 
 def travelled(packet: Packet) -> Packet:
     """Return what arrives of a packet."""
-    tensors = {name: loaded(*dumped(tensor)) for name, tensor in packet.tensors.items()}
-    return Packet(values_of(json.dumps(packet.values)), tensors)
+    return from_bytes(to_bytes(packet))
 
 
 def arrived(packet: Packet) -> Packet:

@@ -71,14 +71,13 @@ class Member:
         try:
             if kind not in kinds:
                 raise InputError(f"the message {kind[:80]!r} does not exist; a client knows {', '.join(kinds)}.")
-            answer = kinds[kind](packet)
+            return kinds[kind](packet)
         except LostError as error:
-            answer = Packet({"lost": str(error)})
+            return Packet({"lost": str(error)})
         except DivergedError as error:
-            answer = Packet({"diverged": next(iter(error.found.values()), "it is NaN or infinite")})
+            return Packet({"diverged": next(iter(error.found.values()), "it is NaN or infinite")})
         except InputError as error:
-            answer = refusal(kind, error)
-        return Packet({**answer.values, "number": packet.values.get("number")}, answer.tensors)
+            return refusal(kind, error)
 
     def _register(self, packet: Packet) -> Packet:
         parts, found = self._splits(_seed(packet)), self._samples()

@@ -1,7 +1,7 @@
 """Which clients take part: registered, excluded after an invalid or missing reply, and registered again.
 
-A client is identified by its number; its address changes each time it is started. Every message has a number of its
-own, which the reply repeats.
+A client is identified by its number; its address changes each time it is started. Every message has a number above
+those before it, so a client refuses a message that was delayed.
 """
 
 import logging
@@ -45,13 +45,16 @@ class Link(Protocol):
         """Return the addresses of the clients that are connected now."""
 
     def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
-        """Send each address a message of a kind, and yield the replies that arrive within `seconds`.
+        """Send each address a message of a kind, and yield one packet from each.
 
-        If there is none, the packet has the reason under ``silent``.
+        It is the reply, or has the reason under ``silent`` if none arrives within `seconds`.
         """
 
     def late(self) -> Iterator[tuple[int, str, Packet]]:
         """Yield the replies that arrived too late, with the address and the kind of the message."""
+
+    def forget(self) -> None:
+        """Ignore the replies that have not arrived yet."""
 
     def pause(self) -> None:
         """Wait a moment."""
@@ -81,7 +84,7 @@ class Attendance:
         classes: Sequence[str] = (),
         data: Data = IMAGES,
     ) -> None:
-        """Store the arguments; no message is sent.
+        """Store the arguments; no message is sent, and replies to messages of other runs are ignored.
 
         Args:
             link: the connection to the clients.
@@ -100,11 +103,12 @@ class Attendance:
         self.told: set[int] = set()
         self.kept: dict[int, set[int]] = {}
         self._link, self._request, self._deadline, self._stops = link, Packet({"seed": seed}), deadline, stops
-        self._asked: dict[int, int] = {}  # number of each request to register without a reply, by address
+        self._asked: set[int] = set()  # addresses that have not replied to the request to register
         self._replaced: set[int] = set()  # addresses of clients that have a newer address
         self._numbers: dict[int, int] = {}  # of the last message to each client
         self._remembered: Mapping[int, Registration] = {}
         self._logged: tuple[str, float] = "", 0.0  # the last line about a wait, and its time
+        link.forget()
 
     def meet(self, wanted: int, seconds: float, known: Mapping[int, Registration]) -> None:
         """Register the clients with which the run starts; nodes that do not reply in time are left out.
@@ -132,7 +136,7 @@ class Attendance:
             if self._asked or len(self.clients) < wanted:
                 self._log_wait(self.clients, wanted)
                 self._link.pause()
-        silent = ", ".join(map(str, self._asked))
+        silent = ", ".join(map(str, sorted(self._asked)))
         if known and 0 < len(self.clients) < wanted:
             self._take_up(known)
         elif len(self.clients) != wanted:
@@ -172,11 +176,6 @@ class Attendance:
         for n, said in met.items():
             self._take_back(here[n], said)
 
-    def resume(self, clients: Mapping[int, Registration]) -> None:
-        """Continue a run of these clients; wait until all have registered, or until the deadline."""
-        self.clients, self.why = dict(clients), dict.fromkeys(clients, AWAY)
-        self.wait(list(clients), len(clients))
-
     def wait(self, clients: Sequence[int], least: int) -> None:
         """Register new clients, and wait until `least` of these clients take part, or until the deadline."""
         end = time.monotonic() + self._deadline
@@ -214,27 +213,17 @@ class Attendance:
         for address, n in waiting.items():
             self.wire["sent"][n] += asked[address].nbytes
         for address, packet in self._link.ask(kind, asked, self._deadline):
-            if address not in waiting:
-                logger.warning("The client at node %d replied twice to %s; the second reply is ignored.", address, what)
-                continue
             n, said = waiting[address], packet.values
             if "silent" in said:  # from the link, not from the client
                 self.exclude(n, f"did not reply to {what} ({said['silent']})")
-                del waiting[address]
                 continue
             self.wire["received"][n] += packet.nbytes
-            if "refused" in said:  # without a number if the message could not be read
+            if "refused" in said:
                 self.exclude(n, f"refused {what}: {said['refused']}", unsound=True)
-            elif said.get("number") != asked[address].values["number"]:
-                logger.warning("Client %d replied to another message than %s; this reply is ignored.", n, what)
-                continue
             elif "lost" in said:
                 self.exclude(n, f"could not reply to {what}: {said['lost']}")
             else:
                 yield n, packet
-            del waiting[address]
-        for n in waiting.values():
-            self.exclude(n, f"did not reply to {what}")
 
     def exclude(self, n: int, why: str, unsound: bool = False) -> None:
         """Exclude a client until it registers again.
@@ -269,23 +258,19 @@ class Attendance:
         """Ask the new ones of these nodes to register, and yield the replies that have arrived."""
         for address, kind, packet in self._link.late():
             if kind == "register":
-                if self._was_asked(address, packet) and "silent" not in packet.values:
+                self._asked.discard(address)
+                if "silent" not in packet.values:
                     yield address, packet
             elif "silent" not in packet.values:
                 logger.warning("Node %d replied too late to the message %r; this reply is ignored.", address, kind)
-        self._asked = {address: number for address, number in self._asked.items() if address in there}
+        self._asked &= there
         fresh = there.difference(self.here.values(), self._asked, self._replaced)
         asked = {address: self._stamped(self._request, time.time_ns()) for address in sorted(fresh)}
-        self._asked |= {address: int(packet.values["number"]) for address, packet in asked.items()}
+        self._asked |= fresh
         for address, packet in self._link.ask("register", asked, 0) if asked else ():
-            if "silent" not in packet.values and self._was_asked(address, packet):
-                yield address, packet  # others reply later
-
-    def _was_asked(self, address: int, packet: Packet) -> bool:
-        """Return whether a packet replies to the request to register that was sent to this address."""
-        if packet.values.get("number", self._asked.get(address)) != self._asked.get(address):
-            return False
-        return self._asked.pop(address, None) is not None
+            if "silent" not in packet.values:  # others reply later
+                self._asked.discard(address)
+                yield address, packet
 
     def _register(self, address: int, packet: Packet) -> None:
         """Register the client at an address if it may take part."""

@@ -5,7 +5,6 @@ The replies of the others are reused in the same round, so no client trains twic
 """
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from ktpfl_flower import encoded, operations
 from ktpfl_flower.server.attendance import Attendance, absent
 from ktpfl_flower.server.handles import Drawn, Held, named
 from ktpfl_flower.server.quorum import Quorum
-from ktpfl_flower.wire import STAYS, Left, Packet, dumped, packed, unpacked
+from ktpfl_flower.wire import STAYS, Left, Packet, packed, to_bytes, unpacked
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -128,7 +127,7 @@ class RealExecutor(Executor):
         self._known: dict[int, operations.Known] = {}
         self._alive: dict[int, WeakValueDictionary[int, Held]] = {}
         self._round = 0
-        self._answered: dict[tuple[int, str], Outcome[Any]] = {}  # in this round, by client and request
+        self._answered: dict[tuple[int, bytes], Outcome[Any]] = {}  # in this round, by client and sum of the request
         self._lost: set[int] = set()  # clients that lost models in this round
         self._lost_here: set[int] = set()  # those that lost their models while this process ran
         self.bare: set[int] = set()
@@ -161,7 +160,7 @@ class RealExecutor(Executor):
             value = packed(tuple(named(argument, n) for argument in arguments))
             request = {"operation": name, "wanted": phase not in EVALUATED_ONLY}
             packets[n] = Packet({**value.values, **request}, value.tensors)
-        requests = {n: (n, _digest(packet)) for n, packet in packets.items()}
+        requests = {n: (n, hashlib.sha256(to_bytes(packet)).digest()) for n, packet in packets.items()}
         known = self._answered
         outcomes: dict[Any, Outcome[Value]] = {n: known[key] for n, key in requests.items() if key in known}
         asked = {
@@ -353,15 +352,6 @@ def _finite(value: Any) -> bool:
         return all(map(_finite, value))
     model = value.model if isinstance(value, Left) else None
     return all(bool(tensor.isfinite().all()) for tensor in (model or {}).values())
-
-
-def _digest(packet: Packet) -> str:
-    """Return the SHA-256 sum of a packet's values and tensors, in hexadecimal digits."""
-    found = hashlib.sha256(json.dumps(packet.values, sort_keys=True).encode())
-    for name, tensor in packet.tensors.items():
-        dtype, shape, data = dumped(tensor)
-        found.update(f"{name} {dtype} {shape}".encode() + data)
-    return found.hexdigest()
 
 
 def _counts(samples: Any, architecture: str) -> dict[str, int] | None:

@@ -67,7 +67,7 @@ def registration(address: int, packet: Packet) -> Registration:
     who = f"The client at node {address}"
     if "refused" in packet.values:
         raise InputError(f"{who} refused to register: {packet.values['refused']}")
-    return understood(Registration, {name: value for name, value in packet.values.items() if name != "number"}, who)
+    return understood(Registration, packet.values, who)
 
 
 def other_versions(said: Registration) -> str:
