@@ -17,8 +17,7 @@ pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from ktpfl_flower import apps, relay
-from ktpfl_flower.client import answering
+from ktpfl_flower import apps, join, relay
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.wire import Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline.core.errors import InputError
@@ -168,7 +167,6 @@ def test_a_client_needs_neither_kedro_nor_mlflow():
         for name in ("kedro", "mlflow", "pandas", "scipy", "sklearn", "matplotlib", "omegaconf", "optuna"):
             sys.modules[name] = None
         import ktpfl_flower.join
-        import ktpfl_flower.client.answering
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
@@ -190,7 +188,7 @@ def test_the_app_asks_the_client_s_process_by_its_socket_and_one_that_is_gone_ra
     with pytest.raises(OSError):
         relay.answer("register", message, context)
     with Listener(place, "AF_UNIX") as listener:
-        threading.Thread(target=answering.serve, args=(Member(file), listener), daemon=True).start()
+        threading.Thread(target=join.serve, args=(Member(file), listener), daemon=True).start()
         said = from_bytes(relay.answer("register", message, context)).values
         assert said["client"] == 0
         odd = from_bytes(relay.answer("register", bytes(9), context)).values

@@ -150,7 +150,10 @@ def test_a_client_with_other_samples_is_no_part_of_the_run_that_is_taken_up(
         return Packet({**answer.values, "fingerprint": "other"}) if kind == "register" and n == 0 else answer
 
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3))
-    plan, public = planned(tmp_path, patience=0.05), serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8))
+    plan, public = (
+        planned(tmp_path, patience=0.05),
+        serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8), Data()),
+    )
     met = [serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept")]
     link.changes = changes
     met.append(serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept"))  # all are there: another run
@@ -181,7 +184,7 @@ def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(
 
 def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:
     link, runs = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2)), set[str]()
-    public = serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8))
+    public = serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8), Data())
     for memory in (512, 7):
         plan = planned(tmp_path)
         compute = replace(plan.experiment.compute, server_memory=memory)

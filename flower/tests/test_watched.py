@@ -8,15 +8,15 @@ import sys
 import pytest
 from loopback import wait_for
 
-from ktpfl_flower import watched
+from ktpfl_flower.join import watched
 
 SAYS_WHO = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
 """A stand-in for a SuperLink."""
 PARENT = """
 import signal, sys, time
-from ktpfl_flower import watched
+from ktpfl_flower.join import watched
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell lets its background jobs ignore
-kept = watched.start(sys.argv[1:])
+kept = watched(sys.argv[1:])
 time.sleep(600)
 """
 
@@ -45,15 +45,14 @@ def test_it_ends_with_its_parent_whatever_ends_that(tmp_path, how):
     wait_for(lambda: not there(child), 60)
 
 
-def test_who_is_told_to_end_it_ends_it(tmp_path):
-    process = watched.start([sys.executable, "-c", SAYS_WHO, str(tmp_path / "number")])
+def test_it_ends_when_its_input_does(tmp_path):
+    process = watched([sys.executable, "-c", SAYS_WHO, str(tmp_path / "number")])
     child = number(tmp_path / "number")
-    process.terminate()
     process.communicate()
     assert not there(child) and process.returncode != 0
 
 
 def test_its_own_end_is_seen():
-    process = watched.start([sys.executable, "-c", "raise SystemExit(3)"])
+    process = watched([sys.executable, "-c", "raise SystemExit(3)"])
     assert process.wait() == 3
     process.communicate()

@@ -3,19 +3,21 @@
 import platform
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from annotated_types import Ge, Le, MaxLen
 from torch import Tensor
 
 from ktpfl_pipeline import __version__
+from ktpfl_pipeline.config.schema import Image
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.core.validation import Count
+from ktpfl_pipeline.data.sources import adapt
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY
 
 PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
@@ -65,7 +67,26 @@ class Data:
     vocabulary: Meaning | None = None
 
 
-def meaning(known: Vocabulary | None, source: str) -> Meaning | None:
+def prepared(inputs: Tensor, known: Vocabulary | None, source: str, image: Image | None) -> tuple[Tensor, Data]:
+    """Return samples of a source, (M, ...), with the channels and size of `image`, and what others compare of them.
+
+    Raises:
+        InputError: if they are features, which clients would have to standardize together; tokens that others could not
+            compare; or no images, but `image` is set.
+    """
+    kind = kinds.of(inputs)
+    if kind.standardized:
+        raise InputError(
+            f"{source} has {kind.name}, which must be standardized over all clients' samples, but real clients share "
+            "no samples. Use images or tokens."
+        )
+    if image is not None and not kind.pixels:
+        raise InputError(f"image is set, but {source} has {kind.name}. Remove image.")
+    data = Data(cast("Any", kind.name), _meaning(known, source))
+    return inputs if image is None else adapt(inputs, image.shape), data
+
+
+def _meaning(known: Vocabulary | None, source: str) -> Meaning | None:
     """Return the meaning of a source's tokens; None for other kinds of samples.
 
     Raises:
@@ -85,11 +106,6 @@ def meaning(known: Vocabulary | None, source: str) -> Meaning | None:
             "array 'vocabulary' in the file, the same at the server and at all clients."
         )
     return Meaning(digest(list(known.words)), known.size, known.padding)
-
-
-def data_of(inputs: Tensor, vocabulary: Meaning | None) -> Data:
-    """Return the kind of samples, (M, ...), that are images or tokens, with their vocabulary."""
-    return Data("tokens" if kinds.of(inputs) is kinds.TOKENS else "images", vocabulary)
 
 
 def versions() -> dict[str, str]:

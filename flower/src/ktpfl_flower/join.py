@@ -8,18 +8,28 @@ socket.
 import argparse
 import logging
 import os
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from multiprocessing.connection import Listener
 from pathlib import Path
 
-from ktpfl_flower import watched
-from ktpfl_flower.client.answering import serve
-from ktpfl_flower.client.member import Member
+from ktpfl_flower.client.member import Member, answered
 from ktpfl_pipeline.core.errors import InputError
 
 logger = logging.getLogger(__name__)
+WATCH = """
+exec 3<&0
+"$@" </dev/null & command=$!
+(read -r _ <&3; kill $command; sleep 10; kill -9 $command) & watcher=$!
+wait $command; status=$?
+kill $watcher
+exit $status
+"""
+"""A shell's program: run a command until it ends, or the input does; then end it, with SIGKILL after ten seconds."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,22 +68,45 @@ def main(arguments: list[str] | None = None) -> int:
     return 1
 
 
-def _supernode(socket: Path, options: list[str]) -> int:
-    """Run a SuperNode that ends when this process does, whatever ends it, and return its exit status."""
-    port = str(watched.free_port())
-    command = [str(Path(sys.executable).parent / "flower-supernode"), *options]
-    command += ["--port", port, "--node-config", f'client="{socket}"']
-    path = os.pathsep.join(
-        [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    )  # it starts Flower's other programs
-    quick = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", **os.environ, "PATH": path}
-    with watched.start(command, quick) as started:
+def serve(member: Member, listener: Listener) -> None:
+    """Answer one message after another over a socket, until the listener is closed."""
+    while True:
         try:
-            return started.wait()
+            connection = listener.accept()
+        except ConnectionError:
+            continue
+        except OSError:  # the listener is closed
+            return
+        with connection:
+            try:
+                kind = connection.recv_bytes(100).decode(errors="replace")
+                connection.send_bytes(answered(member, kind, connection.recv_bytes()))
+            except (EOFError, OSError) as error:  # the sender disconnected
+                logger.warning("A message was not delivered (%s).", error)
+
+
+def _supernode(place: Path, options: list[str]) -> None:
+    """Run a SuperNode until it ends, or this process does."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    folder = str(Path(sys.executable).parent)
+    command = [f"{folder}/flower-supernode", *options, "--port", port, "--node-config", f'client="{place}"']
+    path = os.pathsep.join([folder, os.environ.get("PATH", "")])  # it starts Flower's other programs
+    with watched(command, {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", **os.environ, "PATH": path}) as started:
+        try:
+            started.wait()
         except KeyboardInterrupt:
-            return 0
-        finally:
-            started.terminate()
+            return
+
+
+def watched(command: list[str], env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+    """Start a command that ends when this process does, whatever ends it, including SIGKILL.
+
+    A shell waits for the end of a pipe that only this process holds open.
+    """
+    watching = ["sh", "-c", WATCH, "sh", *command]
+    return subprocess.Popen(watching, env=env, stdin=subprocess.PIPE, start_new_session=True)  # Ctrl-C ends only this
 
 
 if __name__ == "__main__":

@@ -185,38 +185,28 @@ def check_arguments(name: str, arguments: Any, known: Known) -> None:
 
 def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known) -> None:
     """Check, at the server, the result of an operation with these arguments; raise InputError if it is not allowed."""
-    offer, classes = find(name), known.setting.classes
-    if name == "encoded_logits":
-        sound = isinstance(value, tuple) and len(value) == 2 and (isinstance(value[0], Left) or value[0] == {})
-        sound = sound and _bytes(value[1]) and _readable(value[1], arguments, classes)
-    elif offer.gives == "predictions":
-        sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
-    elif offer.gives == "prototypes":
-        sound = isinstance(value, tuple) and len(value) == 2
-        sound = sound and _tensor(value[0], (classes, arguments[1]), *FLOATS) and _tensor(value[1], (classes,), *FLOATS)
-    elif offer.gives == "numbers":
-        sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
-    elif name.endswith(RESUMING):
-        sound = isinstance(value, tuple) and len(value) == 2 and _is_left(value[0], known.kinds)
-        sound = sound and (isinstance(value[1], Left) or value[1] == {})
-    else:
-        sound = _is_left(value, known.kinds)
-    if not sound:
-        raise InputError(f"expected {_expected(name, arguments, known)}.")
-
-
-def _expected(name: str, arguments: tuple[Any, ...], known: Known) -> str:
-    """Return in words what an operation with these arguments must return."""
     classes = known.setting.classes
+    first: Any
+    second: Any
+    first, second = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
     match find(name).gives:
         case "predictions":
-            return f"predictions for {len(arguments[1])} samples and {classes} classes"
+            expected = f"predictions for {len(arguments[1])} samples and {classes} classes"
+            if name == "encoded_logits":
+                sound = _is_state(first) and _bytes(second) and _readable(second, arguments, classes)
+            else:
+                sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
         case "prototypes":
-            return f"prototypes of {arguments[1]} features, and numbers of samples, for {classes} classes"
+            expected = f"prototypes of {arguments[1]} features, and numbers of samples, for {classes} classes"
+            sound = _tensor(first, (classes, arguments[1]), *FLOATS) and _tensor(second, (classes,), *FLOATS)
         case "numbers":
-            return f"{len(METRICS)} measures: a finite loss, and shares from 0 to 1"
+            expected = f"{len(METRICS)} measures: a finite loss, and shares from 0 to 1"
+            sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
         case _:
-            return "the number of a stored model of its architecture"
+            expected = "the number of a stored model of its architecture"
+            sound = _is_left(first, known.kinds) and (_is_state(second) if name.endswith(RESUMING) else first is value)
+    if not sound:
+        raise InputError(f"expected {expected}.")
 
 
 def _readable(value: encoded.Bytes, arguments: tuple[Any, ...], classes: int) -> bool:
@@ -281,6 +271,10 @@ def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
     if not isinstance(arguments, tuple) or not offer.needed <= len(arguments) <= len(offer.takes):
         return False
     return all(kind.holds(value, known) for kind, value in zip(offer.takes, arguments, strict=False))
+
+
+def _is_state(value: Any) -> bool:
+    return isinstance(value, Left) or value == {}
 
 
 def _are_measures(value: Tensor) -> bool:

@@ -47,8 +47,7 @@ def answer(kind: str, message: bytes, context: Context) -> bytes:
             connection.send_bytes(kind.encode())
             connection.send_bytes(message)
             return connection.recv_bytes()
-    from ktpfl_flower.client.answering import answered, refused  # Flower's simulation has no process per client
-    from ktpfl_flower.client.member import Member
+    from ktpfl_flower.client.member import Member, answered, refused  # Flower's simulation has no process per client
 
     number, pattern = context.node_config.get("partition-id"), str(context.run_config.get("clients", ""))
     if number is None:

@@ -91,7 +91,7 @@ def photographs(folder, *classes):
 def test_labels_are_brought_into_the_order_of_the_file_s_class_names(tmp_path, named, labels, names):
     photographs(tmp_path, "benign", "normal")
     own = client_file.ClientFile(client=0, source="folder:images", architecture="mlp", class_names=named)
-    found, known = client_file.samples(own, tmp_path)
+    found, known, _ = client_file.samples(own, tmp_path)
     assert set(found.labels.tolist()) == labels and known == names
     normal = found.inputs[found.labels == names.index("normal")]
     assert normal.min() >= 40  # its images, whatever its number

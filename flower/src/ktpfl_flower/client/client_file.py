@@ -10,7 +10,7 @@ import yaml
 from annotated_types import Ge, Le, Lt, MaxLen
 from torch import Tensor
 
-from ktpfl_flower.alike import meaning
+from ktpfl_flower.alike import Data, prepared
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config.schema import Image
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -18,9 +18,9 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Distinct, Reads, Share, default, parse
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
-from ktpfl_pipeline.data.partition.split import ClientIndices, least, split, stream
+from ktpfl_pipeline.data.partition.split import is_whole, least, split, stream
 from ktpfl_pipeline.data.settings import Partition, Text
-from ktpfl_pipeline.data.sources import Reading, adapt, load
+from ktpfl_pipeline.data.sources import Reading, load
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 from ktpfl_pipeline.models import zoo
 
@@ -140,15 +140,15 @@ def values_of(path: Path) -> dict[str, Any]:
     return {str(name): value for name, value in values.items()}
 
 
-def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str]]:
-    """Return the client's samples, and the names of their classes.
+def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str], Data]:
+    """Return the client's samples, the names of their classes, and what others compare of them.
 
-    Images have the channels and the size that the file states. Without names of classes in the source and the file, the
+    Without names of classes in the source and the file, the
     labels are the names.
 
     Raises:
-        InputError: if the samples cannot be read, the file does not state which owner's samples are the client's, they
-            are features, which clients would have to standardize together, or tokens without a comparable vocabulary.
+        InputError: if the samples cannot be read, the file does not state which owner's samples are the client's, or
+            real clients cannot use them; see `prepared`.
     """
     size = None if own.image is None else own.image.shape[1:]
     found = load(own.source, folder, own.classes, Reading(size, text=own.text))
@@ -158,17 +158,9 @@ def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str]]:
         raise InputError(
             f"owner is {own.owner!r}, but {own.source} does not name the owners of its samples. Remove owner."
         )
-    if found.kind.standardized:
-        raise InputError(
-            f"{own.source} has {found.kind.name}, which must be standardized over all clients' samples, but real "
-            "clients share no samples. Use images or tokens."
-        )
-    if own.image is not None and not found.kind.pixels:
-        raise InputError(f"image is set, but {own.source} has {found.kind.name}. Remove image.")
-    meaning(found.vocabulary, own.source)
-    inputs = found.inputs if own.image is None else adapt(found.inputs, own.image.shape)
+    inputs, data = prepared(found.inputs, found.vocabulary, own.source, own.image)
     labels, names = _in_order(found, own)
-    return replace(found, inputs=inputs, labels=labels), names
+    return replace(found, inputs=inputs, labels=labels), names, data
 
 
 def _in_order(found: LabelledDataset, own: ClientFile) -> tuple[Tensor, list[str]]:
@@ -199,7 +191,7 @@ def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[Labelled
         InputError: if there are too few samples.
     """
     tested = found.test if isinstance(found, OwnedDataset) else None
-    indices: ClientIndices = split(
+    indices = split(
         torch.arange(len(found)).numpy(),
         found.labels.numpy(),
         own.test_share,
@@ -207,7 +199,7 @@ def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[Labelled
         stream(seed, "split", own.client),
         None if tested is None else tested.numpy(),
     )
-    if len(indices.train) < 2 or not len(indices.test) or (own.validation_share and not len(indices.validation)):
+    if not is_whole(indices, own.validation_share):
         raise InputError(f"{own.source} has {len(found)} samples, but {least(own.validation_share)}. Add samples.")
     known = found.vocabulary
     return tuple(LabelledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from ktpfl_flower import operations
-from ktpfl_flower.alike import data_of, meaning, versions
+from ktpfl_flower.alike import Data, versions
 from ktpfl_flower.client import client_file
 from ktpfl_flower.client.participation import Participation, Told
 from ktpfl_flower.client.private import fingerprint, private, refusal
-from ktpfl_flower.wire import Packet, packed, unpacked
+from ktpfl_flower.wire import Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.outcome import performed
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -53,7 +53,7 @@ class Member:
             self.own = client_file.read(file)
         self._folder = file.resolve().parent
         self._found: LabelledDataset | None = None
-        self._class_names: list[str] = []
+        self._class_names, self._data = list[str](), Data()
         self._run: Participation | None = None
 
     def check(self) -> None:
@@ -95,7 +95,7 @@ class Member:
                 "architecture": self.own.architecture,
                 "sizes": [len(part) for part in parts],
                 "shape": list(found.shape),
-                "data": asdict(data_of(found.inputs, meaning(found.vocabulary, self.own.source))),
+                "data": asdict(self._data),
                 "classes": self._class_names,
                 "versions": versions(),
                 "fingerprint": fingerprint(self._samples(), self._folder / f".client-{self.own.client}-secret"),
@@ -165,7 +165,7 @@ class Member:
     def _samples(self) -> LabelledDataset:
         if self._found is None:
             with private():
-                self._found, self._class_names = client_file.samples(self.own, self._folder)
+                self._found, self._class_names, self._data = client_file.samples(self.own, self._folder)
         return self._found
 
     def _splits(self, seed: int) -> tuple[LabelledDataset, ...]:
@@ -208,6 +208,22 @@ class Member:
             compute=Compute(device=self.own.device, **asdict(told.compute)),
         )
         return Participation(told, space, me, self._place(told.run))
+
+
+def answered(member: Member, kind: str, message: bytes) -> bytes:
+    """Return a client's reply to a message; after any error it is a refusal, and the client's log has the cause."""
+    try:
+        return to_bytes(member.answer(kind, from_bytes(message)))
+    except InputError as error:
+        return to_bytes(refusal(kind, error))
+    except Exception as error:
+        logger.exception("The message %r could not be answered.", kind)
+        return refused(kind, f"the client's program failed ({type(error).__name__}); its log has the details.")
+
+
+def refused(kind: str, why: str) -> bytes:
+    """Return the refusal of a message."""
+    return to_bytes(refusal(kind, InputError(why)))
 
 
 def _seed(packet: Packet) -> int:

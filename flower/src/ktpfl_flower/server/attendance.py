@@ -8,9 +8,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from ktpfl_flower.alike import Data
+from ktpfl_flower.server.federation_file import Plan
 from ktpfl_flower.server.registration import (
     Registration,
     check_classes,
@@ -26,8 +28,6 @@ from ktpfl_pipeline.core.identity import differences
 logger = logging.getLogger(__name__)
 AWAY = "has not registered since the server started"
 """Why a client is missing that this process has not met."""
-IMAGES = Data()
-"""A public set of images."""
 AGAIN = 60.0
 """Seconds after which the log names the awaited clients again."""
 
@@ -79,10 +79,8 @@ class Attendance:
         link: Link,
         run: str,
         seed: int,
-        deadline: float,
-        stops: bool = False,
-        classes: Sequence[str] = (),
-        data: Data = IMAGES,
+        plan: Plan,
+        data: Data,
     ) -> None:
         """Store the arguments; no message is sent, and replies to messages of other runs are ignored.
 
@@ -90,19 +88,17 @@ class Attendance:
             link: the connection to the clients.
             run: the name of the run.
             seed: the seed with which clients split their samples.
-            deadline: seconds in which clients must reply in each phase.
-            stops: whether a refusal or an invalid reply ends the run.
-            classes: names of the federation's classes; empty: those of the clients.
+            plan: the plan in the server's file.
             data: the kind of the public samples, and their vocabulary.
         """
-        self.run, self.clients, self._classes = run, dict[int, Registration](), list(classes)
-        self._data = data
+        self.run, self.clients = run, dict[int, Registration]()
+        self._plan, self._file, self._data = plan, plan.file, data
         self.wire: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter()}
         self.here: dict[int, int] = {}
         self.why: dict[int, str] = {}
         self.told: set[int] = set()
         self.kept: dict[int, set[int]] = {}
-        self._link, self._request, self._deadline, self._stops = link, Packet({"seed": seed}), deadline, stops
+        self._link, self._request = link, Packet({"seed": seed})
         self._asked: set[int] = set()  # addresses that have not replied to the request to register
         self._replaced: set[int] = set()  # addresses of clients that have a newer address
         self._numbers: dict[int, int] = {}  # of the last message to each client
@@ -110,18 +106,17 @@ class Attendance:
         self._logged: tuple[str, float] = "", 0.0  # the last line about a wait, and its time
         link.forget()
 
-    def meet(self, wanted: int, seconds: float, known: Mapping[int, Registration]) -> None:
+    def meet(self, known: Mapping[int, Registration]) -> None:
         """Register the clients with which the run starts; nodes that do not reply in time are left out.
 
         Args:
-            wanted: the number of clients to wait for.
-            seconds: how long to wait for them.
-            known: the clients of an earlier start of the run. If fewer than `wanted` register in time, the run
-                continues with the registered ones.
+            known: the clients of an earlier start of the run. If not all register in time, the run continues with the
+                registered ones.
 
         Raises:
             InputError: if too few or too many clients register in time, or one of them cannot take part.
         """
+        wanted, seconds = self._plan.clients, self._file.patience
         end, over = time.monotonic() + seconds, False
         self._remembered = known
         while not over and (len(self.clients) != wanted or self._asked):
@@ -165,7 +160,7 @@ class Attendance:
                 f"clients' shape is {first.shape}. Bring images to one size with image in its file, and texts to one "
                 "length."
             )
-        check_classes(address, said, [self._classes, *(other.classes for other in self.clients.values())])
+        check_classes(address, said, [self._file.class_names, *(other.classes for other in self.clients.values())])
         self.clients[said.client] = said
         self._let_in(address, said)
 
@@ -174,11 +169,12 @@ class Attendance:
         met, here = self.clients, self.here
         self.clients, self.here, self.why = dict(known), {}, dict.fromkeys(known, AWAY)
         for n, said in met.items():
-            self._take_back(here[n], said)
+            with _admitting(here[n]):
+                self._readmit(here[n], said)
 
     def wait(self, clients: Sequence[int], least: int) -> None:
         """Register new clients, and wait until `least` of these clients take part, or until the deadline."""
-        end = time.monotonic() + self._deadline
+        end = time.monotonic() + self._file.deadline
         self._look()
         while sum(n in self.here for n in clients) < least and time.monotonic() < end:
             self._log_wait([n for n in clients if n in self.here], least)
@@ -212,7 +208,7 @@ class Attendance:
         asked = {self.here[n]: self._stamped(packet, self._next(n)) for n, packet in packets.items()}
         for address, n in waiting.items():
             self.wire["sent"][n] += asked[address].nbytes
-        for address, packet in self._link.ask(kind, asked, self._deadline):
+        for address, packet in self._link.ask(kind, asked, self._file.deadline):
             n, said = waiting[address], packet.values
             if "silent" in said:  # from the link, not from the client
                 self.exclude(n, f"did not reply to {what} ({said['silent']})")
@@ -238,12 +234,16 @@ class Attendance:
         """
         self.here.pop(n, None)
         self.why[n] = printable(why[:1000]).rstrip(".")
-        if unsound and self._stops:
+        if unsound and self._file.on_unsound == "stop":
             raise InputError(
                 f"Client {n} {self.why[n]}. Check its program and run the same command again, or set on_unsound to "
                 "skip to continue without it."
             )
         logger.warning("Client %d %s. It is excluded until it registers again.", n, self.why[n])
+
+    def absent(self, clients: Collection[int]) -> dict[int, str]:
+        """Return which of these clients do not take part, and why."""
+        return {n: self.why.get(n, "is not connected") for n in clients if n not in self.here}
 
     def _look(self) -> None:
         """Register clients that have replied, ask new nodes to register, and exclude clients that disconnected."""
@@ -252,7 +252,8 @@ class Attendance:
             if address not in there:
                 self.exclude(n, "is no longer connected")
         for address, packet in self._registrations(there):
-            self._register(address, packet)
+            with _admitting(address):
+                self._readmit(address, self._read(address, packet))
 
     def _registrations(self, there: set[int]) -> Iterator[tuple[int, Packet]]:
         """Ask the new ones of these nodes to register, and yield the replies that have arrived."""
@@ -272,22 +273,9 @@ class Attendance:
                 self._asked.discard(address)
                 yield address, packet
 
-    def _register(self, address: int, packet: Packet) -> None:
-        """Register the client at an address if it may take part."""
-        try:
-            said = self._read(address, packet)
-        except InputError as error:
-            logger.warning("Node %d is not admitted: %s", address, error)
-        else:
-            self._take_back(address, said)
-
-    def _take_back(self, address: int, said: Registration) -> None:
-        """Register a client that belongs to the run and has not changed."""
-        try:
-            self._check_returned(address, said)
-        except InputError as error:
-            logger.warning("Node %d is not admitted: %s", address, error)
-            return
+    def _readmit(self, address: int, said: Registration) -> None:
+        """Register a client that belongs to the run and has not changed; else raise InputError."""
+        self._check_returned(address, said)
         if (other := self.here.get(said.client)) is not None:
             self._replaced.add(other)
         self._let_in(address, said)
@@ -337,6 +325,10 @@ class Attendance:
         return Packet({**packet.values, "run": self.run, "number": number}, packet.tensors)
 
 
-def absent(attendance: Attendance, clients: Collection[int]) -> dict[int, str]:
-    """Return which of these clients do not take part, and why."""
-    return {n: attendance.why.get(n, "is not connected") for n in clients if n not in attendance.here}
+@contextmanager
+def _admitting(address: int) -> Iterator[None]:
+    """Log why the client at an address is not admitted."""
+    try:
+        yield
+    except InputError as error:
+        logger.warning("Node %d is not admitted: %s", address, error)

@@ -6,6 +6,7 @@ The replies of the others are reused in the same round, so no client trains twic
 
 import hashlib
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -14,14 +15,13 @@ import torch
 from torch import Tensor
 
 from ktpfl_flower import encoded, operations
-from ktpfl_flower.server.attendance import Attendance, absent
+from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.server.handles import Drawn, Held, named
-from ktpfl_flower.server.quorum import Quorum
 from ktpfl_flower.wire import STAYS, Left, Packet, packed, to_bytes, unpacked
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError, diverged
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError, by_reason, diverged
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
@@ -122,11 +122,12 @@ class RealExecutor(Executor):
         self.attendance = attendance
         self._here = SerialExecutor()
         self.resumed = False
-        self._method, self._begin, self._quorum = method, begin, Quorum(quorum, tries)
+        self._method, self._begin, self._quorum, self._tries = method, begin, quorum, tries
         self._setting: Setting | None = None
         self._known: dict[int, operations.Known] = {}
         self._alive: dict[int, WeakValueDictionary[int, Held]] = {}
         self._round = 0
+        self._failed: dict[int, int] = {}  # attempts with too few clients, by round
         self._answered: dict[tuple[int, bytes], Outcome[Any]] = {}  # in this round, by client and sum of the request
         self._lost: set[int] = set()  # clients that lost models in this round
         self._lost_here: set[int] = set()  # those that lost their models while this process ran
@@ -187,7 +188,7 @@ class RealExecutor(Executor):
                 continue
             outcomes[n] = known[requests[n]] = outcome
             progress(phase, len(outcomes), len(calls))
-        missing = absent(self.attendance, given.keys() - outcomes.keys())
+        missing = self.attendance.absent(given.keys() - outcomes.keys())
         if evaluated:  # a client whose copy diverges is left out of an evaluation; the run continues
             missing |= {n: f"diverged in the evaluation ({why})" for n, why in broken.items()}
         if missing:
@@ -207,10 +208,10 @@ class RealExecutor(Executor):
         first = self._round == 0 and not self.resumed
         if t != self._round:
             self._round, self._answered, self._lost = t, {}, set()
-        self.attendance.wait(clients, self._quorum.of(clients) if least is None else least)
+        self.attendance.wait(clients, self._least(clients) if least is None else least)
         self._report_lost()
         self.start(setting)
-        if first and (out := absent(self.attendance, setting.by_id)):
+        if first and (out := self.attendance.absent(setting.by_id)):
             raise InputError(
                 f"{ClientsMissing(out)} All clients are needed before the first round. Check their programs, restart "
                 "those that have ended, and run the same command again; finished methods are reused."
@@ -227,11 +228,30 @@ class RealExecutor(Executor):
                 self._lost_here.add(n)
                 self.bare.add(n)
                 raise LostError(f"Client {n} has lost its stored models and continues like a new client.")
-        return absent(self.attendance, clients)
+        return self.attendance.absent(clients)
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
-        """Return whether round t has its quorum; see `Executor`."""
-        return self._quorum.enough(cohort, out, t)
+        """Return whether round t has its quorum without the clients that are `out`; False: it is attempted again.
+
+        Raises:
+            InputError: if this was the last attempt.
+        """
+        left, needed = len(cohort) - len(out), self._least(cohort)
+        if left >= needed:
+            return True
+        self._failed[t], why = self._failed.get(t, 0) + 1, "; ".join(by_reason(out))
+        if self._failed[t] >= self._tries:
+            raise InputError(
+                f"Round {t} was attempted {self._tries} times with too few clients, the last time with {left} of "
+                f"{len(cohort)}, but quorum requires {needed} ({why}). Restart these clients, or raise deadline if "
+                "they were only slow. Then run the same command again; the run continues after its last finished round."
+            )
+        logger.warning("Round %d is repeated, because only %d of %d clients are left (%s).", t, left, len(cohort), why)
+        return False
+
+    def _least(self, cohort: Sequence[int]) -> int:
+        """Return the number of clients of a cohort that a round needs, at least one."""
+        return max(1, math.ceil(round(self._quorum * len(cohort), 9)))
 
     def revived(self, setting: Setting, value: Any) -> Any:
         """Return a part of a checkpoint with handles instead of the names of models; see `Executor`.
@@ -282,7 +302,7 @@ class RealExecutor(Executor):
         """
         here = {n: packed(named(params, n)) for n, params in models.items() if n in self.attendance.here}
         ended = {n for n, _ in self.attendance.ask("end", here, END)}
-        if missing := absent(self.attendance, models.keys() - ended):
+        if missing := self.attendance.absent(models.keys() - ended):
             raise ClientsMissing(missing)
 
     def close(self) -> None:

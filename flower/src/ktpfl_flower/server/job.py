@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 from ktpfl_flower.server import federation_file, serve
 from ktpfl_flower.server.attendance import Link
-from ktpfl_flower.server.ending import conclude
 from ktpfl_flower.server.executor import RealFederation
 from ktpfl_flower.server.federation_file import Plan
 from ktpfl_pipeline.__main__ import CONF
 from ktpfl_pipeline.core.engine import Run
+from ktpfl_pipeline.core.errors import ClientsMissing, LostError
+from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.hooks import configure_tracking
 from ktpfl_pipeline.methods import slug
@@ -70,7 +71,7 @@ class RealJob(Job):
         After a resume the bytes are left out, because the bytes of earlier rounds are not known.
         """
         if trained or fed.executor.is_newest:
-            conclude(method, result.state, fed)
+            _conclude(method, result.state, fed)
         if not trained or fed.executor.resumed:
             return {}
         return {"wire": {way: [sizes[n] for n in fed.by_id] for way, sizes in fed.executor.attendance.wire.items()}}
@@ -118,3 +119,32 @@ def track(project: Path) -> None:
 
     conf = project / "conf" if (project / "conf").is_dir() else CONF
     configure_tracking(CONFIG_LOADER_CLASS(str(conf), **CONFIG_LOADER_ARGS), project)
+
+
+def _conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
+    """Let each client that takes part store its own final model, and name the missing clients."""
+    missing = _missing(fed)
+    for n in sorted(fed.executor.bare):
+        logger.warning("Client %d has lost its own model; its model.pt stays as it is.", n)
+    there = [n for n in fed.by_id if n not in missing and n not in fed.executor.bare]
+    while there:
+        try:
+            fed.executor.end(method.personal(state, there, fed))
+            break
+        except ClientsMissing as error:
+            missing |= error.found
+            there = [n for n in there if n not in missing]
+    if missing:
+        logger.warning(
+            "%s Start these clients and run the same command again, so that each stores its own model.",
+            ClientsMissing(missing),
+        )
+
+
+def _missing(fed: RealFederation) -> dict[int, str]:
+    """Return which clients are missing; the executor notes clients that came back without their models."""
+    while True:
+        try:
+            return fed.executor.missing(fed, list(fed.by_id), fed.rounds + 1, 0)
+        except LostError as error:
+            logger.warning("%s", str(error).partition(":")[0])

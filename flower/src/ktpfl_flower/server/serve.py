@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ktpfl_flower.alike import Arithmetic, Data, Meaning, data_of, meaning, versions
+from ktpfl_flower.alike import Arithmetic, Data, prepared, versions
 from ktpfl_flower.client.client_file import understood
 from ktpfl_flower.server.attendance import Attendance, Link
 from ktpfl_flower.server.executor import RealExecutor, RealFederation
@@ -29,7 +29,7 @@ from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.data.public import check_size
-from ktpfl_pipeline.data.sources import Reading, adapt, load_with_vocabulary
+from ktpfl_pipeline.data.sources import Reading, load_with_vocabulary
 from ktpfl_pipeline.methods import find
 
 logger = logging.getLogger(__name__)
@@ -41,28 +41,23 @@ class PublicSet:
 
     Attributes:
         inputs: images, (M, C, H, W) uint8, or tokens, (M, L) int64.
-        vocabulary: what the ids of tokens mean; None for images.
+        data: their kind, and what the ids of tokens mean.
     """
 
     inputs: Tensor
-    vocabulary: Meaning | None = None
-
-    @property
-    def data(self) -> Data:
-        """The kind of the samples, and their vocabulary."""
-        return data_of(self.inputs, self.vocabulary)
+    data: Data
 
     @property
     def shape(self) -> Shape:
         """Shape of one sample; a `TokenShape` for tokens."""
-        if (known := self.vocabulary) is None:
+        if (known := self.data.vocabulary) is None:
             return tuple(self.inputs.shape[1:])
         return TokenShape(self.inputs.shape[1:], known.size, known.padding)
 
     @property
     def named(self) -> dict[str, Any]:
         """Fingerprints of the samples and of their vocabulary, for the names of runs."""
-        words = {} if self.vocabulary is None else {"vocabulary": asdict(self.vocabulary)}
+        words = {} if self.data.vocabulary is None else {"vocabulary": asdict(self.data.vocabulary)}
         return {"public": hashlib.sha256(self.inputs.numpy().tobytes()).hexdigest(), **words}
 
 
@@ -70,24 +65,13 @@ def public_set(plan: Plan) -> PublicSet:
     """Return the public samples, images in the federation's channels and size.
 
     Raises:
-        InputError: if they cannot be read, are features, are tokens without a comparable vocabulary, or are fewer than
-            a batch.
+        InputError: if they cannot be read, are fewer than a batch, or real clients cannot use them; see `prepared`.
     """
     image, public = plan.experiment.image, plan.experiment.public
-    size = None if image is None else image.shape[1:]
-    reading = Reading(size, text=plan.experiment.text)
+    reading = Reading(None if image is None else image.shape[1:], text=plan.experiment.text)
     inputs, known = load_with_vocabulary(public.source, plan.folder, reading)
-    if (kind := kinds.of(inputs)).standardized:
-        raise InputError(
-            f"{public.source} has {kind.name}, which must be standardized over all clients' samples, but real clients "
-            "share no samples. Use images or tokens."
-        )
     check_size(len(inputs), public.batch)
-    if image is None:
-        return PublicSet(inputs, meaning(known, public.source))
-    if not kind.pixels:
-        raise InputError(f"experiment.image is set, but {public.source} has {kind.name}. Remove experiment.image.")
-    return PublicSet(adapt(inputs, image.shape))
+    return PublicSet(*prepared(inputs, known, public.source, image))
 
 
 def name_of(plan: Plan, method: str, seed: int, public: PublicSet) -> str:
@@ -123,13 +107,13 @@ def met(plan: Plan, method: str, seed: int, public: PublicSet, link: Link, folde
     Raises:
         InputError: if too few register in time, two have the same number, or one does not fit the server or the others.
     """
-    name, file = name_of(plan, method, seed, public), plan.file
-    attendance = Attendance(link, name, seed, file.deadline, file.on_unsound == "stop", file.class_names, public.data)
+    name = name_of(plan, method, seed, public)
+    attendance = Attendance(link, name, seed, plan, public.data)
     place = None if folder is None else folder / name / "clients.pt"
     known = None if place is None else checkpoint.load(place, {"run": name}, torch.device("cpu"))
     said_before = {} if known is None else known["clients"]
     remembered = {int(n): understood(Registration, said, str(place)) for n, said in said_before.items()}
-    attendance.meet(plan.clients, file.patience, remembered)
+    attendance.meet(remembered)
     if place is not None:
         clients = {n: asdict(said) for n, said in attendance.clients.items()}
         checkpoint.save(place, {"settings": {"run": name}, "clients": clients})
