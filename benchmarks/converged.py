@@ -3,7 +3,8 @@
     python benchmarks/converged.py run                      what is not in build/converged.csv yet, hours
     python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, some seeds, both datasets
     python benchmarks/converged.py keep                     copies the rows to benchmarks/results/converged.csv
-    python benchmarks/converged.py table                    prints the tables of the kept rows; needs no images
+    python benchmarks/converged.py table                    writes the tables of the kept rows into
+                                                            docs/results/converged.md; needs no images
 
 The datasets are looked for as npz files in the folder KTPFL_REAL_DATA, else in data/01_raw. A run that is
 finished is never run again; stop it at any time. `LABEL=name` before the command writes a method's rows under
@@ -12,6 +13,7 @@ another name, for the code of another commit.
 
 import csv
 import os
+import re
 import shutil
 import sys
 import time
@@ -25,14 +27,18 @@ import torch
 
 from ktpfl_pipeline.analysis.statistics import difference
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.method import FineTuned
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
-from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.methods import create, find
 
 ROOT = Path(__file__).parents[1]
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
+PAGE = ROOT / "docs" / "results" / "converged.md"
 RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
-SEEDS, ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = (0, 1, 2), 20, 10, 12, 100, 5
+SEEDS, ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = (0, 1, 2), 20, 10, 12, 750, 5
+TEST_SHARE = 0.9
+"""Each client has 75 samples for training and validation, and 675 for testing, so that accuracies have little noise."""
 DATA = {"Fashion-MNIST": ("fashion_mnist", "mnist"), "CIFAR-10": ("cifar10", "cifar100")}
 """The private and the public dataset by name."""
 PARTITIONS = {"all classes": "all_labels", "two classes": "two_labels"}
@@ -46,7 +52,7 @@ METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
     *("feddf", "feddf_soft", "pfeddf_soft"),
 )
-SUBJECT = "kt_pfl_joint"
+SUBJECT, LOCAL = "kt_pfl_joint", "local"
 Rows = list[dict[str, str]]
 
 
@@ -56,7 +62,7 @@ def finished(data: str, partition: str, name: str, seed: int) -> Rows:
     fed = federation(
         f"npz:{RAW}/{private}.npz",
         CLIENTS,
-        partition=PARTITIONS[partition],
+        partition={"scheme": PARTITIONS[partition], "test_share": TEST_SHARE},
         seed=seed,
         public={"source": f"npz:{RAW}/{public}.npz", "batch": 300},
         **SETTINGS,  # type: ignore[arg-type]
@@ -123,42 +129,75 @@ def compared(one: dict[int, float], other: dict[int, float]) -> str:
     if found is None:
         return ""
     if found.low is None or found.high is None:
-        return f"{found.mean:+.1f}"
-    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+        return f"{found.mean:+.1f}".replace("-", "−")
+    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]".replace("-", "−")
     return f"**{text}**" if found.low > 0 or found.high < 0 else text
 
 
-def table(file: str = "") -> None:
-    """Print the tables, and how local-only training still moves in the last rounds."""
-    rows = read(Path(file) if file else KEPT)
-    for data, partition in product(DATA, PARTITIONS):
-        own_rows = [row for row in rows if (row["data"], row["partition"]) == (data, partition)]
-        if not own_rows:
-            continue
-        here = {
-            name: [row for row in own_rows if row["method"] == name]
-            for name in dict.fromkeys(row["method"] for row in own_rows)
-        }
-        print(f"\n**{data}, {partition}**\n")
-        print("| method | seeds | accuracy | minus local-only | joint minus it | adapted | joint minus it, adapted |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
-        ranked = sorted(here.items(), key=lambda item: -fmean(by_seed(item[1], "as is").values()))
-        for name, own in ranked:
-            as_is, adapted = by_seed(own, "as is"), by_seed(own, "adapted")
-            spread = f" ± {stdev(as_is.values()):.1f}" if len(as_is) > 1 else ""
-            cells = [
-                name,
-                str(len(as_is)),
-                f"{fmean(as_is.values()):.1f}{spread}",
-                "" if name == "local" else compared(as_is, by_seed(here.get("local", []), "as is")),
-                "" if name == SUBJECT else compared(by_seed(here.get(SUBJECT, []), "as is"), as_is),
-                f"{fmean(adapted.values()):.1f}",
-                "" if name == SUBJECT else compared(by_seed(here.get(SUBJECT, []), "adapted"), adapted),
-            ]
-            print(f"| {' | '.join(cells)} |")
-        rounds = [name for name in rows[0] if name.startswith("round ")]
-        flat = [f"{100 * fmean(float(row[name]) for row in here['local']):.1f}" for name in rounds]
-        print(f"\nLocal-only training after rounds {rounds[0][6:]} to {rounds[-1][6:]}: {', '.join(flat)}.")
+def title(name: str) -> str:
+    """Return a method's title, marked where it fine-tunes before every evaluation."""
+    kind = find(name).kind
+    return f"{kind.title} ‡" if issubclass(kind, FineTuned) else kind.title
+
+
+def comparison(rows: Rows) -> str:
+    """Return the table of one dataset and partition, the best method first."""
+    here = {
+        name: [row for row in rows if row["method"] == name] for name in dict.fromkeys(row["method"] for row in rows)
+    }
+    local, subject = here.get(LOCAL, []), here.get(SUBJECT, [])
+    lines = [
+        "| method | seeds | accuracy (%) | minus local-only | joint minus it | adapted (%) | joint minus it, adapted |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, own in sorted(here.items(), key=lambda item: -fmean(by_seed(item[1], "as is").values())):
+        as_is, adapted = by_seed(own, "as is"), by_seed(own, "adapted")
+        cells = [
+            title(name),
+            str(len(as_is)),
+            f"{fmean(as_is.values()):.1f}" + (f" ± {stdev(as_is.values()):.1f}" if len(as_is) > 1 else ""),
+            "" if name == LOCAL else compared(as_is, by_seed(local, "as is")),
+            "" if name == SUBJECT else compared(by_seed(subject, "as is"), as_is),
+            f"{fmean(adapted.values()):.1f}",
+            "" if name == SUBJECT else compared(by_seed(subject, "adapted"), adapted),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def convergence(rows: Rows) -> str:
+    """Return the table of local-only training in the last rounds."""
+    rounds = [name for name in rows[0] if name.startswith("round ")]
+    lines = ["| data | " + " | ".join(name[6:] for name in rounds) + " |", "| --- |" + " --- |" * len(rounds)]
+    for heading, own in parts(rows).items():
+        local = [row for row in own if row["method"] == LOCAL]
+        means = [f"{100 * fmean(float(row[name]) for row in local):.1f}" for name in rounds]
+        lines.append(f"| {heading} | {' | '.join(means)} |")
+    return "\n".join(lines)
+
+
+def parts(rows: Rows) -> dict[str, Rows]:
+    """Return the rows of each dataset and partition, by the heading of their table."""
+    found = {
+        f"{data}, {partition}": [row for row in rows if (row["data"], row["partition"]) == (data, partition)]
+        for data, partition in product(DATA, PARTITIONS)
+    }
+    return {heading: own for heading, own in found.items() if own}
+
+
+def tables(rows: Rows) -> dict[str, str]:
+    """Return every table of the page by the heading above it."""
+    return {heading: comparison(own) for heading, own in parts(rows).items()} | {"Convergence": convergence(rows)}
+
+
+def table() -> None:
+    """Write the tables of the kept rows into the page, each in place of the table below its heading."""
+    text = PAGE.read_text("utf-8")
+    for heading, drawn in tables(read(KEPT)).items():
+        text, count = re.subn(rf"(## {heading}\n\n(?:[^|#\n].*\n+)*)(?:\|.*\n)+", rf"\g<1>{drawn}\n", text)
+        if count != 1:
+            raise SystemExit(f"{PAGE} has {count} tables below the heading {heading!r}; it needs one.")
+    PAGE.write_text(text, "utf-8")
 
 
 def keep() -> None:
