@@ -75,12 +75,12 @@ LONGER: dict[str, dict[str, Any]] = {
 """More local epochs, with all labels: on digits training alone gains nothing by further ones."""
 
 
-class HeadsAveraged(KTpFLJoint):
-    """Clients share heads as they share bodies."""
+class PlainAverage(KTpFLJoint):
+    """Clients start from the average of their architecture, whatever labels they have."""
 
-    title = "KT-pFL (joint), heads averaged"
+    title = "KT-pFL (joint), plain average"
 
-    def head_weights(self, common: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    def weights(self, common: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
         """Return the shares of the data."""
         return shares.expand_as(common)
 
@@ -89,7 +89,7 @@ RIVALS: dict[str, Any] = {
     name: name for name in ("local", "local_matched", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")
 }
 PARTS: dict[str, Any] = {
-    "joint, heads averaged": HeadsAveraged(),
+    "joint, plain average": PlainAverage(),
     "joint, the trained model only": KTpFLJoint(start_share=0.0, memory=0.0),
     "joint with confidence": KTpFLJoint(confidence=2.0),
 }

@@ -22,15 +22,18 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import torch
+from ablation import PlainAverage
 
 from ktpfl_pipeline.analysis.statistics import difference
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.method import FineTuned
+from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create, find
+from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 
 ROOT = Path(__file__).parents[1]
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
@@ -48,9 +51,14 @@ SETTINGS = {
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
 }
 CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}}  # as in conf/base
+PARTS: dict[str, tuple[str, Method[Any]]] = {
+    "joint_average": ("joint, plain average", PlainAverage()),
+    "joint_trained": ("joint, trained model only", KTpFLJoint(start_share=0.0, memory=0.0)),
+}
+"""KT-pFL (joint) without the overlap of labels, and without the running mean: the title of the row, and the method."""
 METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
-    *("feddf", "feddf_soft", "pfeddf_soft"),
+    *("feddf", "feddf_soft", "pfeddf_soft", *PARTS),
 )
 SUBJECT, LOCAL = "kt_pfl_joint", "local"
 Rows = list[dict[str, str]]
@@ -58,7 +66,8 @@ Rows = list[dict[str, str]]
 
 def finished(data: str, partition: str, name: str, seed: int) -> Rows:
     """Run a method, and return one row a client: its test accuracy in the last rounds, as it is and adapted."""
-    method, (private, public) = create(name, CONFIGURED.get(name)), DATA[data]
+    private, public = DATA[data]
+    method = PARTS[name][1] if name in PARTS else create(name, CONFIGURED.get(name))
     fed = federation(
         f"npz:{RAW}/{private}.npz",
         CLIENTS,
@@ -136,6 +145,8 @@ def compared(one: dict[int, float], other: dict[int, float]) -> str:
 
 def title(name: str) -> str:
     """Return a method's title, marked where it fine-tunes before every evaluation."""
+    if name in PARTS:
+        return PARTS[name][0]
     kind = find(name).kind
     return f"{kind.title} ‡" if issubclass(kind, FineTuned) else kind.title
 

@@ -1,12 +1,11 @@
 """KT-pFL (joint): a round by hand, its limits, and what travels."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 import toy
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
@@ -16,13 +15,11 @@ from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint, KTpFLJointState, overlap
 
 EVERYONE = list(toy.IDS)
-HEADS = {"linear": "1.", "mlp": "4."}
-"""The beginning of the names of a toy model's last layer."""
 
 
-def combined(parts: list[tuple[float, Params]], chosen: Callable[[str], bool] = lambda name: True) -> Params:
-    """Return a weighted sum of models, of the tensors whose names are `chosen`."""
-    return {name: sum(a * model[name] for a, model in parts) for name in parts[0][1] if chosen(name)}  # type: ignore[misc]
+def combined(parts: list[tuple[float, Params]]) -> Params:
+    """Return a weighted sum of models."""
+    return {name: sum(a * model[name] for a, model in parts) for name in parts[0][1]}  # type: ignore[misc]
 
 
 def test_overlap_is_the_share_of_labels_in_common() -> None:
@@ -31,11 +28,11 @@ def test_overlap_is_the_share_of_labels_in_common() -> None:
     assert torch.allclose(overlap(one, other), torch.tensor([[1.0, 0.2, 0.5], [0.5, 0.0, 0.25]]))
 
 
-def test_heads_weigh_by_squared_overlap_and_by_data() -> None:
+def test_models_weigh_by_squared_overlap_and_by_data() -> None:
     common = torch.tensor([[1.0, 0.5], [0.0, 0.0]], dtype=torch.float64)
     shares = torch.tensor([0.25, 0.75], dtype=torch.float64)
     expected = torch.tensor([[4 / 7, 3 / 7], [0.25, 0.75]], dtype=torch.float64)  # 0.25 to 0.1875; shares of the data
-    assert torch.allclose(KTpFLJoint().head_weights(common, shares), expected, rtol=0, atol=1e-15)
+    assert torch.allclose(KTpFLJoint().weights(common, shares), expected, rtol=0, atol=1e-15)
 
 
 def test_a_round_is_that_of_a_plain_implementation() -> None:
@@ -51,17 +48,14 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     starts: Models = {}
     own_weights: list[float] = []
     for group in ([3, 11, 20], [7, 12]):
-        head = HEADS[fed.by_id[group[0]].architecture]
         sizes = {m: len(fed.by_id[m].train) for m in group}
-        body = [(sizes[m] / sum(sizes.values()), before.taught[m]) for m in group]
         for n in group:
             common = {m: sizes[m] * float(torch.minimum(labels[n], labels[m]).sum()) ** 2 for m in group}
-            heads = [(common[m] / sum(common.values()), before.taught[m]) for m in group]
             own_weights.append(common[n] / sum(common.values()))
-            starts[n] = combined(body) | combined(heads, lambda name, head=head: name.startswith(head))  # type: ignore[misc]
+            starts[n] = combined([(common[m] / sum(common.values()), before.taught[m]) for m in group])
     trained = fed.train({n: starts[n] for n in EVERYONE}, 2)
     assert first.metrics == {}, "the server had no model yet"
-    assert report.metrics == {"own_head_weight": pytest.approx(sum(own_weights) / 5, abs=1e-12)}
+    assert report.metrics == {"own_weight": pytest.approx(sum(own_weights) / 5, abs=1e-12)}
     assert toy.distance(report.after_local, trained) < 1e-12
     assert toy.distance(after.taught, taught(fed, before.coefficients, trained)) < 1e-12
     expected = {
@@ -93,7 +87,7 @@ def test_clients_of_different_architectures_have_kt_pfl_s_trained_models() -> No
 
 @pytest.fixture
 def distinct() -> tuple[Federation, KTpFLJointState]:
-    """Return clients of one architecture with body and head, and a state in which all their models differ."""
+    """Return clients of one architecture, and a state in which all their models differ."""
     fed = toy.alike("mlp", dtype="float64")
     return fed, KTpFLJoint().round(KTpFLJoint().init(fed), EVERYONE, 1, fed)[0]
 
@@ -105,30 +99,10 @@ def test_clients_with_equal_labels_start_from_the_average(distinct: tuple[Federa
     assert toy.distance(KTpFLJoint().starts(alike, EVERYONE, fed), dict.fromkeys(EVERYONE, average)) < 1e-12
 
 
-def test_clients_without_common_labels_keep_their_heads(distinct: tuple[Federation, KTpFLJointState]) -> None:
+def test_clients_without_common_labels_start_from_their_own_model(
+    distinct: tuple[Federation, KTpFLJointState],
+) -> None:
     fed, state = distinct
-    apart = replace(state, labels=torch.eye(5, dtype=torch.float64))
-    starts, average = KTpFLJoint().starts(apart, EVERYONE, fed), fed.average(state.taught)
-    for n in EVERYONE:
-        own = {name: x for name, x in state.taught[n].items() if name.startswith(HEADS["mlp"])}
-        assert toy.distance({n: starts[n]}, {n: {**average, **own}}) < 1e-12
-
-
-def test_a_model_without_a_head_is_mixed_as_a_whole() -> None:
-    class Two(nn.Module):
-        """Two layers that make the logits together."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.other = nn.Linear(64, toy.CLASSES), nn.Linear(64, toy.CLASSES)
-
-        def forward(self, images: Tensor) -> Tensor:
-            flat = images.flatten(1)
-            return self.one(flat) + self.other(flat)
-
-    fed = toy.alike("two", dtype="float64", build=lambda name: Two())
-    assert fed.facts("two").head is None
-    state, _ = KTpFLJoint().round(KTpFLJoint().init(fed), EVERYONE, 1, fed)
     apart = replace(state, labels=torch.eye(5, dtype=torch.float64))
     assert toy.distance(KTpFLJoint().starts(apart, EVERYONE, fed), state.taught) < 1e-12
 

@@ -1,20 +1,21 @@
 """KT-pFL (joint): a round of KT-pFL that starts from mixtures of models of one architecture; ours, from no paper.
 
-Clients of one architecture share the body of their models, and the head as far as they have the same classes. The
-server estimates that from predictions: the mean of a client's predictions on public samples is close to its
-distribution of labels, even where the public samples are of another kind. A client starts its local training from the
-mixture, and uses what training made of it. docs/kt_pfl_variants.md derives the rule and states what leaves a client;
-docs/results/converged.md compares it with other methods. Further symbols, besides those of `kt_pfl`:
+Clients of one architecture share their models as far as they have the same classes. The server estimates that from
+predictions: the mean of a client's predictions on public samples is close to its distribution of labels, even where
+the public samples are of another kind. A client starts its local training from the mixture, and uses what training
+made of it. docs/kt_pfl_variants.md derives the rule and states what leaves a client; docs/results/converged.md
+compares it with other methods. Further symbols, besides those of `kt_pfl`:
 
     π_n   state.labels    client n's mean soft prediction over the round's public samples, an estimate of its labels
     o_nm  overlap         Σ_k min(π_nk, π_mk): which share of their labels clients n and m have in common
     h_m   state.taught    client m's model after distillation, which the server mixes
-    v_n   start           the mixture from which client n trains: body Σ_m b_m h_m, head Σ_m d_nm h_m
+    d_nm  weights         the weight of h_m in client n's mixture, proportional to D_m o_nm²
+    v_n   start           the mixture Σ_m d_nm h_m, from which client n trains
     w_n   upload.models   v_n after local training
     u_n   state.models    the model that client n uses: the running mean of what lies between v_n and w_n
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated
@@ -31,7 +32,7 @@ from ktpfl_pipeline.core.weights import Models, Params, average, mix, select
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
 SHARPNESS = 2
-"""The power of the overlap in the weights of heads."""
+"""The power of the overlap in the weights of a mixture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,8 @@ class KTpFLJoint(KTpFL):
         assert isinstance(state, KTpFLJointState)
         # 1. The server sends each client its start v_n, from which it trains, w_n, and predicts the public batch.
         starts = self.starts(state, cohort, fed)
-        own = self.own_head_weights(state, cohort, fed)
-        metrics = {"own_head_weight": fmean(own)} if own else {}
+        own = self.own_weights(state, cohort, fed)
+        metrics = {"own_weight": fmean(own)} if own else {}
         upload = exchange.train_and_predict(fed, starts, cohort, t)
         # 2. KT-pFL: the server learns c and mixes teachers; w_n learns from its teacher, becomes h_n, and is uploaded.
         c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
@@ -105,48 +106,43 @@ class KTpFLJoint(KTpFL):
         return average([before, trained, start], weights)
 
     def starts(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return v_n: the mean body of the architecture, and a head mixed by squared overlap of labels.
+        """Return v_n = Σ_m d_nm h_m, over the clients of n's architecture whose model the server has.
 
-        b_m = D_m / Σ D and d_nm ∝ D_m o_nm², over the clients of n's architecture whose model the server has. If the
-        model has no separate layer for the logits, the whole model is mixed like a head. The server has no label
-        estimate for a never-sampled client, so its head is mixed like its body. If the server has no model, v_n is the
-        initial model.
+        If the server has no such model, v_n is the initial model.
         """
         asked = list(clients)
-        found, groups = dict(select(fed.initial_models(), asked)), fed.of_one_architecture(state.taught)
-        for architecture, students in fed.of_one_architecture(asked).items():
-            if not (known := groups.get(architecture)):
-                continue
-            models, shares = [state.taught[m] for m in known], fed.data_weights(known)
-            head = fed.facts(architecture).head
-            prefix = "" if head is None else f"{head.name}."
-            body = average([{name: x for name, x in m.items() if not name.startswith(prefix)} for m in models], shares)
-            heads = mix(
-                [{name: x for name, x in m.items() if name.startswith(prefix)} for m in models],
-                self.heads(state, students, known, fed),
-            )
-            for n, own in zip(students, heads, strict=True):
-                found[n] = {name: own[name] if name in own else body[name] for name in models[0]}
+        found = dict(select(fed.initial_models(), asked))
+        for students, known, weights in self.mixtures(state, asked, fed):
+            found |= zip(students, mix([state.taught[m] for m in known], weights), strict=True)
         return {n: found[n] for n in asked}
 
-    def heads(self, state: KTpFLJointState, students: list[int], known: list[int], fed: Federation) -> Tensor:
-        """Return d of students, over the clients of their architecture whose model the server has, (r, n)."""
-        rows = state.labels[fed.positions(students)], state.labels[fed.positions(known)]
-        return self.head_weights(overlap(*rows), fed.data_weights(known))
+    def mixtures(
+        self, state: KTpFLJointState, clients: Iterable[int], fed: Federation
+    ) -> Iterator[tuple[list[int], list[int], Tensor]]:
+        """Yield, for each architecture: r of the clients, the n whose model the server has, and d, (r, n)."""
+        groups = fed.of_one_architecture(state.taught)
+        for architecture, students in fed.of_one_architecture(clients).items():
+            if known := groups.get(architecture):
+                common = overlap(state.labels[fed.positions(students)], state.labels[fed.positions(known)])
+                yield students, known, self.weights(common, fed.data_weights(known))
 
-    def head_weights(self, common: Tensor, shares: Tensor) -> Tensor:
-        """Return d, rows that sum to one, from overlaps of labels, (r, n), and shares of the data, (n,)."""
+    def weights(self, common: Tensor, shares: Tensor) -> Tensor:
+        """Return d, rows that sum to one, from overlaps of labels, (r, n), and shares of the data, (n,).
+
+        A row without any overlap, as of a client that never took part, gets the shares of the data.
+        """
         weights = shares * common**SHARPNESS
         sums = weights.sum(dim=1, keepdim=True)
         return torch.where(sums > 0, weights / sums.clamp_min(torch.finfo(sums.dtype).tiny), shares)
 
-    def own_head_weights(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> list[float]:
-        """Return d_nn, the weight of a client's own head in its start, of each client whose model the server has."""
-        groups, weights = fed.of_one_architecture(state.taught), list[float]()
-        for architecture, students in fed.of_one_architecture(n for n in clients if n in state.taught).items():
-            rows = self.heads(state, students, known := groups[architecture], fed).tolist()
-            weights += [row[known.index(n)] for n, row in zip(students, rows, strict=True)]
-        return weights
+    def own_weights(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> list[float]:
+        """Return d_nn, the weight of a client's own model in its start, of each client whose model the server has."""
+        return [
+            float(row[known.index(n)])
+            for students, known, weights in self.mixtures(state, clients, fed)
+            for n, row in zip(students, weights, strict=True)
+            if n in known
+        ]
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
         """Return the start that each client would be sent."""
