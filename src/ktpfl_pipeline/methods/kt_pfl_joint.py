@@ -119,7 +119,7 @@ class KTpFLJoint(KTpFL):
     def mixtures(
         self, state: KTpFLJointState, clients: Iterable[int], fed: Federation
     ) -> Iterator[tuple[list[int], list[int], Tensor]]:
-        """Yield, for each architecture: r of the clients, the n whose model the server has, and d, (r, n)."""
+        """Yield r clients of each architecture, the n clients whose model the server has, and d, (r, n)."""
         groups = fed.of_one_architecture(state.taught)
         for architecture, students in fed.of_one_architecture(clients).items():
             if known := groups.get(architecture):
