@@ -1,16 +1,17 @@
-"""CPU time of a round at an earlier commit and now, in turn: KT-pFL with the paper's networks, and with light ones.
+"""CPU time of a round at an earlier commit and now, in turn: KT-pFL with several networks, and FedAvg.
 
-    python benchmarks/speed.py <commit> [paper] [light] [quick]
+    python benchmarks/speed.py <commit> [paper] [light] [quick] [fedavg]
 
 writes benchmarks/results/<date>-speed.md. One client after another in one thread of a process each, so that the seconds
 of the processor, the system's among them, mean something where others use the machine too; the ratio is the median of
-those of neighbouring turns.
+those of neighbouring turns. Each commit runs its own copy of this file, so it may name settings as it did then.
 
 | workload | what a turn is |
 | --- | --- |
 | paper | a round in bfloat16 if possible, channels last: the four networks, a client each, 3x28x28, 8 images a kind |
 | light | two rounds on images like digits: float32, 20 clients, four light models, batches of 16 |
 | quick | the same in the order of memory that `--env=quick` sets now, channels last; before, in the usual one |
+| fedavg | a round in float32: McMahan's CNN, 20 clients with 500 images each, batches of 128, and its evaluation |
 """
 
 import argparse
@@ -26,6 +27,7 @@ from typing import Any
 
 import measure
 import torch
+import workloads
 from workloads import CLASSES, PAPER, SIZE, samples
 
 from ktpfl_pipeline import methods, models
@@ -36,7 +38,7 @@ from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings
 
 ROOT = Path(__file__).parents[1]
 LIGHT = ("lenet", "cnn", "cnn_bn", "mlp") * 5
-TURNS = {"paper": 3, "light": 7, "quick": 7}
+TURNS = {"paper": 3, "light": 7, "quick": 7, "fedavg": 5}
 
 
 def build(channels: int, name: str) -> torch.nn.Module:
@@ -58,6 +60,9 @@ def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, 
 
 def rounds(name: str, now: bool) -> Any:
     """Prepare the rounds of a turn, as they were before or are now."""
+    if name == "fedavg":
+        fed, schedule = workloads.federation(workloads.WORKLOADS["fedavg"]), engine.Schedule(1)
+        return lambda: engine.run(methods.create("fedavg"), fed, schedule)
     if name == "paper":
         recipe = {"training": LocalTraining(1, 8, 0.01), "distillation": Distillation(1, 8, 0.01)}
         compute, schedule = Compute("cpu", measure.DTYPES[-1], "channels_last"), engine.Schedule(1)
@@ -83,8 +88,9 @@ def serve(name: str, now: bool) -> None:
 
 def process(tree: Path, name: str) -> "subprocess.Popen[str]":
     """Start the process that does a workload's turns with the source of `tree`."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(ROOT / "benchmarks")])}
-    command = [sys.executable, __file__, "--serve", "now" if tree == ROOT else "before", name]
+    scripts = tree / "benchmarks"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(scripts)])}
+    command = [sys.executable, str(scripts / "speed.py"), "--serve", "now" if tree == ROOT else "before", name]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
@@ -115,7 +121,7 @@ def main() -> None:
     """Measure, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="what is compared with")
-    parser.add_argument("workloads", nargs="*", default=[*TURNS], help="paper, light, quick; all by default")
+    parser.add_argument("workloads", nargs="*", default=[*TURNS], help=f"{', '.join(TURNS)}; all by default")
     parser.add_argument("--serve", choices=("before", "now"), help="do turns of the workload with the imported source")
     given = parser.parse_args()
     if given.serve:
