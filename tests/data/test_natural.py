@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_refused():
         (DATA, {"clients": 3, "minimum": 30}, "the source has 2 of them with 30 samples or more (partition.minimum)"),
         (DATA, {"minimum": 101}, "federation of 0 clients is not possible: the source has 0"),
         (DATA, {"test_share": 0.9}, "'bo' of the source has 1 samples to train and validate on and 11 to test on"),
-        (DATA, {"test_share": 1.0}, "test_share 1.0 must lie between 0 and 1"),
+        (DATA, {"test_share": 1.0}, "partition.test_share is 1.0; it must be a number above 0 and below 1"),
         (replace(DATA, test=OWNERS != 1), {}, "client 'ann' of the source has 0 samples to train and validate on"),
         (replace(DATA, test=OWNERS == 0), {}, "client 'ann' of the source has 0 samples to train and validate on"),
         (replace(DATA, test=OWNERS < 0), {}, "and 0 to test on, and each client needs at least 2 to train on, 1 to"),

@@ -1,10 +1,12 @@
 """Samples that come with their owners: people, cameras, hospitals."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -49,6 +51,20 @@ def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
         InputError: if one is empty, too long or not printable.
     """
     return _shown(names, "client", where)
+
+
+def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str, ...]]:
+    """Return the owner of each sample, (M,) int64, and the names of the owners, sorted.
+
+    Args:
+        names: (M,) of the owner of each sample.
+        where: they are from, for the message.
+
+    Raises:
+        InputError: if a name is empty, too long or not printable.
+    """
+    found, owners = np.unique(np.asarray(names), return_inverse=True)
+    return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)
 
 
 def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple[str, ...]:

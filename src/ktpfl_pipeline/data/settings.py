@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from ktpfl_pipeline.core.validation import Count, Natural, Positive, Share
 
@@ -54,7 +54,7 @@ class Partition:
     balanced: bool = False
     labels_per_client: Count = 2
     shards_per_client: Count = 2
-    sigma: Positive = 2.0
+    sigma: Annotated[float, Gt(0), Le(20)] = 2.0  # with 100 clients one has all of a class long before
     minimum: Natural = 0
     feature_skew: Literal["none", "rotation", "blur", "colour", "noise"] = "none"
     feature_levels: Annotated[int, Ge(2), Le(360)] = 4

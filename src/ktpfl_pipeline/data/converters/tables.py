@@ -70,7 +70,7 @@ def convert(file: Path, settings: Settings) -> Converted:
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
     names, labels = numbered(table[settings.label])
     said.append(f"{settings.label}: the label, {len(names)} classes ({_listed(names)})")
-    arrays: Arrays = {"labels": labels, "classes": np.array(names)}
+    arrays: Arrays = {"labels": labels.numpy(), "classes": np.array(names)}
     if settings.client:
         arrays["clients"] = np.array(table[settings.client], dtype=str)
         said.append(f"{settings.client}: the client, {len(np.unique(arrays['clients']))} of them")

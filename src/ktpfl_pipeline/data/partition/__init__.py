@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.partition.natural import NATURAL, natural
-from ktpfl_pipeline.data.partition.schemes import MAX_ALPHA, MAX_SIGMA, SCHEMES, Asked
+from ktpfl_pipeline.data.partition.schemes import SCHEMES, Asked
 from ktpfl_pipeline.data.partition.split import (
     Array,
     ClientIndices,
-    check_shares,
     draw_stratified,
     enough,
     fits,
@@ -78,14 +78,8 @@ def partition(
     if clients < 1:
         raise InputError(f"a federation of {clients} clients is not possible: choose 1 client or more.")
     how = Partition(scheme, **settings)
+    check(how, "partition")
     minimum, test_share, validation_share = how.minimum, how.test_share, how.validation_share
-    check_shares(test_share, validation_share)
-    if not 0 < how.alpha <= MAX_ALPHA:
-        raise InputError(f"alpha {how.alpha} must be above 0 and at most {MAX_ALPHA:,.0f}, such as 0.5.")
-
-    if not 0 < how.sigma <= MAX_SIGMA:
-        raise InputError(f"sigma {how.sigma} must be above 0 and at most {MAX_SIGMA:g}, such as 2.")
-
     indices = np.arange(len(labels)) if pool is None else pool.numpy()
     if len(np.unique(indices)) < len(indices):
         raise ValueError("the pool names a sample twice")

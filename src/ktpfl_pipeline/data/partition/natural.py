@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.partition.split import ClientIndices, check_shares, is_whole, least, split, stream
+from ktpfl_pipeline.data.partition.split import ClientIndices, is_whole, least, split, stream
 from ktpfl_pipeline.data.settings import Partition
 
 NATURAL = "natural"
@@ -52,8 +53,8 @@ def natural(
             " file with an array 'clients', a folder per client), or another scheme."
         )
     how = Partition(NATURAL, **settings)
+    check(how, "partition")
     minimum, test_share, validation_share = how.minimum, how.test_share, how.validation_share
-    check_shares(test_share, validation_share)
     indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())
     owners = dataset.owners.numpy()[indices]
     sizes = np.bincount(owners, minlength=len(dataset.names))

@@ -18,8 +18,6 @@ from ktpfl_pipeline.data.partition.split import Array, stream
 from ktpfl_pipeline.data.settings import Partition
 
 MAX_DRAWS = 100  # how often `dirichlet` is drawn again before it gives up
-MAX_SIGMA = 20.0  # with 100 clients one of them has all of a class long before
-MAX_ALPHA = 1e6  # by then every client has the same distribution; far above, the sampler overflows
 
 
 class Asked(NamedTuple):

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import derive
 
 Array = NDArray[np.int64]
@@ -27,14 +26,6 @@ class ClientIndices(NamedTuple):
     train: Tensor
     validation: Tensor
     test: Tensor
-
-
-def check_shares(test_share: float, validation_share: float) -> None:
-    """Raise an `InputError` where one of the shares is out of range."""
-    if not 0 < test_share < 1:
-        raise InputError(f"test_share {test_share} must lie between 0 and 1, both excluded, such as 0.25.")
-    if not 0 <= validation_share < 1:
-        raise InputError(f"validation_share {validation_share} must be 0 (none) or less than 1, such as 0.1.")
 
 
 def least(validation_share: float) -> str:

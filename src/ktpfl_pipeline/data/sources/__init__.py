@@ -6,6 +6,7 @@ their own channels and size, features in float32, or tokens in int64. Sources th
 an `OwnedDataset`. `adapt` converts images to the channels and size of a federation.
 """
 
+import inspect
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -51,22 +52,15 @@ INCLUDED: dict[str, Callable[..., Tensor]] = {
     "text": text.included,
 }
 """Sources that may bring public inputs with the private ones: what ``public.source: included`` reads."""
-UNLABELLED: dict[str, Callable[..., Tensor]] = {
+UNLABELLED: dict[str, Callable[..., tuple[Tensor, Vocabulary | None]]] = {
     "npz": npz.unlabelled,
     "folder": folder.unlabelled,
     "table": table.unlabelled,
     "text": text.unlabelled,
 }
-"""Sources whose inputs need no labels where they are public."""
-WITH_VOCABULARY: dict[str, Callable[..., tuple[Tensor, Vocabulary | None]]] = {
-    "npz": npz.with_vocabulary,
-    "text": text.with_vocabulary,
-}
-"""Sources of unlabelled inputs that may be tokens, with what the ids mean."""
-SIZED = (folder.load, folder.unlabelled, clients.load, clients.included, table.load, table.unlabelled)
-"""What reads image files, with settings: see `photographs.Reading`."""
-TOLD = (*SIZED, text.load, text.included, text.unlabelled, leaf.load, npz.unlabelled, *WITH_VOCABULARY.values())
-"""What has settings for reading files: also what reads texts, or tokens in the vocabulary of the private ones."""
+"""Sources whose inputs need no labels where they are public, with what the ids of tokens mean."""
+SIZED = (folder.load, clients.load, table.load)
+"""What reads image files, which may be of many sizes."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
 """A source outside this package, and its argument; the dot in its module distinguishes it from ``name:argument``."""
@@ -98,7 +92,6 @@ def load(
     folder: Path,
     classes: Sequence[int] | None = None,
     reading: Reading = AS_THEY_ARE,
-    size: tuple[int, int] | None = None,
 ) -> LabelledDataset:
     """Return all samples of a source with their labels, and with their owners where it knows them.
 
@@ -108,7 +101,6 @@ def load(
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
         classes: keep only the samples of these classes and renumber them 0, 1, ... in the order given; None keeps all.
         reading: how image files are read: their size, their scaling, and what becomes of unreadable ones.
-        size: height and width that image files are brought to, in place of `reading.size`.
 
     Returns:
         inputs (M, ...), images in the source's own channels and size, and labels (M,).
@@ -121,7 +113,6 @@ def load(
         The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
     """
     function, argument = find(source)
-    reading = reading if size is None else reading._replace(size=size)
     samples: LabelledDataset
     if own := PATH.fullmatch(source):
         samples = check_returned(_called(own["path"], function, argument, folder, reading), source)
@@ -142,17 +133,16 @@ def load_public(source: str, private: str, folder: Path, reading: Reading = AS_T
     Raises:
         InputError: as `load`; or the private source brings no public inputs.
     """
-    readers, given = (INCLUDED, private) if source == "included" else (UNLABELLED, source)
-    name, _, argument = given.partition(":")
-    if name in readers:
-        inputs: Tensor = _read(readers[name], argument, folder, reading)
-        return inputs
-    if source == "included":
+    if source != "included":
+        return load_with_vocabulary(source, folder, reading)[0]
+    name, _, argument = private.partition(":")
+    if name not in INCLUDED:
         raise InputError(
             f"public.source is 'included' and the private source {private!r} brings no public inputs, as npz:<file>,"
             " clients:<folder> and text:<file> may: choose open_part or another source."
         )
-    return load(source, folder, reading=reading).inputs
+    inputs: Tensor = _read(INCLUDED[name], argument, folder, reading)
+    return inputs
 
 
 def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
@@ -161,11 +151,9 @@ def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_A
     It takes the arguments and raises the errors of `load_public`.
     """
     name, _, argument = source.partition(":")
-    if name in WITH_VOCABULARY:
-        found: tuple[Tensor, Vocabulary | None] = _read(WITH_VOCABULARY[name], argument, folder, reading)
-        return found
     if name in UNLABELLED:
-        return load_public(source, "", folder, reading), None
+        found: tuple[Tensor, Vocabulary | None] = _read(UNLABELLED[name], argument, folder, reading)
+        return found
     labelled = load(source, folder, reading=reading)
     return labelled.inputs, labelled.vocabulary
 
@@ -184,7 +172,9 @@ def sized(source: str) -> bool:
 
 
 def _read(function: Callable[..., Any], argument: str, folder: Path, reading: Reading) -> Any:
-    return function(argument, folder, reading) if function in TOLD else function(argument, folder)
+    """Call a function of a source, with the settings for reading files if it has them."""
+    told = "reading" in inspect.signature(function).parameters
+    return function(argument, folder, reading) if told else function(argument, folder)
 
 
 def _called(path: str, function: Source, argument: str, folder: Path, reading: Reading) -> Any:

@@ -12,6 +12,22 @@ def check_no_argument(argument: str) -> None:
         raise InputError(f"this source takes no argument and was given {argument!r}: leave out ':{argument}'.")
 
 
+def file_in(name: str, argument: str, folder: Path, example: str) -> Path:
+    """Return the file in a source's argument; arguments and errors are those of `path_in`."""
+    path = path_in(name, argument, folder, example)
+    if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
+        raise no_such("file", path, folder)
+    return path
+
+
+def folder_in(name: str, argument: str, folder: Path) -> Path:
+    """Return the folder in a source's argument; arguments and errors are those of `path_in`."""
+    path = path_in(name, argument, folder, "yourfolder")
+    if not os.path.isdir(path):
+        raise no_such("folder", path, folder)
+    return path
+
+
 def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
     """Return the path in a source's argument: absolute as it is, relative from `folder` and within it.
 
@@ -19,13 +35,13 @@ def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
         name: of the source.
         argument: what is behind its colon.
         folder: where relative paths start.
-        example: of a source with a path, for the message.
+        example: of a path, for the message.
 
     Raises:
         InputError: if it is not a path, or leaves the folder.
     """
     if not argument:
-        raise InputError(f"source {name!r} needs a path: write {example!r}.")
+        raise InputError(f"source {name!r} needs a path: write {f'{name}:{example}'!r}.")
     if "\0" in argument:
         raise InputError(f"the path {argument!r} of source {name!r} has a zero byte, which no name has: correct it.")
     path = folder / os.path.expanduser(argument)

@@ -10,7 +10,8 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
 from ktpfl_pipeline.data.sources import npz
-from ktpfl_pipeline.data.sources.folder import by_class, check_file, find, is_given_split, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.arguments import folder_in
+from ktpfl_pipeline.data.sources.folder import by_class, check_file, is_given_split, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.limits import check_claim
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 from ktpfl_pipeline.data.sources.tokens import agreed
@@ -32,7 +33,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         folder: the folder at which relative paths start.
         reading: how image files are read.
     """
-    root = find("clients", argument, folder)
+    root = folder_in("clients", argument, folder)
     places = [place for place in subfolders(root, root) if place.name != PUBLIC]
     if not places:
         raise InputError(f"{root} has no subfolders: put the files of each client into a subfolder of its own.")
@@ -54,12 +55,12 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return the public inputs next to the clients, (M, ...), from the folder `public` or the file `public.npz`."""
-    root = find("clients", argument, folder)
+    root = folder_in("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)
-        return npz.unlabelled(f"{PUBLIC}.npz", root, reading)
+        return npz.unlabelled(f"{PUBLIC}.npz", root, reading)[0]
     if any(place.name == PUBLIC for place in subfolders(root, root)):
-        return unlabelled(PUBLIC, root, reading)
+        return unlabelled(PUBLIC, root, reading)[0]
     raise InputError(
         f"{root} has no folder 'public' and no 'public.npz', which public.source: included needs: add one of them, or"
         " choose another public.source, such as open_part."

@@ -10,7 +10,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import class_names
-from ktpfl_pipeline.data.sources.arguments import no_such, path_in
+from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, IMAGE_SUFFIXES, Reading, photographs
 
@@ -30,7 +30,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     split. Images in `test` are marked as test images. Images in `val` count as training images, from which each client
     draws its validation images.
     """
-    path = find("folder", argument, folder)
+    path = folder_in("folder", argument, folder)
     places = subfolders(path, path)
     tested = _given_split(places, path)
     if tested is None:
@@ -78,21 +78,13 @@ def is_given_split(places: list[Path]) -> bool:
     return bool(names & TRAIN) and len(names) > 1 and names <= TRAIN | VALIDATION | TEST
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the images in a folder and in all folders below it, (N, C, H, W) uint8."""
-    path = find("folder", argument, folder)
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
+    """Return the images in a folder and in all folders below it, (N, C, H, W) uint8, which have no vocabulary."""
+    path = folder_in("folder", argument, folder)
     files = files_below(path, path)
     if not files:
         raise InputError(f"{path} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or correct the path.")
-    return photographs(path, files, reading)[0]
-
-
-def find(name: str, argument: str, folder: Path) -> Path:
-    """Return the folder in the argument of the source `name`."""
-    path = path_in(name, argument, folder, f"{name}:yourfolder")
-    if not os.path.isdir(path):
-        raise no_such("folder", path, folder)
-    return path
+    return photographs(path, files, reading)[0], None
 
 
 def by_class(place: Path, root: Path) -> dict[str, list[Path]]:

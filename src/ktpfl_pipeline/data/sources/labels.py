@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
@@ -34,13 +36,13 @@ def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any
     return labels.astype(np.int64)
 
 
-def numbered(texts: Sequence[object]) -> tuple[list[str], "np.ndarray[Any, Any]"]:
+def numbered(texts: Sequence[object]) -> tuple[list[str], Tensor]:
     """Return the names of classes, sorted as numbers where all are numbers, and each sample's class, (M,) int64."""
     names = sorted({str(text) for text in texts})
     if all(map(is_number, names)):
         names.sort(key=float)
     numbers = {name: number for number, name in enumerate(names)}
-    return names, np.array([numbers[str(text)] for text in texts], dtype=np.int64)
+    return names, torch.tensor([numbers[str(text)] for text in texts], dtype=torch.int64)
 
 
 def is_number(text: str) -> bool:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
@@ -45,7 +44,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         folder: where relative paths start.
         reading: how texts become tokens, in `Reading.text`.
     """
-    path = path_in("leaf", argument, folder, "leaf:yourfolder")
+    path = path_in("leaf", argument, folder, "yourfolder")
     read = partial(_joined, path, how=reading.text, folder=folder)
     if os.path.isfile(path):
         return read(_users([path], path.parent), {})
@@ -114,8 +113,14 @@ def _share(where: str, data: Any) -> _Share:
         raise InputError(f"{where} has no samples: give lists 'x' and 'y', or leave the user out.")
     if len(x) != len(y):
         raise InputError(f"{where} has {len(x):,} inputs and {len(y):,} labels: give one label per input.")
-    if any(isinstance(each[-1] if isinstance(each, list) and each else each, str) for each in x):
-        return _Share(_texts(where, x), _text_labels(where, y))
+    x = [each[-1] if isinstance(each, list) and each and isinstance(each[-1], str) else each for each in x]
+    if texts := [each for each in x if isinstance(each, str)]:
+        if (number := next((n for n, each in enumerate(x) if not isinstance(each, str) or not each), None)) is not None:
+            raise InputError(
+                f"{where} has {str(x[number])[:40]!r} as text {number + 1}: give each sample a text, or leave it out."
+            )
+        characters = all(isinstance(label, str) and len(label) == 1 for label in y)
+        return _Share(texts, y if characters else _numbers(where, y, ", or the next character of a text"))
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and an error below
             inputs = np.array(x, dtype=np.float32)  # with a type, for texts would be given the room of the longest
@@ -129,32 +134,15 @@ def _share(where: str, data: Any) -> _Share:
             f"{where} has an 'x' of shape {inputs.shape}: give a list of numbers per sample, N x F or more."
         )
     check_finite(torch.from_numpy(inputs), where)
+    return _Share(inputs, _numbers(where, y))
+
+
+def _numbers(where: str, y: list[Any], other: str = "") -> Any:
+    """Return labels as class numbers, (n,) int64; `other` labels are allowed too, for the message."""
     if wrong := [label for label in y if type(label) not in (int, float) or abs(label) >= MAX_CLASSES]:
         raise InputError(
-            f"{where} has the label {str(wrong[0])[:40]!r}: labels are class numbers from 0 to {MAX_CLASSES - 1}."
-        )
-    return _Share(inputs, class_numbers(np.array(y), where))
-
-
-def _texts(where: str, x: list[Any]) -> list[str]:
-    """Return the text of each sample: the sample itself, or the last of the strings that it has."""
-    found = [each[-1] if isinstance(each, list) and each else each for each in x]
-    for number, each in enumerate(found):
-        if not isinstance(each, str) or not each:
-            raise InputError(
-                f"{where} has {str(each)[:40]!r} as text {number + 1}: give each sample a text, or leave it out."
-            )
-    return found
-
-
-def _text_labels(where: str, y: list[Any]) -> Any:
-    """Return class numbers, (n,) int64, or the labels where all are single characters that are not digits."""
-    if all(isinstance(label, str) and len(label) == 1 for label in y):
-        return y
-    if wrong := [label for label in y if type(label) not in (int, float) or abs(label) >= MAX_CLASSES]:
-        raise InputError(
-            f"{where} has the label {str(wrong[0])[:40]!r}: labels of texts are class numbers from 0 to"
-            f" {MAX_CLASSES - 1}, or the next character."
+            f"{where} has the label {str(wrong[0])[:40]!r}: labels are class numbers from 0 to {MAX_CLASSES - 1}"
+            f"{other}."
         )
     return class_numbers(np.array(y), where)
 
@@ -167,43 +155,27 @@ def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share], how: 
     sizes, parts = torch.tensor([len(share.y) for share in shares]), 2 if test else 1
     flags = torch.tensor([False, True]).repeat(len(names)).repeat_interleave(sizes) if test else None
     owners = torch.arange(len(names)).repeat_interleave(parts).repeat_interleave(sizes)
-    for form, has in (("texts", lambda share: isinstance(share.x, list)), ("characters", _has_characters)):
-        if len({has(share) for share in shares}) > 1:
-            odd = next(user for user, share in zip(users, shares, strict=True) if not has(share))
+    for form, place in (("texts", 0), ("characters", 1)):
+        has = [isinstance(share[place], list) for share in shares]
+        if any(has) and not all(has):
+            odd = users[has.index(False)]
             raise InputError(f"{path} has {form} for some users, but not for user {odd!r}: give all the same form.")
-    if isinstance(shares[0].x, list):
-        return _of_texts(path, shares, owners, tuple(names), flags, how, folder)
-    for user, share in zip(users, shares, strict=True):
-        if share.x.shape[1:] != shares[0].x.shape[1:]:
-            raise InputError(
-                f"{path} has inputs of shape {shares[0].x.shape[1:]} and, of user {user!r}, of {share.x.shape[1:]}:"
-                " give all one shape."
-            )
-    inputs, labels = (torch.from_numpy(np.concatenate([share[i] for share in shares])) for i in (0, 1))
-    return OwnedDataset(inputs, labels, owners, tuple(names), test=flags)
-
-
-def _has_characters(share: _Share) -> bool:
-    return isinstance(share.y, list)
-
-
-def _of_texts(
-    path: Path,
-    shares: list[_Share],
-    owners: Tensor,
-    names: tuple[str, ...],
-    test: Tensor | None,
-    how: Text,
-    folder: Path,
-) -> OwnedDataset:
-    """Return texts as tokens, each with its class number, or with the number of its next character."""
-    called = None
-    if _has_characters(shares[0]):
+    called, known = None, None
+    if isinstance(shares[0].y, list):
         found, numbers = np.unique([label for share in shares for label in share.y], return_inverse=True)
         called = tuple(label if label.isprintable() else repr(label)[1:-1] for label in map(str, found))
         labels = torch.from_numpy(numbers.astype(np.int64))
     else:
         labels = torch.from_numpy(np.concatenate([share.y for share in shares]))
-    texts = [text for share in shares for text in share.x]
-    ids, known = tokenized(texts, how, str(path), folder, auto=WORDS if called is None else CHARACTERS)
-    return OwnedDataset(ids, labels, owners, names, test=test, class_names=called, vocabulary=known)
+    if isinstance(shares[0].x, list):
+        texts = [text for share in shares for text in share.x]
+        inputs, known = tokenized(texts, how, str(path), folder, auto=WORDS if called is None else CHARACTERS)
+    else:
+        for user, share in zip(users, shares, strict=True):
+            if share.x.shape[1:] != shares[0].x.shape[1:]:
+                raise InputError(
+                    f"{path} has inputs of shape {shares[0].x.shape[1:]} and, of user {user!r}, of {share.x.shape[1:]}:"
+                    " give all one shape."
+                )
+        inputs = torch.from_numpy(np.concatenate([share.x for share in shares]))
+    return OwnedDataset(inputs, labels, owners, tuple(names), test=flags, class_names=called, vocabulary=known)

@@ -4,13 +4,12 @@ import contextlib
 import difflib
 import io
 import math
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,8 +18,8 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
-from ktpfl_pipeline.data.sources.arguments import no_such, path_in
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
+from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.limits import MAX_HEADER, MAX_READ, check_claim, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
@@ -30,10 +29,9 @@ Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 Headers = dict[str, Header]
 
 INPUTS = ("images", "features", "tokens")
-_BESIDE = ("labels", "clients", "test")
-_NAMED, _COLUMNS = "classes", "columns"
-_MEANING = ("vocabulary", "padding")
-_KNOWN = (*INPUTS, *_BESIDE, _NAMED, _COLUMNS, *_MEANING, "public")
+_PER_SAMPLE = ("labels", "clients", "test")
+_OF_TOKENS = ("vocabulary", "padding")
+_KNOWN = (*INPUTS, *_PER_SAMPLE, "classes", "columns", *_OF_TOKENS, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
@@ -61,13 +59,8 @@ def load(argument: str, folder: Path) -> LabelledDataset:
     return read(_file(argument, folder))
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the images, features or tokens of a file, which need have no labels; see `with_vocabulary`."""
-    return with_vocabulary(argument, folder, reading)[0]
-
-
-def with_vocabulary(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
-    """Return the images, features or tokens of a file without their labels, and what the ids of tokens mean.
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
+    """Return the images, features or tokens of a file, which need have no labels, and what the ids of tokens mean.
 
     Tokens must have the vocabulary of the private ones, `reading.known`, where both are known.
     """
@@ -109,9 +102,8 @@ def read(path: Path) -> LabelledDataset:
     known = _vocabulary(path, kind, inputs, arrays)
     if "clients" not in arrays:
         return LabelledDataset(inputs, numbers, class_names=called, vocabulary=known)
-    found, owners = np.unique(_texts(path, arrays["clients"]), return_inverse=True)
     test = _flags(path, arrays["test"]) if "test" in arrays else None
-    mine, names = torch.from_numpy(owners.astype(np.int64)), client_names(found, path)
+    mine, names = owners_of(_texts(path, arrays["clients"]), path)
     return OwnedDataset(inputs, numbers, mine, names, test=test, class_names=called, vocabulary=known)
 
 
@@ -121,8 +113,8 @@ def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...]
     if labels.dtype.kind in "SU":
         named, labels = np.unique(_texts(path, labels), return_inverse=True)
     numbers = torch.from_numpy(class_numbers(labels, str(path)))
-    if _NAMED in arrays:
-        named = _texts(path, arrays[_NAMED])
+    if "classes" in arrays:
+        named = _texts(path, arrays["classes"])
     return numbers, None if named is None else class_names(named, numbers, path)
 
 
@@ -158,10 +150,7 @@ def claim(path: Path) -> int:
 
 
 def _file(argument: str, folder: Path) -> Path:
-    path = path_in("npz", argument, folder, "npz:yourfile.npz")
-    if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
-        raise no_such("file", path, folder)
-    return path
+    return file_in("npz", argument, folder, "yourfile.npz")
 
 
 class Bounded(io.FileIO):
@@ -217,7 +206,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
 
 def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
     """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
-    headers = _headers(file, *INPUTS, *_MEANING, *((*_BESIDE, _NAMED) if labelled else ()))
+    headers = _headers(file, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes") if labelled else ()))
     found = [name for name in INPUTS if name in headers]
     if len(found) > 1:
         raise InputError(f"{path} has the array {found[0]!r} and the array {found[1]!r}: save only one of them.")
@@ -233,98 +222,97 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
                 " under one of them, or leave it out."
             )
     _check_inputs(path, found[0], *headers[found[0]], found[0])
-    _check_beside(path, found[0], headers)
-    _check_names(path, headers)
-    _check_meaning(path, found[0], headers)
+    _check_others(path, found[0], headers)
     return found[0], headers
 
 
-def _check_beside(path: Path, kind: str, headers: Headers) -> None:
+class _Form(NamedTuple):
+    """What an array besides the inputs must be.
+
+    Attributes:
+        kinds: numpy's letters of the dtypes.
+        what: it must be, in words.
+        save: what to save, in words.
+        plain: what to save instead of Python objects, in which pandas has text.
+    """
+
+    kinds: str
+    what: str
+    save: str
+    plain: str
+
+
+_FORMS = {
+    "labels": _Form(
+        "iufUS",
+        "integers or text of shape (N,)",
+        "one class number per sample",
+        "class numbers, with .astype('int64'), or names of classes, with .astype(str)",
+    ),
+    "clients": _Form(
+        "iuUS",
+        "integers or text of shape (N,)",
+        "one client per sample",
+        "text, with .astype(str), or integers, with .astype('int64')",
+    ),
+    "test": _Form("biu", "true or false of shape (N,)", "one such value per sample", "it with .astype(bool)"),
+    "classes": _Form(
+        "US",
+        "text of shape (K,)",
+        "the names of the classes, in the order of their numbers",
+        "the names as text, with .astype(str)",
+    ),
+    "vocabulary": _Form(
+        "US", "text of shape (V,)", "the token of each id, in the order of the ids", "text, with .astype(str)"
+    ),
+    "padding": _Form("iu", "one integer", "the id that fills short texts", "one integer"),
+}
+
+
+def _check_others(path: Path, kind: str, headers: Headers) -> None:
     """Check the arrays besides the inputs, which are called `kind`."""
     if "test" in headers and "clients" not in headers:
         raise InputError(
             f"{path} has an array 'test' but no array 'clients'. Add 'clients' with the owner of each sample, or leave"
             " 'test' out."
         )
-    for name, kinds, what, each in (
-        ("labels", "iufUS", "integers or text", "one class number"),
-        ("clients", "iuUS", "integers or text", "one client"),
-        ("test", "biu", "true or false", "one such value"),
-    ):
+    for name, form in _FORMS.items():
         if name not in headers:
             continue
-        shape, dtype = headers[name]
-        _check_plain(path, name, dtype, _PLAIN[name])
-        if dtype.kind not in kinds or len(shape) != 1 or dtype.itemsize == 0:
-            raise InputError(
-                f"the array {name!r} in {path} is {dtype} of shape {shape} and must be {what} of shape (N,): save"
-                f" {each} per sample."
-            )
-        if shape[0] != (number := headers[kind][0][0]):
-            raise InputError(f"{path} has {number:,} {kind} and {shape[0]:,} {name}: save as many {name} as {kind}.")
-
-
-def _check_names(path: Path, headers: Headers) -> None:
-    """Check the array of the names of classes."""
-    if _NAMED not in headers:
-        return
-    shape, dtype = headers[_NAMED]
-    _check_plain(path, _NAMED, dtype, "save the names as text, with .astype(str)")
-    if dtype.kind not in "US" or len(shape) != 1 or dtype.itemsize == 0 or not shape[0]:
-        raise InputError(
-            f"the array {_NAMED!r} in {path} is {dtype} of shape {shape} and must be text of shape (K,): save the names"
-            " of the classes, in the order of their numbers."
-        )
-    if headers["labels"][1].kind in "US":
-        raise InputError(
-            f"{path} has labels in text, which are names already, and an array {_NAMED!r}: leave {_NAMED!r} out, or"
-            " save class numbers."
-        )
-
-
-def _check_meaning(path: Path, kind: str, headers: Headers) -> None:
-    """Check the arrays that say what ids of tokens mean."""
-    for name in (name for name in _MEANING if name in headers):
-        if kind != "tokens":
+        if name in _OF_TOKENS and kind != "tokens":
             raise InputError(f"{path} has an array {name!r}, which belongs to tokens, and has {kind}: leave it out.")
         shape, dtype = headers[name]
-        _check_plain(path, name, dtype, "save text, with .astype(str), or an integer")
-        if name == "vocabulary" and (dtype.kind not in "US" or len(shape) != 1 or dtype.itemsize == 0):
+        _check_plain(path, name, dtype, form.plain)
+        fits = math.prod(shape) == 1 if name == "padding" else len(shape) == 1 and dtype.itemsize and shape != (0,)
+        if dtype.kind not in form.kinds or not fits:
             raise InputError(
-                f"the array 'vocabulary' in {path} is {dtype} of shape {shape} and must be text of shape (V,): save the"
-                " token of each id, in the order of the ids."
+                f"the array {name!r} in {path} is {dtype} of shape {shape} and must be {form.what}: save {form.save}."
             )
+        if name in _PER_SAMPLE and shape[0] != (number := headers[kind][0][0]):
+            raise InputError(f"{path} has {number:,} {kind} and {shape[0]:,} {name}: save as many {name} as {kind}.")
         if name == "vocabulary" and not 2 <= shape[0] <= MAX_VOCABULARY:
             raise InputError(
                 f"the array 'vocabulary' in {path} has {shape[0]:,} tokens, and 2 to {MAX_VOCABULARY:,} are possible:"
                 " save a vocabulary of that size."
             )
-        if name == "padding" and (dtype.kind not in "iu" or math.prod(shape) != 1):
-            raise InputError(
-                f"the array 'padding' in {path} is {dtype} of shape {shape} and must be one integer: save the id that"
-                " fills short texts."
-            )
+    if "classes" in headers and headers["labels"][1].kind in "US":
+        raise InputError(
+            f"{path} has labels in text, which are names already, and an array 'classes': leave 'classes' out, or save"
+            " class numbers."
+        )
 
 
-_PLAIN = {
-    "labels": "save class numbers, with .astype('int64'), or names of classes, with .astype(str)",
-    "clients": "save text, with .astype(str), or integers, with .astype('int64')",
-    "test": "save true or false, with .astype(bool)",
-}
-"""What to save instead of an array of Python objects, in which pandas has text."""
-
-
-def _check_plain(
-    path: Path, name: str, dtype: "np.dtype[Any]", fix: str = "save plain numbers, all samples of one size"
-) -> None:
+def _check_plain(path: Path, name: str, dtype: "np.dtype[Any]", plain: str) -> None:
     if dtype.hasobject:
-        raise InputError(f"the array {name!r} in {path} holds Python objects, which could run code when read: {fix}.")
+        raise InputError(
+            f"the array {name!r} in {path} holds Python objects, which could run code when read: save {plain}."
+        )
 
 
 def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtype[Any]", kind: str) -> None:
     """Check an array of inputs: tokens where the `kind` is that, features where they are floats, images else."""
     where = f"the array {name!r} in {path}"
-    _check_plain(path, name, dtype, "save plain numbers, all samples of one size")
+    _check_plain(path, name, dtype, "plain numbers, all samples of one size")
     if kind == "tokens":
         if dtype.kind not in "iu":
             fix = "texts are read from a CSV table with text:<file>" if dtype.kind in "US" else "save .astype('int64')"
@@ -359,7 +347,7 @@ def _claimed(headers: Headers) -> int:
     as_they_are = sum(math.prod(shape) * dtype.itemsize for shape, dtype in headers.values())
     become = sum(4 * math.prod(shape) for shape, dtype in headers.values() if dtype.kind == "f" and dtype.itemsize != 4)
     become += 8 * math.prod(headers["tokens"][0] if "tokens" in headers else (0,))
-    return as_they_are + become + sum(8 * headers[name][0][0] for name in _BESIDE[:2] if name in headers)
+    return as_they_are + become + sum(8 * headers[name][0][0] for name in _PER_SAMPLE[:2] if name in headers)
 
 
 def _inputs(path: Path, name: str, arrays: dict[str, Any], kind: str = "") -> Tensor:

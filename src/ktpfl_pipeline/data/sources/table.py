@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import gib
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
-from ktpfl_pipeline.data.sources.arguments import no_such, path_in
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
+from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file
 from ktpfl_pipeline.data.sources.labels import numbered
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, check_claim, readable
@@ -49,20 +48,18 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     place, table = _table(argument, folder, ("path", "label"))
     names, numbers = numbered(table["label"])
     images, kept = _images(place, table, reading)
-    labels = torch.from_numpy(numbers)[kept]
     test = tested(place, table["split"])[kept] if "split" in table else None
-    called = class_names(names, torch.from_numpy(numbers), place)
+    called, labels = class_names(names, numbers, place), numbers[kept]
     if "client" not in table:
         return LabelledDataset(images, labels, class_names=called, test=test)
-    clients, owners = np.unique([str(name) for name in table["client"]], return_inverse=True)
-    mine = torch.from_numpy(owners.astype(np.int64))[kept]
-    return OwnedDataset(images, labels, mine, client_names(clients, place), class_names=called, test=test)
+    owners, clients = owners_of([str(name) for name in table["client"]], place)
+    return OwnedDataset(images, labels, owners[kept], clients, class_names=called, test=test)
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the images that a table lists, (N, C, H, W) uint8; it needs only the column `path`."""
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
+    """Return the images that a table lists, (N, C, H, W) uint8, without a vocabulary; it needs only `path`."""
     place, table = _table(argument, folder, ("path",))
-    return _images(place, table, reading)[0]
+    return _images(place, table, reading)[0], None
 
 
 def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
@@ -111,9 +108,7 @@ def opened(
     Raises:
         InputError: if the table cannot be read, or a column is missing.
     """
-    place = path_in(name, argument, folder, f"{name}:{example}")
-    if not os.path.isfile(place):
-        raise no_such("file", place, folder)
+    place = file_in(name, argument, folder, example)
     found = {column.lower(): cells for column, cells in read(place, ()).items()}
     if lacking := [column for column in needed if column not in found]:
         raise InputError(
@@ -123,13 +118,23 @@ def opened(
     return place, found
 
 
+def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence[int] | None = None) -> None:
+    """Check that no cell of these columns is empty, if they exist; `rows` are the numbers of a part of all rows.
+
+    Raises:
+        InputError: naming the column and the row of the first empty cell.
+    """
+    for name in names:
+        if None in table.get(name, ()):
+            row = table[name].index(None)
+            row = 2 + (row if rows is None else rows[row])
+            raise InputError(f"{place} has no {name} in row {row}: fill it in, or leave the row out.")
+
+
 def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
     """Return the path of a table of images and its columns, having checked that no cell is empty."""
     place, found = opened("table", "photos.csv", argument, folder, needed, ("client", "split"))
-    for name in (*needed, "client", "split"):
-        if None in found.get(name, ()):
-            row = found[name].index(None) + 2
-            raise InputError(f"{place} has no {name} in row {row}: fill it in, or leave the row out.")
+    check_filled(place, found, (*needed, "client", "split"))
     if not found["path"]:
         raise InputError(f"{place} lists no image: add a row for each.")
     return place, found

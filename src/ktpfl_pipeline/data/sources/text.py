@@ -3,18 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources import tokens
 from ktpfl_pipeline.data.sources.labels import numbered
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
-from ktpfl_pipeline.data.sources.table import Table, flagged, opened, tested
+from ktpfl_pipeline.data.sources.table import Table, check_filled, flagged, opened, tested
 
 OPTIONAL = ("client", "split", "public")
 _PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
@@ -44,17 +42,13 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     if not rows:
         raise InputError(f"{place} has no private text: add rows, or set their column 'public' to false.")
     private = {name: [cells[row] for row in rows] for name, cells in table.items()}
-    for name in ("label", "client", "split"):
-        if None in private.get(name, ()):
-            row = rows[private[name].index(None)] + 2
-            raise InputError(f"{place} has no {name} in row {row}: fill it in, or leave the row out.")
-    names, numbers = numbered(private["label"])
+    check_filled(place, private, ("label", "client", "split"), rows)
+    names, labels = numbered(private["label"])
     if len(names) > MAX_CLASSES:
         raise InputError(
             f"{place} has {len(names):,} different labels, and at most {MAX_CLASSES:,} are possible: the column 'label'"
             " holds the class of each text."
         )
-    labels = torch.from_numpy(numbers)
     ids, known = _tokens(private["text"], reading, str(place), folder)
     common: dict[str, Any] = {
         "class_names": class_names(names, labels, place),
@@ -63,9 +57,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     }
     if "client" not in table:
         return LabelledDataset(ids, labels, **common)
-    clients, owners = np.unique([str(name) for name in private["client"]], return_inverse=True)
-    mine = torch.from_numpy(owners.astype(np.int64))
-    return OwnedDataset(ids, labels, mine, client_names(clients, place), **common)
+    return OwnedDataset(ids, labels, *owners_of([str(name) for name in private["client"]], place), **common)
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
@@ -83,12 +75,7 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
     return _tokens(chosen, reading, str(place), folder)[0]
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return all texts of a table, (M, L) int64; it needs only the column `text`."""
-    return with_vocabulary(argument, folder, reading)[0]
-
-
-def with_vocabulary(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tokens.Tokens:
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tokens.Tokens:
     """Return all texts of a table, (M, L) int64, and what their ids mean; it needs only the column `text`."""
     place, table = _table(argument, folder, ("text",))
     return _tokens(table["text"], reading, str(place), folder)
@@ -97,9 +84,7 @@ def with_vocabulary(argument: str, folder: Path, reading: Reading = AS_THEY_ARE)
 def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
     """Return the path of a table and its columns, having checked that each row has a text."""
     place, table = opened("text", "tickets.csv", argument, folder, needed, OPTIONAL)
-    if None in table["text"]:
-        row = table["text"].index(None) + 2
-        raise InputError(f"{place} has no text in row {row}: fill it in, or leave the row out.")
+    check_filled(place, table, ["text"])
     if not table["text"]:
         raise InputError(f"{place} has no text: add a row for each.")
     return place, table
