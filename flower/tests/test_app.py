@@ -18,7 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, 
 from flwr.supercore.task_identity import TaskIdentity
 
 from ktpfl_flower import apps, join, relay
-from ktpfl_flower.client.member import Member
+from ktpfl_flower.client.member import Member, answered
 from ktpfl_flower.wire import Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline.core.errors import InputError
 
@@ -36,10 +36,13 @@ class Grid:
         for place, message in enumerate(messages):
             name, node = f"{len(self.answers)}-{place}", message.metadata.dst_node_id
             message.metadata.__dict__.update(_message_id=name, _src_node_id=1)
-            pattern = str(self.files[node])  # as in Flower's simulation: this process answers for the client
-            context = Context(1, node, {"partition-id": 0}, RecordDict(), {"clients": pattern})
-            self.answers[name] = None if node == self.mute else relay.client(message, context)
+            self.answers[name] = None if node == self.mute else self.answer(message, self.files[node])
             yield name
+
+    def answer(self, message, file):
+        kind = message.metadata.message_type.removeprefix("query.")
+        said = answered(Member(file), kind, relay.bytes_of(message.content))
+        return Message(relay.record(said), reply_to=message)
 
     def pull_messages(self, names):
         return [self.answers[name] for name in names if self.answers[name] is not None]
@@ -140,25 +143,9 @@ def test_what_waited_while_others_were_read_is_not_dropped():
     assert [packet.values for _, packet in link.ask("register", {1001: Packet({})}, 0)] == [{"ok": 2}]
 
 
-def test_a_node_without_a_file_says_so():
-    message = Message(relay.record(to_bytes(Packet({"seed": 0}))), 1, "query.register")
-    message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
-    reply = relay.client(message, Context(1, 1, {}, RecordDict(), {}))
-    assert "not started by python -m ktpfl_flower.join" in from_bytes(relay.bytes_of(reply.content)).values["refused"]
-
-
-def test_simulated_nodes_find_their_clients_by_a_pattern(tmp_path):
-    deal_out(tmp_path, "local", ("mlp",) * 2, 1)
-    pattern = str(tmp_path / "client-*.yml")
-
-    def said(number, pattern):
-        message = Message(relay.record(to_bytes(Packet({"seed": 0}))), 1, "query.register")
-        message.metadata.__dict__.update(_message_id="1", _src_node_id=1)
-        context = Context(1, 1, {"partition-id": number}, RecordDict(), {"clients": pattern})
-        return from_bytes(relay.bytes_of(relay.client(message, context).content)).values
-
-    assert [said(number, pattern)["client"] for number in (0, 1)] == [0, 1]
-    assert "matches 2 files" in said(2, pattern)["refused"]
+def test_a_node_without_a_client_fails():
+    with pytest.raises(ValueError, match=r"Start the SuperNode with python -m ktpfl_flower\.join"):
+        relay.answer("register", to_bytes(Packet({})), Context(1, 1, {}, RecordDict(), {}))
 
 
 def test_a_client_needs_neither_kedro_nor_mlflow():

@@ -5,9 +5,7 @@ protect and loads fast; the code that is installed at the client replies (`join`
 """
 
 from collections.abc import Callable
-from glob import glob
 from multiprocessing.connection import Client
-from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -41,26 +39,14 @@ def answer(kind: str, message: bytes, context: Context) -> bytes:
 
     Raises:
         OSError: if the client's own process is not running.
+        ValueError: if the SuperNode does not name its socket.
     """
-    if (socket := context.node_config.get("client")) is not None:
-        with Client(str(socket), "AF_UNIX") as connection:
-            connection.send_bytes(kind.encode())
-            connection.send_bytes(message)
-            return connection.recv_bytes()
-    from ktpfl_flower.client.member import Member, answered, refused  # Flower's simulation has no process per client
-
-    number, pattern = context.node_config.get("partition-id"), str(context.run_config.get("clients", ""))
-    if number is None:
-        return refused(kind, "the SuperNode was not started by python -m ktpfl_flower.join.")
-    files = sorted(glob(pattern))
-    if int(number) >= len(files):
-        return refused(
-            kind,
-            f"the run's configuration has clients={pattern!r}, which matches {len(files)} files, but there are more "
-            "simulated nodes. Set clients to a pattern that matches the clients' files, or num-supernodes to their "
-            "number.",
-        )
-    return answered(Member(Path(files[int(number)])), kind, message)
+    if (socket := context.node_config.get("client")) is None:
+        raise ValueError("Start the SuperNode with python -m ktpfl_flower.join.")
+    with Client(str(socket), "AF_UNIX") as connection:
+        connection.send_bytes(kind.encode())
+        connection.send_bytes(message)
+        return connection.recv_bytes()
 
 
 def _answering(kind: str) -> Callable[[Message, Context], Message]:

@@ -218,12 +218,8 @@ def answered(member: Member, kind: str, message: bytes) -> bytes:
         return to_bytes(refusal(kind, error))
     except Exception as error:
         logger.exception("The message %r could not be answered.", kind)
-        return refused(kind, f"the client's program failed ({type(error).__name__}); its log has the details.")
-
-
-def refused(kind: str, why: str) -> bytes:
-    """Return the refusal of a message."""
-    return to_bytes(refusal(kind, InputError(why)))
+        why = f"the client's program failed ({type(error).__name__}); its log has the details."
+        return to_bytes(refusal(kind, InputError(why)))
 
 
 def _seed(packet: Packet) -> int:

@@ -125,7 +125,7 @@ class Attendance:
             for n in [n for n, address in self.here.items() if address not in there]:
                 del self.here[n], self.clients[n]
             for address, packet in self._registrations(there):
-                self._start_with(address, packet)
+                self._start_with(self._read(address, packet))
             if len(self.clients) > wanted:
                 break
             if self._asked or len(self.clients) < wanted:
@@ -144,33 +144,31 @@ class Attendance:
         if silent:
             logger.warning("Nodes %s did not reply to the request to register; the run starts without them.", silent)
 
-    def _start_with(self, address: int, packet: Packet) -> None:
+    def _start_with(self, said: Registration) -> None:
         """Register a client with which the run starts, if it fits the others."""
-        said = self._read(address, packet)
         if said.client in self.clients:
             raise InputError(
-                f"Client {said.client} (node {address}) has the same number as node {self.here[said.client]}. Give "
-                "each client's file a different number. If the client was only restarted, run the same command again "
+                f"{said.who} has the same number as node {self.here[said.client]}. Give each client's file a different "
+                "number. If the client was only restarted, run the same command again "
                 "in a minute, when its old node has disconnected."
             )
-        check_data(address, said, self._data)
+        check_data(said, self._data)
         if self.clients and (first := next(iter(self.clients.values()))).shape != said.shape:
             raise InputError(
-                f"Client {said.client} (node {address}) has {said.data.kind} of shape {said.shape}, but the other "
-                f"clients' shape is {first.shape}. Bring images to one size with image in its file, and texts to one "
-                "length."
+                f"{said.who} has {said.data.kind} of shape {said.shape}, but the other clients' shape is {first.shape}."
+                " Bring images to one size with image in its file, and texts to one length."
             )
-        check_classes(address, said, [self._file.class_names, *(other.classes for other in self.clients.values())])
+        check_classes(said, [self._file.class_names, *(other.classes for other in self.clients.values())])
         self.clients[said.client] = said
-        self._let_in(address, said)
+        self._let_in(said)
 
     def _take_up(self, known: Mapping[int, Registration]) -> None:
         """Continue an earlier run with the clients that have registered."""
-        met, here = self.clients, self.here
+        met = self.clients
         self.clients, self.here, self.why = dict(known), {}, dict.fromkeys(known, AWAY)
-        for n, said in met.items():
-            with _admitting(here[n]):
-                self._readmit(here[n], said)
+        for said in met.values():
+            with _admitting(said.address):
+                self._readmit(said)
 
     def wait(self, clients: Sequence[int], least: int) -> None:
         """Register new clients, and wait until `least` of these clients take part, or until the deadline."""
@@ -253,7 +251,7 @@ class Attendance:
                 self.exclude(n, "is no longer connected")
         for address, packet in self._registrations(there):
             with _admitting(address):
-                self._readmit(address, self._read(address, packet))
+                self._readmit(self._read(address, packet))
 
     def _registrations(self, there: set[int]) -> Iterator[tuple[int, Packet]]:
         """Ask the new ones of these nodes to register, and yield the replies that have arrived."""
@@ -273,30 +271,30 @@ class Attendance:
                 self._asked.discard(address)
                 yield address, packet
 
-    def _readmit(self, address: int, said: Registration) -> None:
+    def _readmit(self, said: Registration) -> None:
         """Register a client that belongs to the run and has not changed; else raise InputError."""
-        self._check_returned(address, said)
+        self._check_returned(said)
         if (other := self.here.get(said.client)) is not None:
             self._replaced.add(other)
-        self._let_in(address, said)
+        self._let_in(said)
         logger.info("Client %d is registered.", said.client)
 
-    def _check_returned(self, address: int, said: Registration) -> None:
+    def _check_returned(self, said: Registration) -> None:
         """Check that a client belongs to the run and is unchanged; else raise InputError."""
-        who, n = f"Client {said.client} (node {address})", said.client
+        n = said.client
         if n not in self.clients:
             raise InputError(
-                f"{who} does not belong to this run, whose clients are {sorted(self.clients)}. Correct the number in "
-                "its file."
+                f"{said.who} does not belong to this run, whose clients are {sorted(self.clients)}. Correct the "
+                "number in its file."
             )
         began, now = (one.lasting() for one in (self.clients[n], said))
         if changes := differences(began, now):
             why = f"has changed since the run started ({changes}); restore its samples and its file"
             self.why[n] = why
-            raise InputError(f"{who} {why}, or start another run.")
+            raise InputError(f"{said.who} {why}, or start another run.")
         if n in self.here and not (said.told and self.kept[n].issubset(said.kept)):
             raise InputError(
-                f"{who} has the same number as node {self.here[n]}. Give each client's file a different number."
+                f"{said.who} has the same number as node {self.here[n]}. Give each client's file a different number."
             )
 
     def _read(self, address: int, packet: Packet) -> Registration:
@@ -304,13 +302,13 @@ class Attendance:
         said = registration(address, packet)
         if why := other_versions(said):
             self.why[said.client] = why
-            raise InputError(f"Client {said.client} (node {address}) {why}.")
-        check_model(address, said)
+            raise InputError(f"{said.who} {why}.")
+        check_model(said)
         return said
 
-    def _let_in(self, address: int, said: Registration) -> None:
+    def _let_in(self, said: Registration) -> None:
         n = said.client
-        self.here[n], self.kept[n] = address, set(said.kept)
+        self.here[n], self.kept[n] = said.address, set(said.kept)
         self._numbers[n] = max(self._numbers.get(n, 0), said.last)
         self.why.pop(n, None)
         (self.told.add if said.told else self.told.discard)(n)

@@ -12,7 +12,7 @@ from ktpfl_flower.client.client_file import Name, Names, check_architecture, und
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.errors import InputError
 
-CHANGING = {"told", "kept", "last"}
+CHANGING = {"told", "kept", "last", "address"}
 """Fields of a registration that may change during a run."""
 NUMBERS = 2**63
 """Numbers of models and messages are below this."""
@@ -38,6 +38,7 @@ class Registration:
         told: whether it knows the settings of the run.
         kept: numbers of the stored models of that run that it can read.
         last: the number of the last message that it accepted.
+        address: where messages reach it; not from the client.
     """
 
     client: Annotated[int, Ge(0), Lt(2**31)]
@@ -52,6 +53,12 @@ class Registration:
     told: bool = False
     kept: list[Number] = field(default_factory=list)
     last: Number = 0
+    address: int = 0
+
+    @property
+    def who(self) -> str:
+        """The client in messages."""
+        return f"Client {self.client} {self.name}".rstrip() + f" (node {self.address})"
 
     def lasting(self) -> dict[str, Any]:
         """Return the fields that must not change during a run."""
@@ -67,7 +74,7 @@ def registration(address: int, packet: Packet) -> Registration:
     who = f"The client at node {address}"
     if "refused" in packet.values:
         raise InputError(f"{who} refused to register: {packet.values['refused']}")
-    return understood(Registration, packet.values, who)
+    return understood(Registration, {**packet.values, "address": address}, who)
 
 
 def other_versions(said: Registration) -> str:
@@ -80,38 +87,36 @@ def other_versions(said: Registration) -> str:
     return f"has {said.versions}, but the server has {ours}; {fix}"
 
 
-def check_model(address: int, said: Registration) -> None:
+def check_model(said: Registration) -> None:
     """Check that a client's samples are not too large, and that its architecture exists; else raise InputError."""
-    who = f"Client {said.client} (node {address})"
     if prod(said.shape) > PIXELS:
         raise InputError(
-            f"{who} has {said.data.kind} of shape {said.shape}, which is too large. Set image in its file to a smaller "
-            "size."
+            f"{said.who} has {said.data.kind} of shape {said.shape}, which is too large. Set image in its file to a "
+            "smaller size."
         )
-    check_architecture(said.architecture, who)
+    check_architecture(said.architecture, said.who)
 
 
-def check_data(address: int, said: Registration, public: Data) -> None:
+def check_data(said: Registration, public: Data) -> None:
     """Check that a client has the public set's kind of samples and its vocabulary.
 
     Raises:
         InputError: naming the client, and what both have.
     """
-    who = f"Client {said.client} {said.name}".rstrip() + f" (node {address})"
     if (kind := said.data.kind) != public.kind:
         raise InputError(
-            f"{who} has {kind}, but the public set has {public.kind}. The server and all clients must have samples of "
-            "one kind."
+            f"{said.who} has {kind}, but the public set has {public.kind}. The server and all clients must "
+            "have samples of one kind."
         )
     if (theirs := said.data.vocabulary) != public.vocabulary:
         raise InputError(
-            f"{who} has another vocabulary than the public set ({theirs}; the public set: {public.vocabulary}). Use "
-            "one vocabulary at the server and at all clients: the same arrays 'vocabulary' and 'padding' in .npz "
+            f"{said.who} has another vocabulary than the public set ({theirs}; the public set: {public.vocabulary}). "
+            "Use one vocabulary at the server and at all clients: the same arrays 'vocabulary' and 'padding' in .npz "
             "files, or the same text.tokenizer."
         )
 
 
-def check_classes(address: int, said: Registration, others: Sequence[Sequence[str]]) -> None:
+def check_classes(said: Registration, others: Sequence[Sequence[str]]) -> None:
     """Check that labels mean the same at a client as at the others: one list of names must be the start of the other.
 
     Raises:
@@ -120,9 +125,9 @@ def check_classes(address: int, said: Registration, others: Sequence[Sequence[st
     for known in filter(None, others):
         for label, (ours, theirs) in enumerate(zip(known, said.classes, strict=False)):
             if ours != theirs:
-                who, whole = f"Client {said.client} {said.name}".rstrip(), sorted({*known, *said.classes})
+                whole = sorted({*known, *said.classes})
                 raise InputError(
-                    f"{who} (node {address}) uses label {label} for {theirs!r}, but other clients use it for {ours!r}. "
+                    f"{said.who} uses label {label} for {theirs!r}, but other clients use it for {ours!r}. "
                     "Put the same list of classes into all clients' files, for example class_names: "
                     f"[{', '.join(whole)}]."
                 )
