@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from blank import blank_figures
 from project_copy import PowerCut, Project
 from real_clients import COMPARED, NoLink, deal_out, in_one_process, planned
 
 from ktpfl_flower.alike import Data
 from ktpfl_flower.client.member import Member
-from ktpfl_flower.server import federation_file, job, serve
+from ktpfl_flower.server import federation_file, job
 from ktpfl_flower.server.registration import Registration
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.analysis.results import FinishedRun, summarise
@@ -150,16 +149,13 @@ def test_a_client_with_other_samples_is_no_part_of_the_run_that_is_taken_up(
         return Packet({**answer.values, "fingerprint": "other"}) if kind == "register" and n == 0 else answer
 
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3))
-    plan, public = (
-        planned(tmp_path, patience=0.05),
-        serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8), Data()),
-    )
-    met = [serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept")]
+    (first,) = job.jobs(planned(tmp_path, patience=0.05), link)
+    met = [first.met(0, tmp_path / "kept")]
     link.changes = changes
-    met.append(serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept"))  # all are there: another run
+    met.append(first.met(0, tmp_path / "kept"))  # all are there: another run
     link.changes = None
     link.stop(2)
-    met.append(serve.met(plan, "kt_pfl", 0, public, link, tmp_path / "kept"))
+    met.append(first.met(0, tmp_path / "kept"))
     assert [sorted(each.here) for each in met] == [[0, 1, 2], [0, 1, 2], [1]]
     assert [each.clients[0].fingerprint == "other" for each in met] == [False, True, True]
     assert (
@@ -184,14 +180,13 @@ def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(
 
 def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:
     link, runs = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2)), set[str]()
-    public = serve.PublicSet(torch.zeros(300, 1, 8, 8, dtype=torch.uint8), Data())
     for memory in (512, 7):
         plan = planned(tmp_path)
         compute = replace(plan.experiment.compute, server_memory=memory)
         plan = replace(plan, experiment=replace(plan.experiment, compute=compute))
-        attendance = serve.met(plan, "kt_pfl", 0, public, link)
-        assert serve.federation(plan, "kt_pfl", 0, public, attendance).compute.server_memory == memory
-        runs.add(attendance.run)
+        fed, _ = job.jobs(plan, link)[0].federation(0, None)
+        assert fed.compute.server_memory == memory
+        runs.add(fed.executor.attendance.run)
     assert len(runs) == 1
 
 
@@ -231,10 +226,10 @@ def test_methods_that_combine_models_are_refused_before_any_is_trained() -> None
     found = {n: said(n, architecture) for n, architecture in ((3, "mlp"), (0, "lenet"), (1, "mlp"))}
     sentence = r"several architectures \(lenet: 0; mlp: 1, 3\), .* combine their models. Remove fedavg from methods"
     with pytest.raises(InputError, match=sentence):
-        serve.check_architectures(("kt_pfl", "fedavg", "local"), found)
-    serve.check_architectures(("kt_pfl", "feddf", "local"), found)
+        job.check_architectures(("kt_pfl", "fedavg", "local"), found)
+    job.check_architectures(("kt_pfl", "feddf", "local"), found)
     del found[0]
-    serve.check_architectures(("kt_pfl", "fedavg", "local"), found)
+    job.check_architectures(("kt_pfl", "fedavg", "local"), found)
 
 
 def test_a_client_that_never_answers_an_evaluation_is_left_out_of_the_report_and_ends_nothing(

@@ -13,7 +13,7 @@ import yaml
 from scripted import absences
 
 from ktpfl_flower.client.member import Member
-from ktpfl_flower.server import federation_file, job, serve
+from ktpfl_flower.server import federation_file, job
 from ktpfl_flower.server.attendance import Link
 from ktpfl_flower.server.executor import RealFederation
 from ktpfl_flower.server.federation_file import FederationFile, Plan
@@ -203,9 +203,7 @@ class NoLink:
 
 def met_federation(folder: Path, link: NoLink) -> RealFederation:
     """Return the federation of a folder's clients, which have only registered."""
-    plan = planned(folder)
-    public, (method, *_) = serve.public_set(plan), plan.file.methods
-    return serve.federation(plan, method, 0, public, serve.met(plan, method, 0, public, link))
+    return job.jobs(planned(folder), link)[0].federation(0, None)[0]
 
 
 def travelled(packet: Packet) -> Packet:

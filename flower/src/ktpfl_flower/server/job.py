@@ -1,21 +1,40 @@
 """The runs of a server's file: one job per method, as the main package runs them."""
 
+import hashlib
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ktpfl_flower.server import federation_file, serve
-from ktpfl_flower.server.attendance import Link
-from ktpfl_flower.server.executor import RealFederation
+import torch
+from torch import Tensor
+
+from ktpfl_flower.alike import Arithmetic, Data, prepared, versions
+from ktpfl_flower.client.client_file import understood
+from ktpfl_flower.server import federation_file
+from ktpfl_flower.server.attendance import Attendance, Link
+from ktpfl_flower.server.executor import RealExecutor, RealFederation
 from ktpfl_flower.server.federation_file import Plan
+from ktpfl_flower.server.registration import Registration
+from ktpfl_flower.wire import Packet
+from ktpfl_pipeline import models
 from ktpfl_pipeline.__main__ import CONF
+from ktpfl_pipeline.core import kinds
+from ktpfl_pipeline.core.dataset import LabelledDataset, Shape, TokenShape
 from ktpfl_pipeline.core.engine import Run
-from ktpfl_pipeline.core.errors import ClientsMissing, LostError
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError
+from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.rounds import checkpoint
+from ktpfl_pipeline.core.setting import Client, Setting
+from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import Facts
+from ktpfl_pipeline.data.public import check_size
+from ktpfl_pipeline.data.sources import Reading, load_with_vocabulary
 from ktpfl_pipeline.hooks import configure_tracking
-from ktpfl_pipeline.methods import slug
+from ktpfl_pipeline.methods import find, slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
 from ktpfl_pipeline.pipelines.experiment import evaluate, report
 from ktpfl_pipeline.pipelines.federated_training import progress
@@ -23,6 +42,45 @@ from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicSet:
+    """The public samples of a federation.
+
+    Attributes:
+        inputs: images, (M, C, H, W) uint8, or tokens, (M, L) int64.
+        data: their kind, and what the ids of tokens mean.
+    """
+
+    inputs: Tensor
+    data: Data
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of one sample; a `TokenShape` for tokens."""
+        if (known := self.data.vocabulary) is None:
+            return tuple(self.inputs.shape[1:])
+        return TokenShape(self.inputs.shape[1:], known.size, known.padding)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Fingerprints of the samples and of their vocabulary, for the names of runs."""
+        words = {} if self.data.vocabulary is None else {"vocabulary": asdict(self.data.vocabulary)}
+        return {"public": hashlib.sha256(self.inputs.numpy().tobytes()).hexdigest(), **words}
+
+
+def public_set(plan: Plan) -> PublicSet:
+    """Return the public samples, images in the federation's channels and size.
+
+    Raises:
+        InputError: if they cannot be read, are fewer than a batch, or real clients cannot use them; see `prepared`.
+    """
+    image, public = plan.experiment.image, plan.experiment.public
+    reading = Reading(None if image is None else image.shape[1:], text=plan.experiment.text)
+    inputs, known = load_with_vocabulary(public.source, plan.folder, reading)
+    check_size(len(inputs), public.batch)
+    return PublicSet(*prepared(inputs, known, public.source, image))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +94,7 @@ class RealData:
     """
 
     plan: Plan
-    public: serve.PublicSet
+    public: PublicSet
     link: Link
     pretrained: dict[str, Any] = field(default_factory=dict)
 
@@ -50,16 +108,86 @@ class RealJob(Job):
     sources: ClassVar[tuple[Path, ...]] = tuple(sorted(Path(__file__).parents[1].rglob("*.py")))
 
     def federation(self, seed: int, checkpoints: Path | None) -> tuple[RealFederation, Facts]:
-        """Register the clients, and return their federation and the facts about their data.
+        """Register the clients, and return their federation and the facts about their data, sizes but not labels.
 
         Raises:
             InputError: if too few register in time, or one does not fit the server, the others, or one of the methods.
         """
-        plan, public = self.data.plan, self.data.public
-        attendance = serve.met(plan, self.method, seed, public, self.data.link, checkpoints)
-        serve.check_architectures(plan.file.methods, attendance.clients)
-        fed = serve.federation(plan, self.method, seed, public, attendance)
-        return fed, serve.facts(plan, public, attendance)
+        plan, public, experiment = self.data.plan, self.data.public, self.experiment
+        attendance = self.met(seed, checkpoints)
+        check_architectures(plan.file.methods, attendance.clients)
+        clients = [said for _, said in sorted(attendance.clients.items())]
+        names = max([plan.file.class_names, *(said.classes for said in clients)], key=len)  # starts with each other's
+        fed = RealFederation(
+            clients=tuple(map(_shell, clients)),
+            public=public.inputs,
+            public_batch_size=experiment.public.batch,
+            classes=len(names),
+            build=partial(models.build, shape=public.shape, classes=len(names)),
+            seed=seed,
+            rounds=experiment.rounds,
+            training=experiment.training,
+            distillation=experiment.distillation,
+            compute=experiment.compute,
+            public_transport=experiment.public.transport,
+            on_divergence=experiment.on_divergence,
+            knowledge=experiment.knowledge,
+            executor=RealExecutor(attendance, self.method, self._begin, plan.file.quorum, plan.file.tries),
+        )
+        sizes = torch.tensor([[sum(said.sizes)] for said in clients])
+        described = [{name: value for name, value in said.lasting().items() if name != "versions"} for said in clients]
+        return fed, Facts(
+            label_counts=sizes,
+            fingerprint=digest({**public.named, "clients": described}),
+            shape=list(public.shape),
+            kind=public.data.kind,
+            native=[],
+            samples=int(sizes.sum()),
+            public=len(public.inputs),
+            clients=len(clients),
+            classes=len(names),
+            class_names=None if names == [str(label) for label in range(len(names))] else tuple(names),
+        )
+
+    def met(self, seed: int, folder: Path | None = None) -> Attendance:
+        """Return the attendance of a run's clients, which have registered and fit together.
+
+        If all clients register, but some have changed since an earlier start, another run starts. If some do not
+        register in time, the run of the earlier start continues.
+
+        Args:
+            seed: of the run.
+            folder: where the registrations of a run are stored; None: nowhere.
+
+        Raises:
+            InputError: if too few register in time, two have the same number, or one does not fit the server or the
+                others.
+        """
+        name = self._run_name(seed)
+        attendance = Attendance(self.data.link, name, seed, self.data.plan, self.data.public.data)
+        place = None if folder is None else folder / name / "clients.pt"
+        known = None if place is None else checkpoint.load(place, {"run": name}, torch.device("cpu"))
+        said_before = {} if known is None else known["clients"]
+        attendance.meet({int(n): understood(Registration, said, str(place)) for n, said in said_before.items()})
+        if place is not None:
+            clients = {n: asdict(said) for n, said in attendance.clients.items()}
+            checkpoint.save(place, {"settings": {"run": name}, "clients": clients})
+        return attendance
+
+    def _run_name(self, seed: int) -> str:
+        """Return the name of a run, in hexadecimal digits; it does not depend on how long the server waits."""
+        settings = self.experiment.shared() | {"seeds": seed, "compute": self._arithmetic()}
+        method = [self.method, self.hyperparameters()]
+        return digest({**settings, "method": method, **self.data.public.named, "versions": versions()})
+
+    def _begin(self, setting: Setting) -> Packet:
+        """Return the message with which a run starts at a client."""
+        said = {name: plain(getattr(self.experiment, name)) for name in ("rounds", "training", "distillation")}
+        said |= {"method": self.method, "seed": setting.seed, "compute": self._arithmetic()}
+        return Packet({**said, "classes": setting.classes, "clients": list(setting.by_id)}, {"public": setting.public})
+
+    def _arithmetic(self) -> dict[str, Any]:
+        return {each.name: getattr(self.experiment.compute, each.name) for each in fields(Arithmetic)}
 
     def newcomers(self, seed: int) -> tuple[()]:
         """Return no client: real clients are never held out as new clients."""
@@ -77,9 +205,38 @@ class RealJob(Job):
         return {"wire": {way: [sizes[n] for n in fed.by_id] for way, sizes in fed.executor.attendance.wire.items()}}
 
 
+def check_architectures(methods: Iterable[str], clients: Mapping[int, Registration]) -> None:
+    """Check that the clients have the same architecture if a method combines their models.
+
+    Raises:
+        InputError: naming these methods, and the clients with each architecture.
+    """
+    alike = [method for method in methods if find(method).kind.one_architecture]
+    having: dict[str, list[int]] = {}
+    for n, said in sorted(clients.items()):
+        having.setdefault(said.architecture, []).append(n)
+    if alike and len(having) > 1:
+        who = "; ".join(f"{name}: {', '.join(map(str, ns))}" for name, ns in having.items())
+        raise InputError(
+            f"The clients have several architectures ({who}), but some methods combine their models. Remove "
+            f"{', '.join(alike)} from methods, or set the same architecture in all clients' files."
+        )
+
+
+def _shell(said: Registration) -> Client:
+    """Return a client without its samples: tensors on the device `meta`, which cannot be read."""
+
+    def split(size: int) -> LabelledDataset:
+        inputs = torch.empty(size, *said.shape, dtype=kinds.KINDS[said.data.kind].dtype, device="meta")
+        return LabelledDataset(inputs, torch.empty(size, dtype=torch.int64, device="meta"))
+
+    train, validation, test = map(split, said.sizes)
+    return Client(said.client, said.architecture, train, validation, test, said.name)
+
+
 def jobs(plan: Plan, link: Link) -> list[RealJob]:
     """Return one job per method of a server's file; they share the public set and the link."""
-    data = RealData(plan, serve.public_set(plan), link)
+    data = RealData(plan, public_set(plan), link)
     return [RealJob(plan.file.name, method, plan.experiment, data) for method in plan.file.methods]
 
 
