@@ -93,11 +93,10 @@ class PersonalModels:
         scale, shape = built["scale"], tuple(built["shape"])
         self.scale = scale and of_plain(scale)
         self.vocabulary: Vocabulary | None = None
-        if given := built.get("vocabulary"):
+        if given := built["vocabulary"]:
             self.vocabulary = known = Vocabulary(*given)
             shape = TokenShape(shape, known.frequent or known.size, known.padding)
-        older = kinds.FEATURES if scale else kinds.IMAGES  # models saved before data said their kind
-        self.kind = kinds.KINDS.get(built.get("kind"), older)
+        self.kind = kinds.KINDS[built["kind"]]
         self.models = {}
         build = partial(models.build, shape=shape, classes=built["classes"])
 

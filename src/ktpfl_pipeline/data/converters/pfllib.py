@@ -13,8 +13,8 @@ import numpy as np
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.converters import pickles
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
-from ktpfl_pipeline.data.sources.limits import MAX_HEADER, check_claim, readable
-from ktpfl_pipeline.data.sources.npz import Bounded
+from ktpfl_pipeline.data.sources.limits import check_claim, readable
+from ktpfl_pipeline.data.sources.npz import Bounded, read_header
 
 DATA = "data.npy"
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -71,9 +71,7 @@ def _size(file: Path) -> int:
 def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
     """Return inputs (n, ...) and labels (n,) of one file, whose size was checked."""
     with readable(file), Bounded(file) as opened, zipfile.ZipFile(opened) as archive, archive.open(DATA) as content:
-        version = np.lib.format.read_magic(content)
-        length = int.from_bytes(content.read(2 if version == (1, 0) else 4), "little")
-        if length > MAX_HEADER or not content.read(length).startswith(b"{'descr': '|O'"):
+        if not read_header(content)[1].hasobject:
             raise ValueError("its array 'data' is not the dict of a client")
         data = pickles.read(content.read(archive.getinfo(DATA).file_size))
     x, y = (data.get(name) if isinstance(data, dict) else None for name in "xy")

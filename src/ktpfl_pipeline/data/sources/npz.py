@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -192,15 +192,25 @@ def _names(file: Bounded) -> list[str]:
 
 def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
     with archive.open(member) as file:
-        version = np.lib.format.read_magic(file)
-        claimed_length = file.read(2 if version == (1, 0) else 4)
-        if (length := int.from_bytes(claimed_length, "little")) > MAX_HEADER:
-            raise ValueError(f"{member.filename} claims a header of {length:,} bytes")
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(io.BytesIO(claimed_length + file.read(length)))
+        shape, dtype = read_header(file)
         claimed = math.prod(shape) * dtype.itemsize
         if claimed <= MAX_BYTES and not dtype.hasobject and member.file_size - file.tell() < claimed:
             raise ValueError(f"{member.filename} is cut short")
+    return shape, dtype
+
+
+def read_header(file: IO[bytes]) -> Header:
+    """Return shape and dtype of an array in an open `.npy` file, which is then at its values.
+
+    Raises:
+        ValueError: if it is not the header of an array, or claims too many bytes.
+    """
+    version = np.lib.format.read_magic(file)
+    claimed_length = file.read(2 if version == (1, 0) else 4)
+    if (length := int.from_bytes(claimed_length, "little")) > MAX_HEADER:
+        raise ValueError(f"it claims a header of {length:,} bytes")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(io.BytesIO(claimed_length + file.read(length)))
     return shape, dtype
 
 

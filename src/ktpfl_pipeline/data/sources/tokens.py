@@ -147,9 +147,8 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
             f"{file} is not a tokenizer file ({brief(error)}): save one with Tokenizer.save, or take the"
             " tokenizer.json of a model."
         ) from error
-    size = made.get_vocab_size(with_added_tokens=True)
     numbers = made.get_vocab(with_added_tokens=True)
-    size = max(size, 1 + max(numbers.values(), default=0))
+    size = max(len(numbers), 1 + max(numbers.values(), default=0))
     if not 2 <= size <= MAX_VOCABULARY:
         raise InputError(f"{file} has {size:,} tokens, and 2 to {MAX_VOCABULARY:,} are possible: choose another one.")
     padding = next((numbers[name] for name in PADDINGS if name in numbers), None)
@@ -158,13 +157,12 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
         raise InputError(f"{where} would have another vocabulary than the private tokens: use one tokenizer for both.")
     made.no_padding()
     made.no_truncation()
-    rows = [each.ids for each in made.encode_batch(list(texts))]
-    cut = 0
-    if how.length is not None and (cut := sum(len(row) > how.length for row in rows)):
+    if how.length is not None:
         made.enable_truncation(how.length)  # which keeps special tokens at the end
-        rows = [each.ids for each in made.encode_batch(list(texts))]
+    encoded = made.encode_batch(list(texts))
+    rows = [each.ids for each in encoded]
     _check_none_empty(rows, where)
-    return _filled(rows, own, how.length, where, cut)
+    return _filled(rows, own, how.length, where, sum(bool(each.overflowing) for each in encoded))
 
 
 def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int | None = None) -> Vocabulary:
