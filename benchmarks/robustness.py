@@ -23,9 +23,10 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
 from ktpfl_pipeline.analysis.statistics import difference, mean_over_clients
+from ktpfl_pipeline.analysis.study import Study
 from ktpfl_pipeline.config import parsing, schema, studies
 from ktpfl_pipeline.methods import title as title_of
-from ktpfl_pipeline.pipelines import sweep as sweeps
+from ktpfl_pipeline.pipelines.sweep import run_sweep
 from ktpfl_pipeline.reports import style
 from ktpfl_pipeline.reports.figures.base import WIDTH, styled
 from ktpfl_pipeline.reports.numbers import Entry, interval, percent, weight
@@ -56,7 +57,8 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
         values = SHARES if found else [0.0, *SHARES]
         sweep = studies.Sweep(experiment=name, parameter="adversaries.share", values=values, methods=METHODS)
         cells = parsing.sweep_cells("robustness", sweep, parameters)
-        for cell in sweeps.run("robustness", sweep, cells, raw_folder).cells:
+        results = run_sweep(sweep, parameters, raw_folder, name="robustness")
+        for cell in Study.from_dict(results).cells:
             found[kind, cell.value, cell.method] = list(cell.runs)
     first = next(iter(KINDS))
     for kind in KINDS:

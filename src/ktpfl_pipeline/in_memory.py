@@ -31,7 +31,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.runs import finished_run
 from ktpfl_pipeline.reports.comparison import build
@@ -96,7 +96,7 @@ def federation(
         "federation", parsing.merged({"federation": given}, {"federation": settings})["federation"]
     )
     data = prepare(experiment, Path(folder))
-    experiment = settled(experiment, data)
+    experiment = settle(experiment, data)
     made = assemble(experiment, data, seed)
     _experiments[made] = experiment
     return made

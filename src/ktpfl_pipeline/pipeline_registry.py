@@ -2,6 +2,7 @@
 
 from collections import UserDict
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from click import ClickException
@@ -9,11 +10,10 @@ from kedro.config import MissingConfigException
 from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config import parsing, reading
-from ktpfl_pipeline.config.schema import REAL, RUN_BY_FLOWER
+from ktpfl_pipeline.config.schema import ALL, REAL, RUN_BY_FLOWER, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError, nearest
-from ktpfl_pipeline.pipelines import studies
-from ktpfl_pipeline.pipelines.experiment import experiment_pipeline, methods_of
+from ktpfl_pipeline.methods import compared
 
 COMPARE = "compare_"
 """What the names of comparisons begin with; the experiment's follows."""
@@ -52,6 +52,29 @@ class Pipelines(UserDict[str, Any]):
         )
 
 
+def methods_of(experiment: Experiment) -> tuple[str, ...]:
+    """Return the methods that the comparison of an experiment runs, KT-pFL first, in the order of its report.
+
+    KT-pFL and local-only training are always included. ``all`` means the registry's methods that exchange what the
+    experiment sets, and its methods with a dotted path, such as ``my_package.my_method:Nearest``.
+    """
+    first, *others, local = compared(one_architecture=experiment.exchange == "parameters")
+    own = [method for method in experiment.methods if ":" in method]
+    every = [each for each in (*others, local, *own) if each not in experiment.left_out]
+    given = [each for each in experiment.compare if each == ALL or each in experiment.named]
+    asked = [method for each in given for method in (every if each == ALL else [each])]
+    if local not in asked:
+        asked.append(local)
+    return tuple(dict.fromkeys([first, *asked]))
+
+
+def _made(maker: str, *arguments: Any) -> Pipeline:
+    """Return what a function of `pipelines` makes; its module is imported here, because it imports torch."""
+    module, _, function = maker.partition(".")
+    made: Pipeline = getattr(import_module(f"ktpfl_pipeline.pipelines.{module}"), function)(*arguments)
+    return made
+
+
 def register_pipelines() -> Pipelines:
     """Return every pipeline by name.
 
@@ -70,13 +93,13 @@ def register_pipelines() -> Pipelines:
     pipelines = Pipelines()
     for name, experiment in experiments.items():
         compare, tuning, methods = f"{COMPARE}{name}", f"{TUNE}{name}", methods_of(experiment)
-        pipelines[name] = partial(experiment_pipeline, name, name, methods[:1])
-        pipelines[compare] = partial(experiment_pipeline, compare, name, methods)
+        pipelines[name] = partial(_made, "experiment.experiment_pipeline", name, name, methods[:1])
+        pipelines[compare] = partial(_made, "experiment.experiment_pipeline", compare, name, methods)
         if tuning in sections:
-            pipelines[tuning] = partial(studies.tuning_pipeline, tuning, name, methods)
-    pipelines |= {name: partial(studies.sweep_pipeline, name) for name in sections if name.startswith(SWEEP)}
-    pipelines["overview"] = studies.overview_pipeline
+            pipelines[tuning] = partial(_made, "tuning.tuning_pipeline", tuning, name, methods)
+    pipelines |= {name: partial(_made, "sweep.sweep_pipeline", name) for name in sections if name.startswith(SWEEP)}
+    pipelines["overview"] = partial(_made, "experiment.overview_pipeline")
     if PAPER in sections:
-        pipelines[PAPER] = studies.paper_pipeline
+        pipelines[PAPER] = partial(_made, "paper.paper_pipeline")
     pipelines["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(pipelines))]
     return pipelines

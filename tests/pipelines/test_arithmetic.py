@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training import arithmetic
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settled
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settle
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 
 SECTION: dict[str, Any] = {
@@ -127,9 +127,9 @@ class TestChoice:
     def test_without_a_question_nothing_is_tried(self, data: FederatedData, given: Given) -> None:
         tried = given({})
         for compute in ({}, {"dtype": "float64"}, {"dtype": "auto"}, {"memory_format": "channels_last"}):
-            settled(experiment(**compute), data, "mine")
+            settle(experiment(**compute), data, "mine")
         assert tried == []
-        assert settled(experiment(dtype="auto"), data) == experiment()
+        assert settle(experiment(dtype="auto"), data) == experiment()
 
     @pytest.mark.parametrize(
         ("times", "format"),
@@ -145,7 +145,7 @@ class TestChoice:
         self, times: dict[str, dict[str, float]], format: str, data: FederatedData, given: Given
     ) -> None:
         given(times)
-        chosen = settled(experiment(memory_format="auto"), data).compute
+        chosen = settle(experiment(memory_format="auto"), data).compute
         assert (chosen.dtype, chosen.memory_format) == ("float32", format)
 
     def test_one_line_says_what_and_why_once(
@@ -154,7 +154,7 @@ class TestChoice:
         given({"cnn_bn": {PLAIN: 10, LAST: 8}, "mlp": {PLAIN: 1.25, LAST: 1}})
         with caplog.at_level(logging.INFO):
             for _ in range(2):
-                settled(experiment(memory_format="auto"), data, "mine")
+                settle(experiment(memory_format="auto"), data, "mine")
         assert caplog.messages == [
             "compute is float32 channels_last, as auto chose. Milliseconds a step, cnn_bn: float32 contiguous 10, "
             "float32 channels_last 8; mlp: float32 contiguous 1.25, float32 channels_last 1."
@@ -163,13 +163,13 @@ class TestChoice:
     def test_a_machine_is_timed_once(self, data: FederatedData, given: Given, tmp_path: Path) -> None:
         tried = given(both(10, 8))
         for _ in range(2):
-            settled(experiment(memory_format="auto"), data)
+            settle(experiment(memory_format="auto"), data)
         assert tried == [["cnn_bn", PLAIN, LAST], ["mlp", PLAIN, LAST]]
         (machine,) = json.loads((tmp_path / "cache" / "trials.json").read_text()).items()
         assert torch.__version__ in machine[0]
         assert machine[1]["mlp, 1x28x28, 10 classes, batches of 32"] == {PLAIN: 0.01, LAST: 0.008}
         for other in ({"threads": 2}, {"training": {"batch_size": 16}}):
-            settled(experiment(memory_format="auto", **other), data)
+            settle(experiment(memory_format="auto", **other), data)
         assert len(tried) == 6
 
     @pytest.mark.parametrize("content", ["", "[1]", '{"a": 1}', "{", '{"x": {"y": {"float32 contiguous": "1"}}}'])
@@ -177,12 +177,12 @@ class TestChoice:
         (tmp_path / "cache").mkdir()
         (tmp_path / "cache" / "trials.json").write_text(content)
         given(both(10, 8))
-        assert settled(experiment(memory_format="auto"), data).compute.memory_format == "channels_last"
+        assert settle(experiment(memory_format="auto"), data).compute.memory_format == "channels_last"
 
     def test_a_cache_that_cannot_be_written_is_none(self, data: FederatedData, given: Given, tmp_path: Path) -> None:
         (tmp_path / "cache").write_text("a file")
         given(both(10, 8))
-        assert settled(experiment(memory_format="auto"), data).compute.memory_format == "channels_last"
+        assert settle(experiment(memory_format="auto"), data).compute.memory_format == "channels_last"
 
 
 class TestIdentity:
@@ -190,7 +190,7 @@ class TestIdentity:
 
     def test_is_that_of_the_chosen_setting(self, data: FederatedData, given: Given) -> None:
         given(both(10, 8))
-        auto, said = settled(experiment(memory_format="auto"), data, "mine"), experiment(memory_format="channels_last")
+        auto, said = settle(experiment(memory_format="auto"), data, "mine"), experiment(memory_format="channels_last")
         one, other = (identity(Job("mine", "kt_pfl", each, data), 0) for each in (auto, said))
         assert one == other
         assert one["compute.memory_format"] == "channels_last"
@@ -202,16 +202,16 @@ class TestIdentity:
     ) -> None:
         asked = experiment(memory_format="auto")
         given(both(10, 8))
-        begun = settled(asked, data, "mine")
+        begun = settle(asked, data, "mine")
         (tmp_path / "cache" / "trials.json").unlink()  # or another machine, which would choose otherwise
         arithmetic._said.clear()
         caplog.clear()
         tried = given(both(8, 10))
         with caplog.at_level(logging.INFO):
-            assert settled(asked, data, "mine") == begun
+            assert settle(asked, data, "mine") == begun
         assert tried == []
         assert caplog.messages == [f"mine.compute is {LAST}, as auto chose when its runs started."]
-        assert settled(asked, data, "other").compute.memory_format == "contiguous"
+        assert settle(asked, data, "other").compute.memory_format == "contiguous"
 
 
 @pytest.mark.parametrize(("workers", "chosen"), [(1, "contiguous"), (2, "channels_last")])

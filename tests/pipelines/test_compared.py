@@ -12,7 +12,7 @@ from project_copy import EXPERIMENT, Project
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.methods import compared as registered
-from ktpfl_pipeline.pipelines.experiment import methods_of
+from ktpfl_pipeline.pipeline_registry import methods_of
 
 PATH = "own_package.my_method:Nearest"
 SLUG = "own_package_my_method_Nearest"

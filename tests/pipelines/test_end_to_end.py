@@ -16,9 +16,9 @@ import torch
 from project_copy import EXPERIMENT, SAMPLES, Project, timeless
 from toy import same
 
+from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.config.schema import Text
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
-from ktpfl_pipeline.pipelines import experiment
 from ktpfl_pipeline.pipelines.data.samples import load_private
 
 METHODS = ("kt_pfl", "fedmd", "local")
@@ -62,7 +62,7 @@ class Snapshot:
 def some_methods() -> Iterator[None]:
     """Five, with each kind of knowledge, are enough here; the contract is tested for all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "compared", lambda one_architecture: COMPARED)
+        patch.setattr(pipeline_registry, "compared", lambda one_architecture: COMPARED)
         yield
 
 

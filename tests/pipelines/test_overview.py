@@ -9,13 +9,13 @@ import pytest
 from click import ClickException
 from project_copy import Project
 
-from ktpfl_pipeline.pipelines import experiment
+from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.pipelines.datasets import ComparisonsDataset
 
 
 def test_it_gathers_what_comparisons_left(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     three = ("kt_pfl", "sim_pfl", "local")  # are enough
-    monkeypatch.setattr(experiment, "compared", lambda one_architecture: three)
+    monkeypatch.setattr(pipeline_registry, "compared", lambda one_architecture: three)
     reports = untracked.folder / "data" / "08_reporting"
     untracked.run("compare_hetero_digits", seeds=[0], rounds=1)
     stand_in(reports / "compare_hetero_digits", "two_labels", "all_labels")

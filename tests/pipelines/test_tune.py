@@ -11,7 +11,7 @@ import pytest
 from click import ClickException
 from project_copy import Project
 
-from ktpfl_pipeline.pipelines import experiment
+from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.tracking import PARENT
 from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
@@ -24,7 +24,7 @@ FILE = f"data/05_model_input/{EXPERIMENT}/hyperparameters.json"
 def three_methods() -> Iterator[None]:
     """Two with a space and one without are enough."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "compared", lambda one_architecture: METHODS)
+        patch.setattr(pipeline_registry, "compared", lambda one_architecture: METHODS)
         yield
 
 

@@ -18,32 +18,30 @@ from typing import Any
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
+from ktpfl_pipeline.analysis.agreement import check_settings, comparable
+from ktpfl_pipeline.analysis.contrasts import paired_difference
+from ktpfl_pipeline.analysis.provenance import here_and_now
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.analysis.roles import headline, local_only
+from ktpfl_pipeline.config import checks, tuned
 from ktpfl_pipeline.config.parsing import method_of
-from ktpfl_pipeline.config.schema import ALL, Experiment
+from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import METHODS, compared, slug
 from ktpfl_pipeline.pipelines.data.federation import draw_partition, partition_clients, sample_public_set
 from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
+from ktpfl_pipeline.pipelines.federated_training.identity import Job
+from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.pipelines.step import step
+from ktpfl_pipeline.pipelines.study import log_report
+from ktpfl_pipeline.reports import overview as overviews
+from ktpfl_pipeline.reports.comparison import build, identity
+from ktpfl_pipeline.reports.report import Report
 
 logger = logging.getLogger(__name__)
 REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
-
-
-def methods_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the methods that the comparison of an experiment runs, KT-pFL first, in the order of its report.
-
-    KT-pFL and local-only training are always included. ``all`` means the registry's methods that exchange what the
-    experiment sets, and its methods with a dotted path, such as ``my_package.my_method:Nearest``.
-    """
-    first, *others, local = compared(one_architecture=experiment.exchange == "parameters")
-    own = [method for method in experiment.methods if ":" in method]
-    every = [each for each in (*others, local, *own) if each not in experiment.left_out]
-    given = [each for each in experiment.compare if each == ALL or each in experiment.named]
-    asked = [method for each in given for method in (every if each == ALL else [each])]
-    if local not in asked:
-        asked.append(local)
-    return tuple(dict.fromkeys([first, *asked]))
 
 
 def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
@@ -54,42 +52,27 @@ def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods:
     Raises:
         InputError: if a method does not support a setting, or there are no tuned values that fit.
     """
-    from ktpfl_pipeline.config import checks, tuned
-
     checks.check_methods(name, experiment, methods)
     return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
 
 
-def settle(experiment: Experiment, federation: Any, *, name: str) -> Experiment:
-    """Return the experiment with the dtype and memory format that its runs are computed in: no `auto` is left."""
-    from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
-
-    return settled(experiment, federation, name)
-
-
-def train(experiment: Experiment, federation: Any, *, name: str, method: str) -> Any:
-    """Run `method` once for each seed, resuming what was started, and return its `FinishedRun`s.
+def train(experiment: Experiment, federation: FederatedData, *, name: str, method: str) -> list[FinishedRun]:
+    """Run `method` once for each seed, resuming what was started.
 
     Raises:
         InputError: if the data were made with other settings.
     """
-    from ktpfl_pipeline.analysis.agreement import check_settings
-    from ktpfl_pipeline.pipelines.federated_training.identity import Job
-    from ktpfl_pipeline.pipelines.federated_training.runs import run_all
-
     check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
     return run_all(Job(name, method, experiment, federation))
 
 
-def evaluate(experiment: Experiment, runs: list[Any]) -> Any:
-    """Return the `MethodResult` of a method's `FinishedRun`s, with the settings that they were made with."""
-    from ktpfl_pipeline.analysis.results import summarise
-
+def evaluate(experiment: Experiment, runs: list[FinishedRun]) -> MethodResult:
+    """Return the summary of a method's runs, with the settings that they were made with."""
     return summarise(runs, asdict(method_of(experiment, runs[0].method)), experiment.settings())
 
 
-def report(experiment: Experiment, hyperparameters: str, *results: Any, section: str, name: str) -> Any:
-    """Return the `Report` on the `MethodResult` of each method, and log it next to their runs.
+def report(experiment: Experiment, hyperparameters: str, *results: MethodResult, section: str, name: str) -> Report:
+    """Return the report on the results of all methods, and log it next to their runs.
 
     A report on the same runs goes to the same run of the tracker: making it again replaces it.
 
@@ -103,13 +86,6 @@ def report(experiment: Experiment, hyperparameters: str, *results: Any, section:
     Raises:
         InputError: if a result was made with other settings or hyperparameters.
     """
-    from ktpfl_pipeline.analysis.agreement import check_settings, comparable
-    from ktpfl_pipeline.analysis.contrasts import paired_difference
-    from ktpfl_pipeline.analysis.provenance import here_and_now
-    from ktpfl_pipeline.analysis.roles import headline, local_only
-    from ktpfl_pipeline.pipelines.study import log_report
-    from ktpfl_pipeline.reports.comparison import build, identity
-
     logger.info("Writing the report …")
     methods = comparable(results, experiment.settings())
     resolved = resolve(experiment, hyperparameters, name=section, methods=[each.method for each in methods])
@@ -130,6 +106,16 @@ def report(experiment: Experiment, hyperparameters: str, *results: Any, section:
     title = f"report · {name} · {made.variant}"
     log_report(methods[0].runs[0].experiment, title, identity(methods), made, metrics, children)
     return made
+
+
+def overview(comparisons: dict[str, Any]) -> Report:
+    """Return the report on all finished comparisons; where there is none, it is said how to make one."""
+    return overviews.build(comparisons)
+
+
+def overview_pipeline() -> Pipeline:
+    """Return the pipeline ``overview``; it trains nothing."""
+    return Pipeline([step(overview, "comparisons", "overview/report")])
 
 
 def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:

@@ -1,6 +1,8 @@
 """The KT-pFL paper's tables and figures, run as far as there is time: what is left, how long it takes, and running it.
 
-Arguments that the functions share: `planned`, the cells; `folder`, of finished runs, each in a file named by its key.
+Which experiments it runs is a setting, as for a sweep. Arguments that the functions share: `paper`, its section of the
+configuration; `planned`, the cells; `folder`, of finished runs, each in a file named by its key; `failures`, why runs
+failed, by key.
 """
 
 import json
@@ -10,10 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+from kedro.pipeline import Pipeline
+
+from ktpfl_pipeline.analysis.evidence import Evidence
+from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell
-from ktpfl_pipeline.config.studies import PAPER
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
@@ -21,11 +29,15 @@ from ktpfl_pipeline.core.machine.files import content_of, replacing
 from ktpfl_pipeline.core.metrics import LAST
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.methods import find
+from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, trial
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import checkpoints_of, schedule
+from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
+from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.reproduction import build, told
 
 logger = logging.getLogger(__name__)
 FORWARD = 1 / 3
@@ -39,27 +51,38 @@ def finished(planned: Sequence[Planned], folder: Path) -> dict[str, FinishedRun]
     found = {}
     for key in in_turn(planned):
         try:
-            found[key] = FinishedRun.from_dict(json.loads(content_of(_file(folder, key))))
+            found[key] = FinishedRun.from_dict(json.loads(content_of(folder / f"{key}.json")))
         except (OSError, ValueError):
             continue
     return found
 
 
-def run_left(planned: Sequence[Planned], folder: Path) -> dict[str, str]:
-    """Run all that is not finished, and return why runs failed, by key.
+def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
+    """Return the cells of the paper, after printing every cell, what is done, and the hours left.
+
+    Raises:
+        InputError: if a setting of a column cannot be.
+    """
+    planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
+    print(told(cells(planned, folder)))  # noqa: T201
+    return planned
+
+
+def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, str]:
+    """Run all that is not finished, unless `paper.train` is false, and return why runs failed, by key.
 
     A finished run keeps its numbers, and its checkpoint goes: those of the paper's networks fill 0.65 GB each.
     """
     done, failures = finished(planned, folder), dict[str, str]()
     left = {key: run for key, run in in_turn(planned).items() if key not in done}
-    if not left:
+    if not left or not paper.train:
         return failures
     progress.expect(len(left))
     with parent_run(PAPER, {"cells": str(len(planned))}, planned, {"kind": PAPER}) as (_, tracked):
         for key, (each, seed) in left.items():
             try:
                 made = each.run(seed, tracked.run_id)
-                with replacing(_file(folder, key), summed=True) as partial:
+                with replacing(folder / f"{key}.json", summed=True) as partial:
                     partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
                 if checkpoints := checkpoints_of(each.job, seed, key):
                     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -72,10 +95,35 @@ def run_left(planned: Sequence[Planned], folder: Path) -> dict[str, str]:
 
 
 def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str] | None = None) -> list[Cell]:
-    """Return the cells with what is finished of each, and how long a run of it takes; `failures` are those of runs."""
+    """Return the cells with what is finished of each, and how long a run of it takes."""
     runs = finished(planned, folder)
     found = [each.cell(runs, failures) for each in planned]
     return [judged(cell, each.job, found) for cell, each in zip(found, planned, strict=True)]
+
+
+def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Mapping[str, str]) -> Evidence:
+    """Return all cells with the runs that are finished."""
+    parts = {name: (part.title, part.shows) for name, part in paper.chosen().items()}
+    return Evidence(paper.scale, parts, cells(planned, folder, failures))
+
+
+def report_paper(evidence: Evidence) -> Report:
+    """Return the report on all that is finished, next to the paper's numbers."""
+    return build(evidence.scale, evidence.parts, evidence.cells, here_and_now())
+
+
+def paper_pipeline() -> Pipeline:
+    """Return the pipeline ``paper``: a plan, the runs that are left, one report."""
+    settings, planned, failures = f"params:{PAPER}", f"{PAPER}_plan", f"{PAPER}_failures"
+    evidence, runs = f"{PAPER}_evidence", f"{PAPER}_runs"
+    return Pipeline(
+        [
+            step(plan, [settings, "parameters", "raw_folder", runs], planned, namespace="plan"),
+            step(train, [settings, planned, runs], failures, namespace="train"),
+            step(collect, [settings, planned, runs, failures], evidence, namespace="report"),
+            step(report_paper, evidence, f"{PAPER}/report", namespace="report"),
+        ]
+    )
 
 
 def judged(cell: Cell, job: Job, others: Sequence[Cell]) -> Cell:
@@ -112,7 +160,3 @@ def probe(job: Job) -> float:
         total += samples * times[architecture][0] / batch
     asked = experiment.compute
     return total / executors.parallel(asked.executor, asked.threads, Compute(asked.device).place())
-
-
-def _file(folder: Path, key: str) -> Path:
-    return folder / f"{key}.json"

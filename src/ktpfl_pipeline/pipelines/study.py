@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import settled
+from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity, identity_of_method
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.reports.model import Table
@@ -116,7 +116,7 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
         if isinstance(data, InputError):
             failed = str(data)  # the job is never run
         else:
-            job = replace(job, experiment=settled(asked, data, name))
+            job = replace(job, experiment=settle(asked, data, name))
             keys = {seed: digest(identity(job, seed)) for seed in asked.seeds}
         found.append(Planned(cell, job, keys, failed))
     return found

@@ -1,32 +1,60 @@
-"""One setting of an experiment at several values."""
+"""A sweep: one setting of an experiment at several values, then one report.
 
-from collections.abc import Sequence
+Which experiment it runs is a setting, and may be another for one run. So its nodes take all `parameters`: the sections
+of the configuration by name.
+"""
+
 from pathlib import Path
+from typing import Any
 
-from ktpfl_pipeline.analysis.study import Study
-from ktpfl_pipeline.config.studies import CellSettings, Sweep
+from kedro.pipeline import Pipeline
+
+from ktpfl_pipeline.analysis.study import Study, read
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.studies import Sweep
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.federated_training import progress
-from ktpfl_pipeline.pipelines.study import check_possible, in_turn, parent_run, plan
+from ktpfl_pipeline.pipelines.step import step
+from ktpfl_pipeline.pipelines.study import check_possible, in_turn, log_report, parent_run, plan
+from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.sweep import build
 
 
-def run(name: str, sweep: Sweep, cells: Sequence[CellSettings], raw_folder: Path) -> Study:
-    """Run every method at every value with every seed.
-
-    Args:
-        name: the sweep's.
-        sweep: its settings.
-        cells: what `parsing.sweep_cells` makes of them.
-        raw_folder: where samples are, and where downloads go.
+def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
+    """Run every method at every value with every seed, resuming unfinished runs, and return the results.
 
     Raises:
-        InputError: naming the value whose data cannot be made, before anything is trained.
+        InputError: naming the value that cannot be, or whose data cannot be made, before anything is trained.
     """
-    planned = plan(name, cells, raw_folder)
+    planned = plan(name, parsing.sweep_cells(name, sweep, parameters), raw_folder)
     check_possible(planned)
     left = in_turn(planned)
     with parent_run(name, flat(plain(sweep)), planned, {"kind": "sweep", "sweep": name}) as (key, tracked):
         progress.expect(len(left))
         runs = {at: each.run(seed, tracked.run_id) for at, (each, seed) in left.items()}
-    return Study(plain(sweep), key, tracked.run_id, [each.cell(runs) for each in planned])
+    return Study(plain(sweep), key, tracked.run_id, [each.cell(runs) for each in planned]).to_dict()
+
+
+def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Report:
+    """Return the report on what `run_sweep` left, and log it to the sweep's own run.
+
+    Raises:
+        InputError: if the results were made with other settings.
+    """
+    settings = [point.shared() for point in parsing.points(name, sweep, parameters)]
+    study = read(name, results, plain(sweep), settings)
+    made = build(name, sweep.parameter, study.points)
+    log_report(name, name, study.key, made)
+    return made
+
+
+def sweep_pipeline(name: str) -> Pipeline:
+    """Return the pipeline of the sweep `name`: the runs of every value, then one report."""
+    settings, cells = [f"params:{name}", "parameters"], f"{name}/cells"
+    return Pipeline(
+        [
+            step(run_sweep, [*settings, "raw_folder"], cells, namespace="sweep", name=name),
+            step(report_sweep, [*settings, cells], f"{name}/report", namespace="report", name=name),
+        ]
+    )

@@ -1,6 +1,8 @@
 """The hyperparameters of an experiment's methods, searched on validation data with one budget for each method.
 
 A candidate is a cell of a study with one ordinary run per seed. What is kept of it has nothing of the test samples.
+Arguments of the nodes: `tune`, the section of the tuning; `experiment`, the settings of what is tuned; `results`, what
+`run_tuning` left.
 """
 
 import logging
@@ -9,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kedro.pipeline import Pipeline
+
 from ktpfl_pipeline.analysis.results import summarise
-from ktpfl_pipeline.analysis.study import Cell, Study, highest
+from ktpfl_pipeline.analysis.study import Cell, Study, highest, read
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import TUNE, CellSettings, Tune
-from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
+from ktpfl_pipeline.config.tuned import Tuned, TunedMethod, to_text
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.validation import plain
@@ -22,14 +26,19 @@ from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all, untested
 from ktpfl_pipeline.pipelines.search import search, stream
-from ktpfl_pipeline.pipelines.study import Planned, check_possible, parent_run, plan
+from ktpfl_pipeline.pipelines.step import step
+from ktpfl_pipeline.pipelines.study import Planned, check_possible, log_report, parent_run, plan
+from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.tuning import build
 from ktpfl_pipeline.tracking import Ending
 
 logger = logging.getLogger(__name__)
 
 
-def run(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str], raw_folder: Path) -> Study:
-    """Run all candidates of all methods with every seed of the tuning.
+def run_tuning(
+    tune: Tune, experiment: Experiment, raw_folder: Path, *, name: str, methods: Sequence[str]
+) -> dict[str, Any]:
+    """Run all candidates of all methods with every seed, resuming unfinished runs, and return the results.
 
     Of the experiment's `methods`, those without a space run once, as configured.
 
@@ -46,7 +55,7 @@ def run(name: str, tune: Tune, experiment: Experiment, methods: Sequence[str], r
         found = [search_method(tune, each, tracked.run_id) for each in planned]
         best = {f"validation/{cells[0].method}": highest(cells).score or 0.0 for cells in found}
         tracked.finish(Ending(best))
-    return Study(plain(tune), key, tracked.run_id, [cell for cells in found for cell in cells])
+    return Study(plain(tune), key, tracked.run_id, [cell for cells in found for cell in cells]).to_dict()
 
 
 def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
@@ -127,3 +136,34 @@ def check_validation(name: str, experiment: Experiment, data: FederatedData) -> 
                     f"{seed}; raise partition.validation_share of {name.removeprefix(TUNE)}, which is "
                     f"{experiment.partition.validation_share}."
                 )
+
+
+def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> str:
+    """Return what comparisons read: each method's values of highest validation accuracy.
+
+    Raises:
+        InputError: if the results were made with other settings.
+    """
+    study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
+    return to_text(chosen(study, name.removeprefix(TUNE)))
+
+
+def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> Report:
+    """Return the report on a tuning, and log it to the tuning's run; raises the errors of `choose`."""
+    study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
+    made = build(name, study, to_text(chosen(study, name.removeprefix(TUNE))))
+    log_report(name, name, study.key, made)
+    return made
+
+
+def tuning_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
+    """Return the pipeline `name` that tunes the methods that one experiment's comparison runs."""
+    settings, cells = [f"params:{name}", f"params:{experiment}"], f"{name}/cells"
+    made = [*settings, cells]
+    return Pipeline(
+        [
+            step(run_tuning, [*settings, "raw_folder"], cells, namespace="tune", name=name, methods=methods),
+            step(choose, made, f"{experiment}/hyperparameters", namespace="report", name=name),
+            step(report_tuning, made, f"{name}/report", namespace="report", name=name),
+        ]
+    )

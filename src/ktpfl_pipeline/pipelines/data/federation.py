@@ -4,9 +4,22 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import torch
+
+from ktpfl_pipeline import models
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.machine.memory import used_up_by
+from ktpfl_pipeline.core.rounds import promises
+from ktpfl_pipeline.data import public
+from ktpfl_pipeline.data.federated import FederatedData, PublicSet
+from ktpfl_pipeline.data.partition import NATURAL
+from ktpfl_pipeline.data.sources.arguments import path_in
+from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.pipelines.data.partition import owners, partitions_of, to_table
 from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
+from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.reports.interactive import labels_per_client
 
 logger = logging.getLogger(__name__)
 ANY = 2**62
@@ -16,12 +29,6 @@ ANY = 2**62
 @used_up_by("Making the public set")
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
     """Return the `PublicSet`: an open part of the private data, the other dataset less what is private, or nothing."""
-    import torch
-
-    from ktpfl_pipeline.data import public
-    from ktpfl_pipeline.data.federated import PublicSet
-    from ktpfl_pipeline.data.partition import NATURAL
-
     if experiment.public.source == NO_PUBLIC:
         return PublicSet(public_images, dict.fromkeys(experiment.seeds, torch.arange(0)))
     if experiment.public.source == OPEN_PART:
@@ -53,8 +60,6 @@ def partition_clients(
         InputError: if the samples cannot be distributed so, or one of the `methods` that will be run cannot use the
             clients' models.
     """
-    from ktpfl_pipeline.pipelines.data.partition import to_table
-
     made = federated(experiment, private, public_set, raw_folder)
     if methods:
         check_models(experiment, made, methods)
@@ -63,10 +68,6 @@ def partition_clients(
 
 def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
     """Return the `FederatedData` that these settings draw."""
-    from ktpfl_pipeline.data.federated import FederatedData
-    from ktpfl_pipeline.data.partition import NATURAL
-    from ktpfl_pipeline.pipelines.data.partition import owners, partitions_of
-
     partitions, asked = partitions_of(experiment, private, public_set), experiment.partition
     skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
     names = owners(private, partitions) if asked.scheme == NATURAL else {}
@@ -101,19 +102,12 @@ def check_models(experiment: Experiment, data: Any, methods: tuple[str, ...]) ->
     Raises:
         InputError: naming all that do not fit together.
     """
-    from ktpfl_pipeline.core.rounds import promises
-    from ktpfl_pipeline.methods import create
-    from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
-
     made = {name: create(name, experiment.methods.get(name)) for name in methods}
     promises.check_models(made, assemble(experiment, data, experiment.seeds[0]))
 
 
 def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[str, Any]:
     """Return the pretrained weights by architecture, each tried on its model."""
-    from ktpfl_pipeline import models
-    from ktpfl_pipeline.data.sources.arguments import path_in
-
     found = {}
     own = models.transformers.weights(experiment.models())
     for name, file in {**own, **experiment.pretrained}.items():
@@ -127,10 +121,6 @@ def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[
 
 def draw_partition(federation: Any) -> Any:
     """Return the labels of each client, of the first seed, as an interactive stacked bar chart."""
-    import pandas as pd
-
-    from ktpfl_pipeline.reports.interactive import labels_per_client
-
     first = next(iter(federation.seeds.values()))
     counts, names = first.label_counts, first.names or range(len(first.label_counts))
     called = first.private.class_names or range(first.classes)

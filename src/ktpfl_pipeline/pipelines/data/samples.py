@@ -6,9 +6,21 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.memory import used_up_by
+from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.partition import NATURAL, draw_stratified
+from ktpfl_pipeline.data.sources import SOURCES, Reading, load, missing, npz, sized
+from ktpfl_pipeline.data.sources.adaptation import adapt, converted
+from ktpfl_pipeline.data.sources.downloads import DownloadError
+from ktpfl_pipeline.data.sources.tokens import check_public
 
 logger = logging.getLogger(__name__)
 RARE, MANY = 0.02, 20
@@ -18,11 +30,6 @@ RARE, MANY = 0.02, 20
 @used_up_by("Reading the private samples")
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
-    from ktpfl_pipeline.data.owned import OwnedDataset
-    from ktpfl_pipeline.data.partition import NATURAL
-    from ktpfl_pipeline.data.sources import SOURCES, load, missing, sized
-    from ktpfl_pipeline.data.sources.downloads import DownloadError
-
     source, reading = experiment.private.source, _reading(experiment)
     try:
         samples = load(source, raw_folder, experiment.private.classes, reading)
@@ -51,10 +58,6 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
 
     They are the private ones themselves for an open part, and none for ``none``.
     """
-    from ktpfl_pipeline.core import kinds
-    from ktpfl_pipeline.data import sources
-    from ktpfl_pipeline.data.sources.tokens import check_public
-
     source = experiment.public.source
     if source == OPEN_PART:
         return private.inputs
@@ -113,8 +116,6 @@ def _without_owners(source: str, raw_folder: Path) -> InputError:
 
     For a file it lists the arrays.
     """
-    from ktpfl_pipeline.data.sources import npz
-
     name, _, argument = source.partition(":")
     has = f" (its arrays are {', '.join(npz.names(argument, raw_folder))})" if name == "npz" else ""
     return InputError(
@@ -125,8 +126,6 @@ def _without_owners(source: str, raw_folder: Path) -> InputError:
 
 def _reading(experiment: Experiment, private: Any = None) -> Any:
     """Return how image files and texts are read, a `data.sources.Reading`; public texts as the `private` ones were."""
-    from ktpfl_pipeline.data.sources import Reading
-
     reading = Reading(text=experiment.text)
     if (image := experiment.image) is not None:
         window = None if image.window is None else (image.window[0], image.window[1])
@@ -136,8 +135,6 @@ def _reading(experiment: Experiment, private: Any = None) -> Any:
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:
     """Return inputs whose values are in lists, (M, F), in the shape that the experiment gives them."""
-    from ktpfl_pipeline.core import kinds
-
     shape = experiment.private.shape
     if shape is None or tuple(inputs.shape[1:]) == tuple(shape):
         return inputs
@@ -156,9 +153,6 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
 
     They are of the ``"private"`` or the ``"public"`` `source`, which messages name.
     """
-    from ktpfl_pipeline.core import kinds
-    from ktpfl_pipeline.data.sources.adaptation import adapt, converted
-
     if experiment.image is None:
         return inputs
     if not (kind := kinds.of(inputs)).pixels:
@@ -175,12 +169,6 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
 
 def _draw(samples: Any, total: int) -> Any:
     """Return `total` of the samples, stratified by class: the same for every seed."""
-    import numpy as np
-    import torch
-
-    from ktpfl_pipeline.core.rng import derive
-    from ktpfl_pipeline.data.partition import draw_stratified
-
     if total > len(samples):
         raise InputError(
             f"private.samples is {total:,} and there are {len(samples):,} private samples: lower it, or take all with "

@@ -52,7 +52,7 @@ Times = dict[str, list[float]]
 """Seconds of a step by architecture, one for each arithmetic."""
 
 
-def settled(experiment: Experiment, data: FederatedData, name: str = "") -> Experiment:
+def settle(experiment: Experiment, data: FederatedData, name: str = "") -> Experiment:
     """Return the experiment with the dtype and memory format that its runs are computed in, the same for all of them.
 
     What `auto` chose is logged once a process. Without `auto` there is no trial.

@@ -36,6 +36,8 @@ from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
 from ktpfl_pipeline.pipelines.federated_training.more_rounds import take_over
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
+from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.tracking import personal_models
 
 logger = logging.getLogger(__name__)
 
@@ -226,8 +228,6 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
         fed: its federation.
         data: that it was made of.
     """
-    from ktpfl_pipeline.tracking import personal_models
-
     space = Workspace(fed)
     personal: Models = opened(method.personal(result.state, fed.by_id, fed))
     weights = {n: space.whole(n, params) for n, params in personal.items()}
@@ -252,8 +252,6 @@ def log_end(
         hyperparameters: of its method.
         folder: its personal models; None where they are not kept.
     """
-    from ktpfl_pipeline.reports import figures  # matplotlib is not waited for before the training
-
     result = summarise([run], hyperparameters)
     drawn: dict[str, Any] = {}
     tables: dict[str, Any] = {"run": run.to_dict()}
