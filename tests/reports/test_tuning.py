@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.tuning import chosen
 from ktpfl_pipeline.reports import tuning as report
-from ktpfl_pipeline.reports.figures import importance_is_known, optuna_study
+from ktpfl_pipeline.reports.figures import search_slices
 
 EXPERIMENT = parsing.parse("homo_mine", ONE_ARCHITECTURE)
 TUNE = studies.Tune(
@@ -151,7 +151,7 @@ class TestReport:
         assert "coupling=0.0123, attention=0.456" in made.console
         assert max(map(len, made.console.splitlines())) <= 100
 
-    def test_the_search_is_drawn_by_optuna(self, tuning: Study) -> None:
+    def test_the_search_is_drawn(self, tuning: Study) -> None:
         """Ditto's diverged candidate is left out; TopK-pFL has three candidates; local-only has nothing to choose."""
         made = report.build("tune_homo_mine", tuning, "{}\n")
         assert list(made.figures) == ["history", "slice_ditto", "slice_topk_pfl"]
@@ -161,12 +161,12 @@ class TestReport:
             (pytest.approx(2.0), pytest.approx(0.75)),
         ]
 
-    def test_importance_needs_two_hyperparameters_and_enough_candidates(self) -> None:
-        def known(count: int, *names: str) -> bool:
-            found = [candidate("x", dict.fromkeys(names, n), 0.1 * n) for n in range(1, count + 1)]
-            return importance_is_known(optuna_study("x", {name: [1, 9] for name in names}, found))
-
-        assert [known(4, "a", "b"), known(3, "a", "b"), known(4, "a")] == [True, False, False]
+    def test_values_that_are_no_numbers_are_side_by_side(self) -> None:
+        cells = [candidate("x", {"a": value, "b": value}, 0.5) for value in (None, 1, 10)]
+        figure = search_slices({"a": {"low": 1, "high": 10, "log": True}, "b": [None, 1, 10]}, cells[1:])
+        assert [axes.get_xscale() for axes in figure.axes] == ["log", "linear"]
+        named = search_slices({"a": [None, 1, 10]}, cells).axes[0]
+        assert [label.get_text() for label in named.get_xticklabels()] == ["null", "1", "10"]
 
     def test_csv(self, tuning: Study) -> None:
         rows = list(csv.DictReader(io.StringIO(report.build("tune_homo_mine", tuning, "{}\n").data["trials.csv"])))

@@ -11,7 +11,7 @@ from ktpfl_pipeline.methods import slug, title
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
 from ktpfl_pipeline.reports.data_files import to_csv
-from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, points
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting, too_few
@@ -58,11 +58,7 @@ def build(name: str, tuning: Study, chosen: str) -> Report:
             *search_sections(tuning),
             Section("What was searched", [Settings(spaces)]),
             Section("Settings of all trials", [Settings({"": written(settings)})], folded=True),
-            Section(
-                "Trials",
-                [trial_table(tuning), Text("Each trial is one MLflow run per seed, below the tuning's run.")],
-                True,
-            ),
+            Section("Trials", [trial_table(tuning), Text(TRIALS)], folded=True),
         ],
         brief=[main.without("configured", "configured_validation", "candidates")],
         data={"trials.csv": to_csv(rows), "hyperparameters.json": chosen},
@@ -70,29 +66,27 @@ def build(name: str, tuning: Study, chosen: str) -> Report:
 
 
 def search_sections(tuning: Study) -> list[Section]:
-    """Return Optuna's pictures of the search; no sections where no method has two finished candidates."""
-    studies = {
-        method: figures.optuna_study(title(method), tuning.asked["spaces"][method], cells)
+    """Return pictures of the search; no sections where no method has two finished candidates."""
+    searched = {
+        method: cells
         for method, cells in tuning.methods.items()
         if cells[0].value and sum(cell.score is not None for cell in cells) > 1
     }
-    if not studies:
+    if not searched:
         return []
     history = "Validation accuracy of each candidate in the order of the search; lines: the best so far. 0: configured."
-    blocks: list[Block] = []
-    for method, study in studies.items():
-        caption = f"{title(method)}: validation accuracy by the value of each hyperparameter; darker: later candidates."
-        blocks.append(Picture(f"slice_{slug(method)}", figures.search_slices(study), caption))
-        if figures.importance_is_known(study):
-            share = f"{title(method)}: share of the variance of validation accuracy that each hyperparameter explains, "
-            share += "by fANOVA. With few candidates this is a rough estimate."
-            blocks.append(Picture(f"importance_{slug(method)}", figures.search_importances(study), share))
+    by = "validation accuracy by the value of each hyperparameter; darker: later candidates."
+    slices = [
+        Picture(
+            f"slice_{slug(method)}",
+            figures.search_slices(tuning.asked["spaces"][method], cells),
+            f"{title(method)}: {by}",
+        )
+        for method, cells in searched.items()
+    ]
     return [
-        Section(
-            "Course of the search",
-            [Picture("history", figures.search_history(list(studies.values()), list(studies)), history)],
-        ),
-        Section("Accuracy by hyperparameter", blocks, folded=len(studies) > 3),
+        Section("Course of the search", [Picture("history", figures.search_history(searched), history)]),
+        Section("Accuracy by hyperparameter", slices, folded=len(slices) > 3),
     ]
 
 

@@ -13,13 +13,7 @@ from ktpfl_pipeline.reports.figures.matrix import coefficient_heatmaps, coeffici
 from ktpfl_pipeline.reports.figures.ranks import critical_differences
 from ktpfl_pipeline.reports.figures.theorem import theorem
 from ktpfl_pipeline.reports.figures.traffic import accuracy_by_bytes, accuracy_by_traffic, bytes_panels, traffic_panels
-from ktpfl_pipeline.reports.figures.trials import (
-    importance_is_known,
-    optuna_study,
-    search_history,
-    search_importances,
-    search_slices,
-)
+from ktpfl_pipeline.reports.figures.trials import search_history, search_slices
 from ktpfl_pipeline.reports.figures.values import accuracy_by_value
 
 __all__ = [
@@ -35,12 +29,9 @@ __all__ = [
     "confusion_matrices",
     "critical_differences",
     "differences",
-    "importance_is_known",
     "labels_per_client",
     "matrix_over_rounds",
-    "optuna_study",
     "search_history",
-    "search_importances",
     "search_slices",
     "spread_over_clients",
     "theorem",
