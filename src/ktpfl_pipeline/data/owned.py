@@ -54,14 +54,10 @@ def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
 
 
 def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str, ...]]:
-    """Return the owner of each sample, (M,) int64, and the names of the owners, sorted.
-
-    Args:
-        names: (M,) of the owner of each sample.
-        where: they are from, for the message.
+    """Return the owner of each sample, (M,) int64, from its name, and the names of the owners, sorted.
 
     Raises:
-        InputError: if a name is empty, too long or not printable.
+        InputError: if a name is empty, too long or not printable; the message names `where` they are from.
     """
     found, owners = np.unique(np.asarray(names), return_inverse=True)
     return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)

@@ -8,12 +8,12 @@ from torch import Tensor
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, client_names
+from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.arguments import folder_in
-from ktpfl_pipeline.data.sources.folder import by_class, check_file, is_given_split, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.folder import by_class, check_file, classified, is_given_split, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.limits import check_claim
-from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import agreed
 
 PUBLIC = "public"
@@ -49,7 +49,8 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         if forms[0] != forms[1]:
             raise InputError(f"{place} has {forms[0]} and {places[0]} has {forms[1]}: give all clients the same files.")
     if not files[places[0]]:
-        return _from_images(root, names, places, reading)
+        images, labels, owners, called = classified(root, [by_class(place, root) for place in places], reading)
+        return OwnedDataset(images, labels, owners, names, class_names=called)
     return _from_arrays(root, names, list(files.values()))
 
 
@@ -120,15 +121,3 @@ def _renumbered(part: LabelledDataset, names: tuple[str, ...] | None) -> Tensor:
     if names is None or part.class_names in (None, names):
         return part.labels
     return torch.tensor([names.index(name) for name in part.class_names or ()])[part.labels]
-
-
-def _from_images(root: Path, names: tuple[str, ...], places: list[Path], reading: Reading) -> OwnedDataset:
-    """Return the samples of the clients' folders, each with a subfolder per class."""
-    found = [(n, name, files) for n, place in enumerate(places) for name, files in by_class(place, root).items()]
-    classes = {name: label for label, name in enumerate(sorted({name for _, name, _ in found}))}
-    sizes = torch.tensor([len(files) for _, _, files in found])
-    labels = torch.tensor([classes[name] for _, name, _ in found]).repeat_interleave(sizes)
-    owners = torch.tensor([n for n, _, _ in found]).repeat_interleave(sizes)
-    inputs, kept = photographs(root, [file for _, _, files in found for file in files], reading)
-    labels, owners = labels[kept], owners[kept]
-    return OwnedDataset(inputs, labels, owners, names, class_names=class_names(classes, labels, root))

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -38,12 +39,23 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
         parts = [by_class(path, path)]
     else:
         parts = [by_class(place, path) for place in places]
+    images, labels, part, called = classified(path, parts, reading)
+    test = None if tested is None else torch.tensor(tested)[part]
+    return LabelledDataset(images, labels, class_names=called, test=test)
+
+
+def classified(
+    root: Path, parts: Sequence[dict[str, list[Path]]], reading: Reading
+) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
+    """Return the images, (M, C, H, W) uint8, of parts of a folder that each have files by class.
+
+    Their labels and the numbers of their parts, (M,) int64 each, and the names of the classes follow.
+    """
     names = sorted(set().union(*parts))
     found = [(file, names.index(name), part) for part, own in enumerate(parts) for name in own for file in own[name]]
-    images, kept = photographs(path, [file for file, *_ in found], reading)
-    labels = torch.tensor([label for _, label, _ in found])[kept]
-    test = None if tested is None else torch.tensor([tested[part] for *_, part in found])[kept]
-    return LabelledDataset(images, labels, class_names=class_names(names, labels, path), test=test)
+    images, kept = photographs(root, [file for file, *_ in found], reading)
+    labels, part = (torch.tensor([each[place] for each in found])[kept] for place in (1, 2))
+    return images, labels, part, class_names(names, labels, root)
 
 
 def _check_classes(places: list[Path], root: Path) -> None:

@@ -7,18 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import gib
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file
 from ktpfl_pipeline.data.sources.labels import numbered
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, check_claim, readable
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, MAX_FILE, check_claim, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, NAMED, Reading, photographs
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ Table = dict[str, Cells]
 
 MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None", "")
 """Texts that usually stand for a value that is missing."""
+SPLITS = {**dict.fromkeys(TRAIN | VALIDATION, False), **dict.fromkeys(TEST, True)}
+EVERY = slice(None)
 PARSED = 100  # bytes of memory that one byte of a CSV file may take as Python texts
 
 
@@ -46,14 +49,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
             an image cannot be read.
     """
     place, table = _table(argument, folder, ("path", "label"))
-    names, numbers = numbered(table["label"])
-    images, kept = _images(place, table, reading)
-    test = tested(place, table["split"])[kept] if "split" in table else None
-    called, labels = class_names(names, numbers, place), numbers[kept]
-    if "client" not in table:
-        return LabelledDataset(images, labels, class_names=called, test=test)
-    owners, clients = owners_of([str(name) for name in table["client"]], place)
-    return OwnedDataset(images, labels, owners[kept], clients, class_names=called, test=test)
+    return labelled(place, table, *_images(place, table, reading))
 
 
 def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
@@ -183,7 +179,26 @@ def flagged(place: Path, column: str, cells: Cells, meanings: Mapping[str, bool]
     return [meanings[name] for name in names]
 
 
-def tested(place: Path, split: Cells) -> Tensor:
-    """Return which rows are to test on, (M,) bool."""
-    meanings = {**dict.fromkeys(TRAIN | VALIDATION, False), **dict.fromkeys(TEST, True)}
-    return torch.tensor(flagged(place, "split", split, meanings, "train, val or test"))
+def labelled(
+    place: Path, table: Table, inputs: Tensor, kept: Tensor | slice = EVERY, vocabulary: Vocabulary | None = None
+) -> LabelledDataset:
+    """Return inputs, (M', ...), with the labels of their rows, and their clients and split if the table has them.
+
+    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool.
+
+    Raises:
+        InputError: if there are too many classes, a name cannot be shown, or a split is none of the three.
+    """
+    names, labels = numbered(table["label"])
+    if len(names) > MAX_CLASSES:
+        raise InputError(
+            f"{place} has {len(names):,} different labels, and at most {MAX_CLASSES:,} are possible: the column 'label'"
+            " holds the class of each row."
+        )
+    common: dict[str, Any] = {"class_names": class_names(names, labels, place), "vocabulary": vocabulary}
+    if "split" in table:
+        common["test"] = torch.tensor(flagged(place, "split", table["split"], SPLITS, "train, val or test"))[kept]
+    if "client" not in table:
+        return LabelledDataset(inputs, labels[kept], **common)
+    owners, clients = owners_of([str(name) for name in table["client"]], place)
+    return OwnedDataset(inputs, labels[kept], owners[kept], clients, **common)

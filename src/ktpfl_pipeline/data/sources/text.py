@@ -1,18 +1,14 @@
 """A table of texts, `text:tickets.csv`: a row per text, with its label, and perhaps its client."""
 
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources import tokens
-from ktpfl_pipeline.data.sources.labels import numbered
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
-from ktpfl_pipeline.data.sources.table import Table, check_filled, flagged, opened, tested
+from ktpfl_pipeline.data.sources.table import Table, check_filled, flagged, labelled, opened
 
 OPTIONAL = ("client", "split", "public")
 _PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
@@ -43,21 +39,8 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
         raise InputError(f"{place} has no private text: add rows, or set their column 'public' to false.")
     private = {name: [cells[row] for row in rows] for name, cells in table.items()}
     check_filled(place, private, ("label", "client", "split"), rows)
-    names, labels = numbered(private["label"])
-    if len(names) > MAX_CLASSES:
-        raise InputError(
-            f"{place} has {len(names):,} different labels, and at most {MAX_CLASSES:,} are possible: the column 'label'"
-            " holds the class of each text."
-        )
     ids, known = _tokens(private["text"], reading, str(place), folder)
-    common: dict[str, Any] = {
-        "class_names": class_names(names, labels, place),
-        "test": tested(place, private["split"]) if "split" in table else None,
-        "vocabulary": known,
-    }
-    if "client" not in table:
-        return LabelledDataset(ids, labels, **common)
-    return OwnedDataset(ids, labels, *owners_of([str(name) for name in private["client"]], place), **common)
+    return labelled(place, private, ids, vocabulary=known)
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
