@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_flower import encoded
-from ktpfl_flower.wire import Kinds, Left, kinds_of
+from ktpfl_flower.wire import Left
 from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import features, operations
 from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
@@ -20,6 +20,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.channel import decode
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.setting import DTYPES, Setting
+from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, fedproto
 
 TRIED = (
@@ -39,11 +40,11 @@ class Known:
 
     Attributes:
         setting: the setting of the federation.
-        kinds: dtype and shape of the tensors of this client's model.
+        shapes: the tensors of this client's model, on torch's device `meta`.
     """
 
     setting: Setting
-    kinds: Kinds
+    shapes: Params
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _indices(value: Any, known: Known) -> bool:
 
 
 FLOATS = (torch.float32, torch.float64)
-MODEL = Kind("a model of its architecture", lambda value, known: _is_model(value, known.kinds))
+MODEL = Kind("a model of its architecture", lambda value, known: _is_model(value, known.shapes))
 ROUND = Kind("a round", lambda value, known: _whole(value, known.setting.rounds))
 EPOCHS = Kind("a number of epochs", lambda value, known: value is None or _whole(value, MANY))
 SPLIT = Kind("train, validation or test", lambda value, known: value in ("train", "validation", "test"))
@@ -204,7 +205,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
             sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
         case _:
             expected = "the number of a stored model of its architecture"
-            sound = _is_left(first, known.kinds) and (_is_state(second) if name.endswith(RESUMING) else first is value)
+            sound = _is_left(first, known.shapes) and (_is_state(second) if name.endswith(RESUMING) else first is value)
     if not sound:
         raise InputError(f"expected {expected}.")
 
@@ -216,11 +217,11 @@ def _readable(value: encoded.Bytes, arguments: tuple[Any, ...], classes: int) ->
     return bool(read.isfinite().all())
 
 
-def kinds_at(setting: Setting, n: int) -> Kinds:
-    """Return the kinds of the tensors of client n's model, without memory for them."""
+def shapes_of(setting: Setting, architecture: str) -> Params:
+    """Return the tensors of an architecture's models, on torch's device `meta`."""
     with torch.device("meta"):
-        module = setting.build(setting.by_id[n].architecture)
-    return kinds_of(weights.state_of(module.to(DTYPES[setting.compute.dtype])))
+        module = setting.build(architecture)
+    return weights.state_of(module.to(DTYPES[setting.compute.dtype]))
 
 
 def exchanges(method: str) -> frozenset[str]:
@@ -285,12 +286,12 @@ def _are_measures(value: Tensor) -> bool:
     return bool(loss.isfinite()) and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
 
 
-def _is_model(value: Any, kinds: Kinds) -> bool:
-    return isinstance(value, Mapping) and kinds_of(value) == kinds
-
-
-def _is_left(value: Any, kinds: Kinds) -> bool:
-    """Return whether a value is a stored model of these kinds, and so are its tensors if they were sent."""
-    if not isinstance(value, Left) or value.kinds != kinds:
+def _is_model(value: Any, shapes: Params) -> bool:
+    if not isinstance(value, Mapping) or value.keys() != shapes.keys():
         return False
-    return value.model is None or kinds_of(value.model) == kinds
+    return all(each.dtype == value[name].dtype and each.shape == value[name].shape for name, each in shapes.items())
+
+
+def _is_left(value: Any, shapes: Params) -> bool:
+    """Return whether a value is a stored model, with tensors of these shapes if they were sent."""
+    return isinstance(value, Left) and (value.model is None or _is_model(value.model, shapes))

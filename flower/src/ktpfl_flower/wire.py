@@ -38,9 +38,6 @@ NESTED = 64
 FORM = f"{', '.join(DTYPES)} with at most {DIMENSIONS} dimensions and {LIMIT:,} values"
 """What tensors in messages may be, in words."""
 
-Kinds = dict[str, tuple[str, tuple[int, ...]]]
-"""Dtype and shape of a model's tensors."""
-
 
 @dataclass(frozen=True, eq=False)
 class Packet:
@@ -61,12 +58,10 @@ class Left:
 
     Attributes:
         version: the number that the client gave the model.
-        kinds: dtype and shape of its tensors; empty on the way to the client.
         model: its tensors if they travel too; else None.
     """
 
     version: int
-    kinds: Kinds = field(default_factory=dict)
     model: Params | None = None
 
 
@@ -75,11 +70,6 @@ class Initial:
     """The initial model of an architecture, which server and clients draw from the federation's seed."""
 
     architecture: str
-
-
-def kinds_of(params: Params) -> Kinds:
-    """Return dtype and shape of each tensor of a model."""
-    return {name: _kind(tensor) for name, tensor in params.items()}
 
 
 def packed(value: Any) -> Packet:
@@ -178,7 +168,7 @@ def _tree(value: Any, tensors: dict[str, Tensor]) -> Any:
             tree = {"initial": value.architecture}
         case Left():
             given = {} if value.model is None else _tree(value.model, tensors)
-            tree = {"left": value.version, "kinds": {name: list(kind) for name, kind in value.kinds.items()}, **given}
+            tree = {"left": value.version, **given}
         case Mapping() if all(isinstance(part, Tensor) for part in value.values()):
             tree = {"model": {name: _added(part, tensors) for name, part in value.items()}}
         case tuple():
@@ -205,24 +195,14 @@ def _value(tree: Any, tensors: dict[str, Tensor], depth: int) -> Any:
         match tree:
             case None | bool() | int() | float() | str():
                 return tree
-            case {"left": int(version), "kinds": dict(kinds), **rest} if (
-                set(rest) <= {"model"} and 0 <= version < 2**63
-            ):
-                return Left(version, _kinds(kinds), _value(rest, tensors, depth) if rest else None)
+            case {"left": int(version), **rest} if set(rest) <= {"model"} and 0 <= version < 2**63:
+                return Left(version, _value(rest, tensors, depth) if rest else None)
             case dict() if len(tree) == 1 and depth:
                 ((kind, inner),) = tree.items()
                 return READERS[kind](inner, tensors, depth - 1)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         pass
     raise InputError(f"it has the value {reprlib.repr(tree)[:80]}, which is not allowed.")
-
-
-def _kinds(told: dict[str, Any]) -> Kinds:
-    """Return the kinds of a model; raise ValueError if one is not allowed."""
-    found = {name: (dtype, shape) for name, (dtype, shape) in told.items()}
-    if not all(_is_kind(dtype, shape) for dtype, shape in found.values()):
-        raise ValueError
-    return {name: (dtype, tuple(shape)) for name, (dtype, shape) in found.items()}
 
 
 READERS: dict[str, Callable[[Any, dict[str, Tensor], int], Any]] = {

@@ -10,7 +10,7 @@ from typing import Any
 from ktpfl_flower import operations
 from ktpfl_flower.alike import Arithmetic
 from ktpfl_flower.client.private import private
-from ktpfl_flower.wire import Initial, Left, kinds_of
+from ktpfl_flower.wire import Initial, Left
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.rounds import checkpoint
@@ -52,7 +52,7 @@ class Participation:
         self.told, self.folder, self._me = told, folder, me
         with private():  # an error may name the device of its file
             self.space = Workspace(of)
-        self.known = operations.Known(of, operations.kinds_at(of, me))
+        self.known = operations.Known(of, operations.shapes_of(of, of.by_id[me].architecture))
         self.last = 0
         self._here: dict[int, Params] = {}
 
@@ -96,7 +96,7 @@ class Participation:
         with private():
             checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
         self._here[number] = value
-        return Left(number, kinds_of(value), value if travels else None)
+        return Left(number, value if travels else None)
 
     def forget_all_but(self, keep: list[int]) -> None:
         """Delete the models that the server no longer needs."""

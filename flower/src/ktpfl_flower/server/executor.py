@@ -264,22 +264,21 @@ class RealExecutor(Executor):
         match value:
             case {"drawn": str(architecture)}:
                 return Drawn(setting, architecture)
-            case {"held": [int(n), int(version)], "kinds": dict(kinds)}:
-                left = Left(version, {name: (dtype, tuple(shape)) for name, (dtype, shape) in kinds.items()})
-                return self._revived_model(setting, n, left)
+            case {"held": [int(n), int(version)], "model": bool(whole)}:
+                return self._revived_model(setting, n, version, whole)
             case dict():
                 return {key: self.revived(setting, part) for key, part in value.items()}
             case list() | tuple():
                 return type(value)(self.revived(setting, part) for part in value)
         return value
 
-    def _revived_model(self, setting: Setting, n: int, left: Left) -> Any:
+    def _revived_model(self, setting: Setting, n: int, version: int, whole: bool) -> Any:
         if n in self.attendance.here:
-            lost = left.version not in self.attendance.kept[n]
+            lost = version not in self.attendance.kept[n]
             self._revived[n] = self._revived.get(n, False) or lost
             if lost:
-                return Drawn(setting, setting.by_id[n].architecture) if left.kinds == self._known[n].kinds else {}
-        return self._held(n, left)
+                return Drawn(setting, setting.by_id[n].architecture) if whole else {}
+        return self._held(n, Left(version), whole)
 
     @property
     def is_newest(self) -> bool:
@@ -312,7 +311,8 @@ class RealExecutor(Executor):
     def _enter(self, setting: Setting) -> None:
         if self._setting is not setting:
             torch.set_num_threads(setting.compute.threads)
-            self._known = {n: operations.Known(setting, operations.kinds_at(setting, n)) for n in setting.by_id}
+            shapes = {name: operations.shapes_of(setting, name) for name in setting.models()}
+            self._known = {n: operations.Known(setting, shapes[own.architecture]) for n, own in setting.by_id.items()}
             self._alive = {n: WeakValueDictionary() for n in setting.by_id}
             self._setting = setting
 
@@ -347,23 +347,23 @@ class RealExecutor(Executor):
             raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
         flag = None if finite is None else torch.tensor(finite)
         mean = None if loss is None else torch.tensor(loss, dtype=torch.float64)
-        held, state = self._handles(n, value), None
+        held, state = self._handles(n, value, operations.find(name).gives == "model"), None
         if name.endswith(operations.RESUMING):
             held, state = held
         return Outcome(held, mean, flag, samples, state)
 
-    def _handles(self, n: int, value: Any) -> Any:
-        """Return a value with handles instead of models that stayed at client n."""
+    def _handles(self, n: int, value: Any, whole: bool) -> Any:
+        """Return a value with handles of what stayed at client n: a model, if `whole`, and parts of its state."""
         if isinstance(value, tuple):
-            return tuple(self._handles(n, part) for part in value)
+            return tuple(self._handles(n, part, whole and place == 0) for place, part in enumerate(value))
         if not isinstance(value, Left):
             return value
         self.attendance.kept[n].add(value.version)
         self.bare.discard(n)
-        return self._held(n, value)
+        return self._held(n, value, whole)
 
-    def _held(self, n: int, left: Left) -> Held:
-        return self._alive[n].setdefault(left.version, Held(n, left))
+    def _held(self, n: int, left: Left, whole: bool) -> Held:
+        return self._alive[n].setdefault(left.version, Held(n, left, self._known[n].shapes if whole else {}))
 
 
 def _finite(value: Any) -> bool:

@@ -6,14 +6,13 @@ only for methods that declare to exchange models. Otherwise only the client has 
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from ktpfl_flower.wire import DTYPES as KINDS
+from ktpfl_flower.operations import shapes_of
 from ktpfl_flower.wire import Initial, Left
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.setting import DTYPES, Setting
-from ktpfl_pipeline.core.weights import Handle, state_of
+from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.weights import Handle, Params
 
 
 class Held(Handle):
@@ -22,15 +21,11 @@ class Held(Handle):
     Attributes:
         client: the client.
         version: the number that the client gave the model.
-        kinds: dtype and shape of its tensors.
     """
 
-    def __init__(self, client: int, left: Left) -> None:
-        """Store what the client sent about the model."""
-        self.client, self.version, self.kinds, self._model = client, left.version, left.kinds, left.model
-        self.shapes = {
-            name: torch.empty(shape, dtype=KINDS[dtype], device="meta") for name, (dtype, shape) in left.kinds.items()
-        }
+    def __init__(self, client: int, left: Left, shapes: Params) -> None:
+        """Store what the client sent about the model; `shapes` is empty for what is only a part of a client's state."""
+        self.client, self.version, self._model, self.shapes = client, left.version, left.model, dict(shapes)
 
     def open(self) -> dict[str, Tensor]:
         """Return the model if the client sent it.
@@ -53,8 +48,7 @@ class Held(Handle):
         """Return the model if the client sent it, else its number: what a checkpoint contains."""
         if self._model is not None:
             return self.open()
-        kinds = {name: [dtype, list(shape)] for name, (dtype, shape) in self.kinds.items()}
-        return {"held": [self.client, self.version], "kinds": kinds}
+        return {"held": [self.client, self.version], "model": bool(self.shapes)}
 
 
 class Drawn(Handle):
@@ -63,9 +57,7 @@ class Drawn(Handle):
     def __init__(self, setting: Setting, architecture: str) -> None:
         """Draw nothing yet."""
         self.architecture, self._setting = architecture, setting
-        with torch.device("meta"):
-            module = setting.build(architecture).to(DTYPES[setting.compute.dtype])
-        self.shapes = state_of(module)
+        self.shapes = dict(shapes_of(setting, architecture))
 
     def open(self) -> dict[str, Tensor]:
         """Return the model."""
