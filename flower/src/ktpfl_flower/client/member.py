@@ -31,6 +31,7 @@ from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.core.validation import Rule, Seed, value_of
 from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Member:
             return refusal(kind, error)
 
     def _register(self, packet: Packet) -> Packet:
-        parts, found = self._splits(_seed(packet)), self._samples()
+        parts, found = self._splits(value_of(Rule.of(Seed), packet.values.get("seed"), "the seed")), self._samples()
         try:
             run = self._entered_before(packet)
         except InputError:  # it does not know the run, or cannot read its files
@@ -103,7 +104,7 @@ class Member:
         )
 
     def _begin(self, packet: Packet) -> Packet:
-        told = client_file.understood(Told, _without_number(packet), "the server")
+        told = client_file.understood(Told, packet.values, "the server")
         leaves = ", ".join(sorted(operations.exchanges(told.method))) or "only measures"
         public = packet.tensors.get("public", torch.empty(0))
         if public.dtype != self._samples().inputs.dtype or tuple(public.shape[1:]) != self._samples().shape:
@@ -114,7 +115,7 @@ class Member:
         if (known := self._samples().vocabulary) is not None:
             check_ids(public, known.size, "the public set")
         folder = self._place(told.run)
-        content: dict[str, Any] = {"settings": {"run": told.run}, "told": _without_number(packet), "public": public}
+        content: dict[str, Any] = {"settings": {"run": told.run}, "told": packet.values, "public": public}
         with private():
             for other in folder.parent.glob("*/told.pt"):  # one run at a time
                 if other.parent != folder:
@@ -122,7 +123,7 @@ class Member:
             checkpoint.save(folder / "told.pt", content)
         self._run = self._entered(told, public)
         logger.info("Run %s of %s starts: %s leave this client.", told.run[:6], told.method, leaves)
-        self._run.take(packet.values.get("number"))
+        self._run.take(told.number)
         return Packet({})
 
     def _perform(self, packet: Packet) -> Packet:
@@ -220,14 +221,3 @@ def answered(member: Member, kind: str, message: bytes) -> bytes:
         logger.exception("The message %r could not be answered.", kind)
         why = f"the client's program failed ({type(error).__name__}); its log has the details."
         return to_bytes(refusal(kind, InputError(why)))
-
-
-def _seed(packet: Packet) -> int:
-    seed = packet.values.get("seed")
-    if type(seed) is not int or not 0 <= seed < 2**63:
-        raise InputError(f"the seed is {str(seed)[:40]}; it must be an integer from 0 to 2**63 - 1.")
-    return seed
-
-
-def _without_number(packet: Packet) -> dict[str, Any]:
-    return {name: value for name, value in packet.values.items() if name != "number"}

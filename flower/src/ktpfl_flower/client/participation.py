@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Told:
-    """The settings of a run, which the server sends before its first round."""
+    """The settings of a run, which the server sends before its first round, with the number of that message."""
 
     run: str
     method: str
@@ -35,6 +35,7 @@ class Told:
     training: LocalTraining
     distillation: Distillation
     compute: Arithmetic
+    number: Seed
 
 
 class Participation:
