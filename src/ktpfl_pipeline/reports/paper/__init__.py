@@ -89,7 +89,7 @@ def differences(settings: dict[str, Any]) -> list[str]:
 
     Settings that only the released code shows, such as rounds, are left out. Missing settings are not compared.
     """
-    found = stated.compared(stated.known(settings))
+    found = stated.compared(settings)
     return [each.told for each in found if each.differs and stated.CODE not in each.source and each.name != SEEDS]
 
 
@@ -99,6 +99,4 @@ SEEDS = "runs of a cell"
 
 def compared(cell: Cell) -> list[Setting]:
     """Return every setting that the paper or its code states and that concerns a cell, with the cell's own."""
-    return stated.compared(
-        stated.known(cell.settings, cell.part, cell.label, cell.method, cell.hyperparameters, cell.samples)
-    )
+    return stated.compared(cell.settings, cell.part, cell.label, cell.method, cell.hyperparameters, cell.samples)

@@ -1,72 +1,27 @@
-"""Every setting that the KT-pFL paper or its released code states, and how an experiment's settings compare with them.
+"""Every setting that the KT-pFL paper or its released code states, next to an experiment's.
 
-What the paper states decides whether its numbers belong to the same setting; what only the released code shows is
-compared too, and marked as such.
+What is stated is in ``stated.yml``. What the paper states decides whether its numbers belong to the same setting. What
+only the released code shows is compared too, and its source says so.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from functools import cache
+from pathlib import Path, PurePath
 from typing import Any
+
+import yaml
 
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
 
 DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
-PUBLIC = {"emnist": "mnist", "fashion_mnist": "mnist", "cifar10": "cifar100"}
-"""Public data of Table 1, by private data."""
-PARTITIONS = ("two_labels", "all_labels")
-ARCHITECTURES, ARCHITECTURE = ("lenet", "alexnet", "resnet18", "shufflenet_v2"), "mcmahan_cnn"
-PARTICIPATION = {20: 1.0, 100: 0.1}
-"""Share of the clients in a round in Table 2, by their number."""
-ROUNDS = 30
-SETUP, TEXT, CODE = "section 5.1", "section 5.2", "released code"
-UNSTATED = "not stated"
+CODE = "released code"
 STUDIES = ("table3", "table4", "table5", "table6")
-
-
-@dataclass(frozen=True)
-class Known:
-    """The known settings of one cell.
-
-    Attributes:
-        given: the experiment's settings, flat; missing settings are not compared.
-        models: an architecture for each client, or the set of architectures if the number of clients is not known.
-        part: the table or figure whose setting is compared; by default Table 1 or 2, by the number of architectures.
-        label: the column's label.
-        method: registry name; empty for settings that all methods share.
-        hyperparameters: the method's hyperparameters.
-        samples: private samples per client, mean over clients and seeds; None if not known.
-    """
-
-    given: Mapping[str, Any]
-    models: list[str]
-    part: str
-    label: str = ""
-    method: str = ""
-    hyperparameters: Mapping[str, Any] | None = None
-    samples: float | None = None
-
-    @property
-    def family(self) -> str:
-        """The tables' name for the private data."""
-        return family_of(str(self.given.get("private.source")))
-
-    @property
-    def one(self) -> bool:
-        """Whether the setting is that of Table 2 and Figure 4."""
-        return self.part in ("table2", "figure4")
-
-    @property
-    def study(self) -> bool:
-        """Whether the setting is that of Tables 3 to 6."""
-        return self.part in STUDIES
-
-    def column(self, name: str) -> str:
-        """Return the value in the label of a column, of E in ``E = 5``; empty where the column varies another one."""
-        own, _, value = self.label.partition(" = ")
-        return value if own == name else ""
+AVERAGED = {"feddf": "averaged", "pfeddf": "averaged", "feddf_soft": "left out", "pfeddf_soft": "left out"}
+"""What readings of FedDF do with parameters."""
+FINE_TUNED = ("pfeddf", "pfeddf_soft", "fedavg_ft")
 
 
 @dataclass(frozen=True)
@@ -93,22 +48,112 @@ class Setting:
         return f"{self.name} {self.ours} instead of {self.paper}"
 
 
-def known(
+@dataclass(frozen=True)
+class Stated:
+    """A rule of ``stated.yml``, which says what its parts mean."""
+
+    setting: str
+    source: str
+    paper: Any = None
+    key: str = ""
+    of: tuple[str, ...] = ()
+    column: str = ""
+    shown: str = ""
+
+    def beside(self, ours: Any, label: str) -> Setting:
+        """Return the stated setting next to ours, in a column with this label."""
+        varied, _, value = label.partition(" = ")
+        paper = yaml.safe_load(value) if self.column and varied == self.column else self.paper
+        agreeing = paper if isinstance(paper, list) else [paper]
+        found = family_of(ours) if self.key.endswith(".source") else ours
+        shown = self.shown or (" or ".join(map(str, agreeing)) if paper is not None else "not stated")
+        written = "null" if ours is None else str(ours)
+        return Setting(self.setting, shown, self.source, written, None if paper is None else found not in agreeing)
+
+
+@cache
+def rules() -> tuple[Stated, ...]:
+    """Return all rules, in their order."""
+    text = Path(__file__).with_name("stated.yml").read_text(encoding="utf-8")
+    return tuple(Stated(**entry) for entry in yaml.safe_load(text))
+
+
+def compared(
     settings: Mapping[str, Any],
     part: str = "",
     label: str = "",
     method: str = "",
     hyperparameters: Mapping[str, Any] | None = None,
     samples: float | None = None,
-) -> Known:
-    """Return what is known of a cell from an experiment's settings; see `Known`."""
+) -> list[Setting]:
+    """Return every stated setting that concerns a cell of the paper's tables, next to ours.
+
+    Args:
+        settings: the experiment's; missing settings are not compared.
+        part: the table or figure whose setting is compared; by default Table 1 or 2, by the number of architectures.
+        label: the column's label.
+        method: registry name; empty for settings that all methods share.
+        hyperparameters: the method's.
+        samples: private samples per client, mean over clients and seeds; None if not known.
+    """
+    table = part.partition("_")[0] or ("table2" if one_architecture(settings) else "table1")
+    ours = {**flat(settings), **_further(settings, table, method, hyperparameters or {}, samples)}
+    kind = "one" if table in ("table2", "figure4") else "distilled"
+    family = family_of(str(ours.get("private.source")))
+    is_of = {table, kind, "study" if table in STUDIES else "", family, label, f"{settings.get('clients')} clients"}
+    found: dict[str, Setting] = {}
+    for rule in rules():
+        key = rule.key or rule.setting
+        if rule.setting not in found and key in ours and is_of.issuperset(rule.of):
+            found[rule.setting] = rule.beside(ours[key], label)
+    return list(found.values())
+
+
+def _further(
+    settings: Mapping[str, Any], table: str, method: str, hyperparameters: Mapping[str, Any], samples: float | None
+) -> dict[str, Any]:
+    """Return what the configuration of a cell does not state in the paper's terms; see `compared`."""
+    ours, found = flat(settings), {f"methods.{method}.{name}": value for name, value in hyperparameters.items()}
+    source = str(ours.get("private.source"))
+    if source.startswith("npz:"):
+        found["private images"] = f"of the file {source}"
+    if (classes := ours.get("private.classes")) is not None:
+        found["classes"] = len(classes)
+    if samples is not None:
+        found["samples drawn"] = "without"
+    if samples is not None and family_of(source) in DATASETS:
+        found["samples per client"] = round(samples)
+    elif (limit := ours.get("private.samples")) is not None:
+        found["private samples"] = limit
+    if (skew := ours.get("partition.feature_skew", "none")) != "none":
+        found["feature skew"] = skew
+    scheme, test, validation = (ours.get(f"partition.{name}") for name in ("scheme", "test_share", "validation_share"))
+    lognormal = f"lognormal(0, {ours.get('partition.sigma', 2.0):g})"
+    found["amounts of each class"] = lognormal if scheme == "lognormal" else f"by {scheme}"
+    if test is not None and validation is not None:
+        found["share to train on"] = f"{100 * (1 - test) * (1 - validation):.3g} %"
+    if (public := ours.get("public.source")) is not None:
+        opened = ours.get("public.share", 0.0) if public == "open_part" else 0.0
+        found["unused public part"] = f"{100 * opened:g} %" if opened else "none"
+    found["clients"] = settings.get("clients") or "all"
+    found["networks"] = _networks(settings)
+    if method in AVERAGED and table != "figure5":
+        found["FedDF's parameters"] = AVERAGED[method]
+    if method in FINE_TUNED and hyperparameters:
+        found["fine-tuning"] = f"{hyperparameters.get('epochs') or ours.get('training.epochs')} epochs"
+    if seeds := ours.get("seeds"):
+        found["runs of a cell"] = "multiple" if len(seeds) > 1 else "1"
+    return found
+
+
+def _networks(settings: Mapping[str, Any]) -> str:
+    """Return the clients' architectures, and whether there are several in unequal numbers."""
     models = settings.get("architectures") or []
     if isinstance(models, dict):
         clients = settings.get("clients")
         models = list(architectures.dealt(models, range(clients)).values()) if clients else architectures.names(models)
-    default = "table2" if one_architecture(settings) else "table1"
-    part = part.partition("_")[0]
-    return Known(flat(settings), models, part or default, label, method, hyperparameters, samples)
+    counts = Counter(models)
+    return (", ".join(sorted(counts)) or "None") + " in unequal numbers" * (len(set(counts.values())) > 1)
 
 
 def one_architecture(settings: Mapping[str, Any]) -> bool:
@@ -116,256 +161,7 @@ def one_architecture(settings: Mapping[str, Any]) -> bool:
     return len(architectures.names(settings.get("architectures") or [])) == 1
 
 
-def compared(cell: Known) -> list[Setting]:
-    """Return every stated setting that concerns a cell, next to ours, in the order of `STATED`."""
-    return [setting for rule in STATED if (setting := rule(cell)) is not None]
-
-
 def family_of(source: str) -> str:
     """Return ``emnist`` for ``emnist:letters``, and for a file of that name, ``npz:images/emnist.npz``."""
     kind, _, name = source.partition(":")
     return PurePath(name).stem if kind == "npz" else kind
-
-
-def joined(names: Iterable[Any]) -> str:
-    """Return alternatives in words: ``a, b or c``."""
-    *first, last = map(str, names)
-    return f"{', '.join(first)} or {last}" if first else last
-
-
-Rule = Callable[[Known], Setting | None]
-
-
-def _plain(name: str, key: str, paper: Callable[[Known], Any], source: Callable[[Known], str] | str) -> Rule:
-    """Return the rule for a setting that has one value in the paper; a rule without a value is not for the cell."""
-
-    def rule(cell: Known) -> Setting | None:
-        value = paper(cell)
-        if value is None or key not in cell.given:
-            return None
-        ours = cell.given[key]
-        said = source if isinstance(source, str) else source(cell)
-        return Setting(name, str(value), said, str(ours), None if value == UNSTATED else ours != value)
-
-    return rule
-
-
-def _data(cell: Known) -> Setting:
-    source = str(cell.given.get("private.source"))
-    return Setting("private data", joined(DATASETS.values()), SETUP, source, cell.family not in DATASETS)
-
-
-def _file(cell: Known) -> Setting | None:
-    source = str(cell.given.get("private.source"))
-    if not source.startswith("npz:") or cell.family not in DATASETS:
-        return None
-    return Setting("private images", f"all of {DATASETS[cell.family]}", SETUP, f"of the file {source}", True)
-
-
-def _classes(cell: Known) -> Setting | None:
-    classes = cell.given.get("private.classes")
-    return None if classes is None else Setting("classes", "10", SETUP, str(len(classes)), len(classes) != 10)
-
-
-def _samples(cell: Known) -> Setting | None:
-    """Compare the samples of a client with the released code's; without them, a limit with the whole dataset."""
-    if cell.samples is not None and cell.family in DATASETS:
-        code = 360 if cell.family == "cifar10" else 600
-        return Setting("samples per client", str(code), CODE, f"{cell.samples:.0f}", round(cell.samples) != code)
-    limit = cell.given.get("private.samples")
-    return None if limit is None else Setting("private samples", "all", SETUP, str(limit), True)
-
-
-def _replacement(cell: Known) -> Setting | None:
-    if cell.samples is None or cell.one:
-        return None
-    return Setting("samples drawn", "with replacement", CODE, "without", True)
-
-
-def _skew(cell: Known) -> Setting | None:
-    skew = cell.given.get("partition.feature_skew", "none")
-    return Setting("feature skew", "none", SETUP, skew, True) if skew != "none" else None
-
-
-def _partition(cell: Known) -> Setting:
-    ours = str(cell.given.get("partition.scheme"))
-    if cell.study:
-        return Setting("partition", UNSTATED, TEXT, ours, None)
-    if cell.one:
-        return Setting("partition", "all labels", "Figure 4's caption", ours, ours not in ("all_labels", "lognormal"))
-    wanted = {"figure2": ("all_labels",), "figure3": ("two_labels",)}.get(cell.part, PARTITIONS)
-    return Setting("partition", joined(wanted), SETUP, ours, ours not in wanted)
-
-
-def _amounts(cell: Known) -> Setting | None:
-    """Compare how many samples of each class clients have with the released code's; see `data.partition.schemes`."""
-    if not cell.one:
-        return None
-    ours, sigma = str(cell.given.get("partition.scheme")), cell.given.get("partition.sigma", 2.0)
-    has = f"lognormal(0, {sigma:g})" if ours == "lognormal" else f"by {ours}"
-    return Setting("amounts of each class", "lognormal(0, 2)", CODE, has, has != "lognormal(0, 2)")
-
-
-def _train_share(cell: Known) -> Setting | None:
-    test, validation = cell.given.get("partition.test_share"), cell.given.get("partition.validation_share")
-    if test is None or validation is None:
-        return None
-    ours = 100 * (1 - test) * (1 - validation)
-    return Setting("share to train on", "75 %", SETUP, f"{ours:.3g} %", abs(ours - 75) > 1e-6)
-
-
-def _unused(cell: Known) -> Setting | None:
-    source = cell.given.get("public.source")
-    if not cell.one or source is None:
-        return None
-    opened = cell.given.get("public.share", 0.0) if source == "open_part" else 0.0
-    return Setting("unused public part", "none", TEXT, f"{100 * opened:g} %" if opened else "none", bool(opened))
-
-
-def _clients(cell: Known) -> Setting:
-    clients = cell.given.get("clients") or "all"
-    wanted = tuple(PARTICIPATION) if cell.part == "table2" else (20,)
-    return Setting("clients", joined(wanted), SETUP, str(clients), clients not in wanted)
-
-
-def _participation(cell: Known) -> Setting | None:
-    share, clients = cell.given.get("participation"), cell.given.get("clients")
-    usual = PARTICIPATION.get(clients) if isinstance(clients, int) else None
-    if share is None or usual is None:
-        return None
-    return Setting(f"participation with {clients} clients", str(usual), "Table 2's caption", str(share), share != usual)
-
-
-def _models(cell: Known) -> Setting | None:
-    counts = Counter(cell.models)
-    ours = ", ".join(dict.fromkeys(cell.models)) or "None"
-    if cell.study:
-        return Setting("networks", UNSTATED, TEXT, ours, None)
-    if cell.one:
-        return Setting("networks", ARCHITECTURE, "Table 2's caption", ours, ours != ARCHITECTURE)
-    unlike = set(counts) != set(ARCHITECTURES) or len(set(counts.values())) != 1
-    return Setting("networks", f"{', '.join(ARCHITECTURES)} in equal numbers", SETUP, ours, unlike)
-
-
-def _public(cell: Known) -> Setting | None:
-    source = cell.given.get("public.source")
-    if cell.one or source is None:
-        return None
-    wanted = PUBLIC.get(cell.family)
-    if cell.part == "table5":
-        wanted = {"public MNIST": "mnist", "public EMNIST": "emnist", "an open part": "open_part"}.get(cell.label)
-    if wanted is None:
-        return None
-    where = "Table 5" if cell.part == "table5" else TEXT
-    return Setting("public data", wanted, where, str(source), family_of(str(source)) != wanted)
-
-
-def _integer(cell: Known, name: str, otherwise: int) -> int:
-    own = cell.column(name) if cell.study else ""
-    return int(own) if own.isdecimal() else otherwise
-
-
-def _rate(cell: Known) -> float | None:
-    if cell.one:
-        return 0.005
-    return 0.01 if cell.study or cell.family != "cifar10" else 0.02
-
-
-def _distilled(value: Any) -> Callable[[Known], Any]:
-    return lambda cell: None if cell.one else value(cell) if callable(value) else value
-
-
-def _where_rate(cell: Known) -> str:
-    if cell.one:
-        return "Figure 4's caption"
-    return "section 5.2.2" if cell.study else TEXT
-
-
-def _rounds(cell: Known) -> Setting | None:
-    ours = cell.given.get("rounds")
-    if ours is None:
-        return None
-    if cell.part == "figure5":
-        return Setting("rounds", str(ROUNDS), "Figure 5's caption", str(ours), ours != ROUNDS)
-    return Setting("rounds", str(ROUNDS), CODE, str(ours), ours != ROUNDS)
-
-
-def _hyperparameter(name: str, method: str, key: str, paper: Callable[[Known], Any], source: str) -> Rule:
-    def rule(cell: Known) -> Setting | None:
-        if cell.method != method or cell.hyperparameters is None or key not in cell.hyperparameters:
-            return None
-        value, ours = paper(cell), cell.hyperparameters[key]
-        if value is None:
-            return Setting(name, UNSTATED, source, _written(ours), None)
-        return Setting(name, str(value), source, _written(ours), ours != value)
-
-    return rule
-
-
-def _written(value: Any) -> str:
-    """Return a hyperparameter as conf/ has it."""
-    return "null" if value is None else str(value)
-
-
-def _rho(cell: Known) -> float | None:
-    own = cell.column("ρ")
-    return float(own) if own and cell.part == "table4" else None
-
-
-def _feddf(cell: Known) -> Setting | None:
-    forms = {"feddf": True, "pfeddf": True, "feddf_soft": False, "pfeddf_soft": False}
-    if cell.method not in forms or cell.part == "figure5":
-        return None
-    ours = "averaged" if forms[cell.method] else "left out"
-    return Setting("FedDF's parameters", "left out", f"comment in {SETUP}", ours, forms[cell.method])
-
-
-def _fine_tuned(cell: Known) -> Setting | None:
-    if cell.method not in ("pfeddf", "pfeddf_soft", "fedavg_ft") or cell.hyperparameters is None:
-        return None
-    ours = cell.hyperparameters.get("epochs") or cell.given.get("training.epochs")
-    return Setting("fine-tuning", "several epochs", f"{SETUP}, footnote", f"{ours} epochs", None)
-
-
-def _seeds(cell: Known) -> Setting | None:
-    seeds = cell.given.get("seeds")
-    return None if not seeds else Setting("runs of a cell", "multiple", "section 5.2", str(len(seeds)), len(seeds) < 2)
-
-
-STATED: tuple[Rule, ...] = (
-    _data,
-    _file,
-    _classes,
-    _samples,
-    _replacement,
-    _skew,
-    _partition,
-    _amounts,
-    _train_share,
-    _plain("partition.test_share", "partition.test_share", lambda cell: 0.25, SETUP),
-    _unused,
-    _clients,
-    _participation,
-    _models,
-    _public,
-    _plain("public.batch", "public.batch", _distilled(lambda cell: _integer(cell, "|D_r|", 3000)), TEXT),
-    _rounds,
-    _plain("training.epochs", "training.epochs", lambda cell: _integer(cell, "E", 20), TEXT),
-    _plain("training.batch_size", "training.batch_size", lambda cell: 128, TEXT),
-    _plain("training.learning_rate", "training.learning_rate", _rate, _where_rate),
-    _plain("training.optimizer", "training.optimizer", lambda cell: "sgd", "Eq. 5"),
-    _plain("training.momentum", "training.momentum", lambda cell: 0.0, "Eq. 5"),
-    _plain("distillation.epochs", "distillation.epochs", _distilled(lambda cell: _integer(cell, "R", 1)), TEXT),
-    _plain("distillation.batch_size", "distillation.batch_size", _distilled(256), TEXT),
-    _plain("distillation.learning_rate", "distillation.learning_rate", _distilled(_rate), _where_rate),
-    _plain("distillation.temperature", "distillation.temperature", _distilled(10.0), CODE),
-    _plain("distillation.batch_norm", "distillation.batch_norm", _distilled("train"), CODE),
-    _hyperparameter("η₃ of KT-pFL", "kt_pfl", "step", lambda cell: 0.01 if cell.study else None, "section 5.2.2"),
-    _hyperparameter("ρ of KT-pFL", "kt_pfl", "rho", _rho, "Table 4"),
-    _hyperparameter("ρ of KT-pFL", "kt_pfl_params", "rho", lambda cell: None, "section 5.2"),
-    _hyperparameter("K of TopK-pFL", "topk_pfl", "k", lambda cell: 5, f"{SETUP}, footnote"),
-    _feddf,
-    _fine_tuned,
-    _seeds,
-)
-"""The rules, one for each setting; a rule returns nothing where its setting does not concern a cell."""
