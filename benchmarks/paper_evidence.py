@@ -1,10 +1,10 @@
-"""Keep finished runs of the paper's tables as small files, and draw every table and figure from the kept files.
+"""Keep finished runs of the paper's tables as a small file, and draw every table and figure from the kept files.
 
     python benchmarks/paper_evidence.py keep light          after make paper SCALE=light, also while runs are left
     python benchmarks/paper_evidence.py draw                a page for each scale that is kept, without any images
 
-`make paper` writes the files of what is finished to `data/07_model_output/paper_evidence`. `keep` merges them into
-`benchmarks/results/paper/<scale>`, cell by cell: the cell with more finished runs is kept.
+`make paper` writes what is finished to `data/07_model_output/paper_evidence.json.gz`. `keep` merges it into
+`benchmarks/results/paper/<scale>.json.gz`, cell by cell: the cell with more finished runs is kept.
 """
 
 import argparse
@@ -17,15 +17,15 @@ from ktpfl_pipeline.reports import reproduction
 
 ROOT = Path(__file__).resolve().parents[1]
 FINISHED, KEPT, PAGES = (
-    "data/07_model_output/paper_evidence",
+    "data/07_model_output/paper_evidence.json.gz",
     "benchmarks/results/paper",
     "data/08_reporting/paper_kept",
 )
 
 
 def keep(scale: str, finished: Path, kept: Path) -> int:
-    """Merge what is finished into the files of a scale, and return how many finished runs these have."""
-    found, place = evidence.load(finished), kept / scale
+    """Merge what is finished into the file of a scale, and return how many finished runs it has."""
+    found, place = evidence.load(finished), kept / f"{scale}.json.gz"
     if place.exists():
         found = evidence.merged(evidence.load(place), found)
     evidence.save(found, place)
@@ -33,14 +33,14 @@ def keep(scale: str, finished: Path, kept: Path) -> int:
 
 
 def draw(kept: Path, pages: Path) -> list[Path]:
-    """Write the report of each scale from its files, and return the pages."""
+    """Write the report of each scale from its file, and return the pages."""
     drawn = []
-    for place in sorted(file.parent for file in kept.glob(f"*/{evidence.CELLS}")):
-        found = evidence.load(place)
+    for file in sorted(kept.glob("*.json.gz")):
+        found, name = evidence.load(file), file.name.removesuffix(".json.gz")
         report = reproduction.build(found.scale, found.parts, found.cells, here_and_now())
-        with replacing(pages / place.name) as partial:
+        with replacing(pages / name) as partial:
             report.write(partial)
-        drawn.append(pages / place.name / "report.html")
+        drawn.append(pages / name / "report.html")
     return drawn
 
 
@@ -49,14 +49,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     keeping, drawing = commands.add_parser("keep"), commands.add_parser("draw")
-    keeping.add_argument("scale", help="the name of the folder: light, two_cores, paper")
-    keeping.add_argument("--finished", type=Path, default=ROOT / FINISHED, help="the folder that make paper wrote")
+    keeping.add_argument("scale", help="the name of the file: light, two_cores, paper")
+    keeping.add_argument("--finished", type=Path, default=ROOT / FINISHED, help="the file that make paper wrote")
     for each in (keeping, drawing):
         each.add_argument("--kept", type=Path, default=ROOT / KEPT, help="the folder of all scales")
     drawing.add_argument("--pages", type=Path, default=ROOT / PAGES, help="where the pages go")
     asked = parser.parse_args()
     if asked.command == "keep":
-        print(f"{keep(asked.scale, asked.finished, asked.kept)} finished runs in {asked.kept / asked.scale}")
+        print(f"{keep(asked.scale, asked.finished, asked.kept)} finished runs of the scale {asked.scale}")
     else:
         print(*draw(asked.kept, asked.pages), sep="\n")
 

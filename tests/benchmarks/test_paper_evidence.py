@@ -13,7 +13,7 @@ from ktpfl_pipeline.analysis.study import Cell
 
 
 def test_kept_twice_and_drawn(run: Callable[..., FinishedRun], paper_settings: dict[str, Any], tmp_path: Path) -> None:
-    finished, kept, pages = tmp_path / "finished", tmp_path / "kept", tmp_path / "pages"
+    finished, kept, pages = tmp_path / "finished.json.gz", tmp_path / "kept", tmp_path / "pages"
     runs = [replace(run("kt_pfl", seed, [(0.7, 0.8)]), key=f"key-{seed}") for seed in (0, 1)]
     cell = Cell("table1", "hetero_x", "two labels", "kt_pfl", paper_settings, {}, [0, 1], {0: "key-0", 1: "key-1"}, [])
     for done in (1, 2):

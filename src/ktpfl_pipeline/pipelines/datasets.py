@@ -181,6 +181,20 @@ class FederationDataset(_WholeFile):
             torch.save(data.plain(), file)
 
 
+class EvidenceDataset(_WholeFile):
+    """The `Evidence` of the paper's tables, see `analysis.evidence`."""
+
+    def _content(self) -> Any:
+        from ktpfl_pipeline.analysis import evidence
+
+        return evidence.load(self.place)
+
+    def _put(self, data: Any, place: Path) -> None:
+        from ktpfl_pipeline.analysis import evidence
+
+        evidence.save(data, place)
+
+
 class FigureDataset(_WholeFile):
     """An interactive figure of plotly, as JSON."""
 
@@ -230,30 +244,6 @@ class ComparisonsDataset(_Place):
                 ) from error
             found[file.parent.relative_to(self.place).as_posix()] = content
         return found
-
-
-class EvidenceDataset(_Place):
-    """The folder with the data files of the paper's tables, see `analysis.evidence`."""
-
-    def load(self) -> Any:
-        """Return the `Evidence`.
-
-        Raises:
-            InputError: if a file is missing or does not read as one of these.
-        """
-        from ktpfl_pipeline.analysis import evidence
-
-        return evidence.load(self.place)
-
-    def save(self, data: Any) -> None:
-        """Write the files next to the old ones, then put them in their place, whole."""
-        from ktpfl_pipeline.analysis import evidence
-
-        with replacing(self.place) as partial:
-            evidence.save(data, partial)
-
-    def _exists(self) -> bool:
-        return self.place.is_dir()
 
 
 class ReportDataset(_Place):

@@ -115,6 +115,7 @@ def _further(
     """Return what the configuration of a cell does not state in the paper's terms; see `compared`."""
     ours, found = flat(settings), {f"methods.{method}.{name}": value for name, value in hyperparameters.items()}
     source = str(ours.get("private.source"))
+    found["private.source"], found["partition.scheme"] = source, str(ours.get("partition.scheme"))  # also if missing
     if source.startswith("npz:"):
         found["private images"] = f"of the file {source}"
     if (classes := ours.get("private.classes")) is not None:
