@@ -5,7 +5,7 @@ The table is fixed, so no code travels. Clients check the arguments that they re
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,8 +18,8 @@ from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.channel import decode
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.setting import DTYPES, Setting
+from ktpfl_pipeline.core.knowledge.settings import EncodingName, Knowledge
+from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, fedproto
 
@@ -54,10 +54,12 @@ class Kind:
     Attributes:
         words: the same in words.
         holds: ``holds(value, known)`` returns whether a value is allowed.
+        optional: whether it may be left out at the end.
     """
 
     words: str
     holds: Callable[[Any, Known], bool]
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,13 @@ class Offer:
         words: what the server requests, as in ``the request for local training``.
         perform: the function, ``perform(workspace, n, *arguments)``.
         gives: what the reply discloses; a ``model`` stays at the client, which replies with the model's number.
-        takes: the arguments; those after `needed` are optional.
-        needed: the number of required arguments.
+        takes: the arguments.
     """
 
     words: str
     perform: Callable[..., Any]
     gives: Gives
     takes: tuple[Kind, ...]
-    needed: int
 
 
 def _tensor(value: Any, shape: tuple[int | None, ...], *dtypes: torch.dtype) -> bool:
@@ -108,8 +108,8 @@ def _indices(value: Any, known: Known) -> bool:
 FLOATS = (torch.float32, torch.float64)
 MODEL = Kind("a model of its architecture", lambda value, known: _is_model(value, known.shapes))
 ROUND = Kind("a round", lambda value, known: _whole(value, known.setting.rounds))
-EPOCHS = Kind("a number of epochs", lambda value, known: value is None or _whole(value, MANY))
-SPLIT = Kind("train, validation or test", lambda value, known: value in ("train", "validation", "test"))
+EPOCHS = Kind("a number of epochs", lambda value, known: value is None or _whole(value, MANY), optional=True)
+SPLIT = Kind("train, validation or test", lambda value, known: value in get_args(Split))
 BATCH = Kind("indices of public samples", _indices)
 TEACHER = Kind("probabilities of classes", lambda value, known: _tensor(value, (None, known.setting.classes), *FLOATS))
 WIDTH = Kind("a number of features", lambda value, known: _whole(value, MANY) and value > 0)
@@ -119,33 +119,31 @@ PROTOTYPES = Kind(
 SHOWN = Kind("one flag per class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
 WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < MANY)
 STATE = Kind("what the client stored", lambda value, known: isinstance(value, Mapping))
-ENCODING = Kind("an encoding", lambda value, known: value in ("float16", "uint8", "sign", "top_k"))
+ENCODING = Kind("an encoding", lambda value, known: value in get_args(EncodingName))
 # only top_k uses it; for the others it may exceed the number of classes
 LIKELIEST = Kind("a number of classes", lambda value, known: _whole(value, MANY) and value > 0)
 BYTES = Kind("encoded probabilities", lambda value, known: _bytes(value))
 
 OPERATIONS = {
-    "train": Offer("local training", operations.train, "model", (MODEL, ROUND, EPOCHS), 2),
-    "distill": Offer("distillation", operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND), 4),
-    "logits": Offer("predictions", operations.logits, "predictions", (MODEL, BATCH), 2),
+    "train": Offer("local training", operations.train, "model", (MODEL, ROUND, EPOCHS)),
+    "distill": Offer("distillation", operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND)),
+    "logits": Offer("predictions", operations.logits, "predictions", (MODEL, BATCH)),
     "encoded_logits": Offer(
-        "encoded predictions", encoded.logits, "predictions", (MODEL, BATCH, ENCODING, LIKELIEST, STATE), 5
+        "encoded predictions", encoded.logits, "predictions", (MODEL, BATCH, ENCODING, LIKELIEST, STATE)
     ),
     "distill_encoded": Offer(
         "distillation from encoded predictions",
         encoded.distill,
         "model",
         (MODEL, ENCODING, LIKELIEST, BYTES, BATCH, ROUND),
-        6,
     ),
-    "evaluate": Offer("an evaluation", operations.evaluate, "numbers", (MODEL, SPLIT), 2),
-    "class_means": Offer("prototypes", features.class_means, "prototypes", (MODEL, WIDTH), 2),
+    "evaluate": Offer("an evaluation", operations.evaluate, "numbers", (MODEL, SPLIT)),
+    "class_means": Offer("prototypes", features.class_means, "prototypes", (MODEL, WIDTH)),
     "train_to_prototypes": Offer(
         "training toward prototypes",
         fedproto.train_client,
         "model",
         (MODEL, PROTOTYPES, SHOWN, WEIGHT, ROUND, EPOCHS),
-        5,
     ),
 }
 RESUMING = "+state"
@@ -166,7 +164,7 @@ def find(name: str) -> Offer:
     if not name.endswith(RESUMING):
         return offer
     arguments = Kind("the operation's arguments", lambda value, known: _fits(offer, value, known))
-    return Offer(offer.words, Resuming(offer.perform), "model", (STATE, arguments), 2)
+    return Offer(offer.words, Resuming(offer.perform), "model", (STATE, arguments))
 
 
 def name_of(operation: Callable[..., Any]) -> str | None:
@@ -269,7 +267,8 @@ def _has_model(value: Any) -> bool:
 
 
 def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
-    if not isinstance(arguments, tuple) or not offer.needed <= len(arguments) <= len(offer.takes):
+    needed = sum(not kind.optional for kind in offer.takes)
+    if not isinstance(arguments, tuple) or not needed <= len(arguments) <= len(offer.takes):
         return False
     return all(kind.holds(value, known) for kind, value in zip(offer.takes, arguments, strict=False))
 

@@ -6,7 +6,7 @@ A reader trusts no sender: types, dtypes, shapes and sizes are checked before by
 import json
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,18 +197,14 @@ def _value(tree: Any, tensors: dict[str, Tensor], depth: int) -> Any:
                 return tree
             case {"left": int(version), **rest} if set(rest) <= {"model"} and 0 <= version < 2**63:
                 return Left(version, _value(rest, tensors, depth) if rest else None)
-            case dict() if len(tree) == 1 and depth:
-                ((kind, inner),) = tree.items()
-                return READERS[kind](inner, tensors, depth - 1)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            case {"tensor": str(place), **rest} if not rest:
+                return tensors.pop(place)
+            case {"initial": str(name), **rest} if not rest:
+                return Initial(name)
+            case {"model": dict(places), **rest} if not rest:
+                return {name: tensors.pop(place) for name, place in places.items()}
+            case {"tuple": list(parts), **rest} if depth and not rest:
+                return tuple(_value(part, tensors, depth - 1) for part in parts)
+    except (KeyError, TypeError):  # it names no tensor
         pass
     raise InputError(f"it has the value {reprlib.repr(tree)[:80]}, which is not allowed.")
-
-
-READERS: dict[str, Callable[[Any, dict[str, Tensor], int], Any]] = {
-    "tensor": lambda place, tensors, _: tensors.pop(place),
-    "initial": lambda name, *_: Initial(str(name)),
-    "model": lambda places, tensors, _: {name: tensors.pop(place) for name, place in places.items()},
-    "tuple": lambda parts, tensors, depth: tuple(_value(part, tensors, depth) for part in parts),
-}
-"""The reader of each kind of value, by the only key of its object."""
