@@ -1,7 +1,7 @@
 """What the server and all clients must have in common; otherwise they would round differently."""
 
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, cast
 
@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.dataset import Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute
-from ktpfl_pipeline.core.validation import Count
+from ktpfl_pipeline.core.validation import Count, parse
 from ktpfl_pipeline.data.sources import adapt
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY
 
@@ -32,6 +32,12 @@ class Arithmetic:
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"
     threads: Count = Compute.threads
     prediction_batch: Count = Compute.prediction_batch
+
+
+def arithmetic(compute: Compute) -> dict[str, Any]:
+    """Return the fields of `Arithmetic` in the settings of an experiment; raise InputError if one is not allowed."""
+    given = {each.name: getattr(compute, each.name) for each in fields(Arithmetic)}
+    return asdict(parse(Arithmetic, given, "with real clients, experiment.compute"))
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ class Attendance:
 
     Attributes:
         run: the name of the run, in hexadecimal digits.
+        plan: the plan in the server's file.
         clients: the registrations of all clients of the run.
         here: addresses of the clients that take part now.
         why: for each other client, the reason why it does not take part.
@@ -92,7 +93,7 @@ class Attendance:
             data: the kind of the public samples, and their vocabulary.
         """
         self.run, self.clients = run, dict[int, Registration]()
-        self._plan, self._file, self._data = plan, plan.file, data
+        self.plan, self._file, self._data = plan, plan.file, data
         self.wire: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter()}
         self.here: dict[int, int] = {}
         self.why: dict[int, str] = {}
@@ -116,7 +117,7 @@ class Attendance:
         Raises:
             InputError: if too few or too many clients register in time, or one of them cannot take part.
         """
-        wanted, seconds = self._plan.clients, self._file.patience
+        wanted, seconds = self.plan.clients, self._file.patience
         end, over = time.monotonic() + seconds, False
         self._remembered = known
         while not over and (len(self.clients) != wanted or self._asked):

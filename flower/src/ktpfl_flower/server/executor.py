@@ -102,27 +102,18 @@ class RealExecutor(Executor):
         resumed: whether the run continues from a checkpoint of an earlier process.
     """
 
-    def __init__(
-        self,
-        attendance: Attendance,
-        method: str,
-        begin: Callable[[Setting], Packet],
-        quorum: float = 0.0,
-        tries: int = 3,
-    ) -> None:
+    def __init__(self, attendance: Attendance, method: str, begin: Callable[[Setting], Packet]) -> None:
         """Send nothing yet.
 
         Args:
             attendance: which clients take part.
             method: its name in the registry.
             begin: returns the settings of a federation, which a client gets before its first phase.
-            quorum: the smallest share of a cohort with which a round counts.
-            tries: the number of attempts per round.
         """
         self.attendance = attendance
         self._here = SerialExecutor()
         self.resumed = False
-        self._method, self._begin, self._quorum, self._tries = method, begin, quorum, tries
+        self._method, self._begin, self._file = method, begin, attendance.plan.file
         self._setting: Setting | None = None
         self._known: dict[int, operations.Known] = {}
         self._alive: dict[int, WeakValueDictionary[int, Held]] = {}
@@ -240,9 +231,9 @@ class RealExecutor(Executor):
         if left >= needed:
             return True
         self._failed[t], why = self._failed.get(t, 0) + 1, "; ".join(by_reason(out))
-        if self._failed[t] >= self._tries:
+        if self._failed[t] >= self._file.tries:
             raise InputError(
-                f"Round {t} was attempted {self._tries} times with too few clients, the last time with {left} of "
+                f"Round {t} was attempted {self._file.tries} times with too few clients, the last time with {left} of "
                 f"{len(cohort)}, but quorum requires {needed} ({why}). Restart these clients, or raise deadline if "
                 "they were only slow. Then run the same command again; the run continues after its last finished round."
             )
@@ -251,7 +242,7 @@ class RealExecutor(Executor):
 
     def _least(self, cohort: Sequence[int]) -> int:
         """Return the number of clients of a cohort that a round needs, at least one."""
-        return max(1, math.ceil(round(self._quorum * len(cohort), 9)))
+        return max(1, math.ceil(round(self._file.quorum * len(cohort), 9)))
 
     def revived(self, setting: Setting, value: Any) -> Any:
         """Return a part of a checkpoint with handles instead of the names of models; see `Executor`.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Gt, Le, MinLen
 
 from ktpfl_flower import operations
+from ktpfl_flower.alike import arithmetic
 from ktpfl_flower.client.client_file import Names, understood, values_of
 from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
@@ -29,13 +30,8 @@ THEIRS = (
     *("newcomers", "theorem_samples", "evaluation.global_samples", "compute.executor"),
 )
 """Settings of an experiment that only clients can decide; the server's file may not change them."""
-CHOICES = {
-    "compute.dtype": ("float32", "float64", "bfloat16"),
-    "compute.memory_format": ("contiguous", "channels_last"),
-    "exchange": ("predictions",),
-    "hyperparameters": ("configured",),
-}
-"""The values that some settings may have with real clients."""
+ONLY = {"exchange": "predictions", "hyperparameters": "configured"}
+"""The values that some settings must have with real clients."""
 
 
 def _word(value: Any) -> Any:
@@ -131,9 +127,10 @@ def parsed(section: dict[str, Any]) -> Experiment:
     for setting in THEIRS:
         if attrgetter(setting)(experiment) != attrgetter(setting)(plain):
             raise InputError(f"experiment.{setting} is set, but only the clients can decide it. Remove it.")
-    for setting, allowed in CHOICES.items():
-        if (value := attrgetter(setting)(experiment)) not in allowed:
-            raise InputError(f"experiment.{setting} is {value}; with real clients it must be {' or '.join(allowed)}.")
+    arithmetic(experiment.compute)
+    for setting, allowed in ONLY.items():
+        if (value := getattr(experiment, setting)) != allowed:
+            raise InputError(f"experiment.{setting} is {value}; with real clients it must be {allowed}.")
     if experiment.public.source in (OPEN_PART, NO_PUBLIC, "included"):
         raise InputError(
             f"experiment.public.source is {experiment.public.source}, but the server has no private samples to take "

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ktpfl_flower.alike import Arithmetic, Data, prepared, versions
+from ktpfl_flower.alike import Data, arithmetic, prepared, versions
 from ktpfl_flower.client.client_file import understood
 from ktpfl_flower.server import federation_file
 from ktpfl_flower.server.attendance import Attendance, Link
@@ -132,7 +132,7 @@ class RealJob(Job):
             public_transport=experiment.public.transport,
             on_divergence=experiment.on_divergence,
             knowledge=experiment.knowledge,
-            executor=RealExecutor(attendance, self.method, self._begin, plan.file.quorum, plan.file.tries),
+            executor=RealExecutor(attendance, self.method, self._begin),
         )
         sizes = torch.tensor([[sum(said.sizes)] for said in clients])
         described = [{name: value for name, value in said.lasting().items() if name != "versions"} for said in clients]
@@ -176,18 +176,15 @@ class RealJob(Job):
 
     def _run_name(self, seed: int) -> str:
         """Return the name of a run, in hexadecimal digits; it does not depend on how long the server waits."""
-        settings = self.experiment.shared() | {"seeds": seed, "compute": self._arithmetic()}
+        settings = self.experiment.shared() | {"seeds": seed, "compute": arithmetic(self.experiment.compute)}
         method = [self.method, self.hyperparameters()]
         return digest({**settings, "method": method, **self.data.public.named, "versions": versions()})
 
     def _begin(self, setting: Setting) -> Packet:
         """Return the message with which a run starts at a client."""
         said = {name: plain(getattr(self.experiment, name)) for name in ("rounds", "training", "distillation")}
-        said |= {"method": self.method, "seed": setting.seed, "compute": self._arithmetic()}
+        said |= {"method": self.method, "seed": setting.seed, "compute": arithmetic(self.experiment.compute)}
         return Packet({**said, "classes": setting.classes, "clients": list(setting.by_id)}, {"public": setting.public})
-
-    def _arithmetic(self) -> dict[str, Any]:
-        return {each.name: getattr(self.experiment.compute, each.name) for each in fields(Arithmetic)}
 
     def newcomers(self, seed: int) -> tuple[()]:
         """Return no client: real clients are never held out as new clients."""
