@@ -17,7 +17,7 @@ from torch import Tensor
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import joint
-from ktpfl_pipeline.core.dataset import TokenShape, Vocabulary
+from ktpfl_pipeline.core.dataset import LabelledDataset, TokenShape, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.model_facts import facts_of
@@ -33,11 +33,9 @@ def save(
     folder: Path,
     weights: Mapping[int, Mapping[str, Tensor]],
     architectures: Mapping[int, str],
-    example: Tensor,
+    examples: LabelledDataset,
     classes: int,
     scale: Fitted | None = None,
-    class_names: Sequence[str] | None = None,
-    vocabulary: Vocabulary | None = None,
 ) -> None:
     """Write the models of a federation's clients.
 
@@ -45,11 +43,9 @@ def save(
         folder: a new folder.
         weights: each client's whole model by id, as `state_dict` has it.
         architectures: the registry name of each client's architecture.
-        example: (B, ...) one input of each of the first B clients, as in the source, to try the model with.
+        examples: one sample of each of the first B clients, as in the source, to try the model with.
         classes: K, the number of classes.
         scale: the scale of features, or the frequent tokens of texts, fitted to the training samples; otherwise None.
-        class_names: (K,) the names of the columns of predicted probabilities; None if the source has no names.
-        vocabulary: the meaning of token ids; None for other kinds of data.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
     import mlflow.pyfunc
@@ -57,6 +53,7 @@ def save(
     from mlflow.models import Model, ModelSignature
     from mlflow.types import Schema, TensorSpec
 
+    example, names, vocabulary = examples.inputs, examples.class_names, examples.vocabulary
     given = TensorSpec(example.numpy().dtype, (-1, *example.shape[1:]), "input")
     takes = Schema([TensorSpec(np.dtype("int64"), (-1,), "client"), given])
     gives = Schema([TensorSpec(np.dtype("float32"), (-1, classes))])
@@ -64,17 +61,16 @@ def save(
     plain = {n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}
     with replacing(folder / WEIGHTS, f"The clients' models, {folder / WEIGHTS},") as place, place.open("wb") as file:
         torch.save(plain, file)  # given a path, torch hides what the system said
-    kind = kinds.of(example).name
-    built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes, "kind": kind}
-    built["scale"] = scale and scale.plain()
-    built["vocabulary"] = vocabulary and vocabulary.plain()
+    built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
+    known = {"scale": scale and scale.plain(), "vocabulary": vocabulary and vocabulary.plain()}
+    built |= {"kind": examples.kind.name, **known}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
-    metadata = None if class_names is None else {"class_names": list(class_names)}
+    metadata = None if names is None else {"class_names": list(names)}
     model = Model(signature=ModelSignature(takes, gives), metadata=metadata)
     mlflow.pyfunc.add_to_model(model, loader_module=__name__)
     model.save(folder / "MLmodel")
-    examples = {"client": list(weights)[: len(example)], "input": example.tolist()}
-    (folder / "input.json").write_text(json.dumps({"inputs": examples}), encoding="utf-8")
+    tried = {"client": list(weights)[: len(example)], "input": example.tolist()}
+    (folder / "input.json").write_text(json.dumps({"inputs": tried}), encoding="utf-8")
 
 
 class PersonalModels:

@@ -16,7 +16,6 @@ import torch
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
-from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.labels import class_numbers
@@ -45,7 +44,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         reading: how texts become tokens, in `Reading.text`.
     """
     path = path_in("leaf", argument, folder, "yourfolder")
-    read = partial(_joined, path, how=reading.text, folder=folder)
+    read = partial(_joined, path, reading=reading, folder=folder)
     if os.path.isfile(path):
         return read(_users([path], path.parent), {})
     if not os.path.isdir(path):
@@ -147,7 +146,9 @@ def _numbers(where: str, y: list[Any], other: str = "") -> Any:
     return class_numbers(np.array(y), where)
 
 
-def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share], how: Text, folder: Path) -> OwnedDataset:
+def _joined(
+    path: Path, train: dict[str, _Share], test: dict[str, _Share], reading: Reading, folder: Path
+) -> OwnedDataset:
     """Return the samples of all users, those to test on after each one's others."""
     names = sorted(train)
     users = [name for name in names for part in (train, test) if part]
@@ -169,7 +170,7 @@ def _joined(path: Path, train: dict[str, _Share], test: dict[str, _Share], how: 
         labels = torch.from_numpy(np.concatenate([share.y for share in shares]))
     if isinstance(shares[0].x, list):
         texts = [text for share in shares for text in share.x]
-        inputs, known = tokenized(texts, how, str(path), folder, auto=WORDS if called is None else CHARACTERS)
+        inputs, known = tokenized(texts, reading, str(path), folder, auto=WORDS if called is None else CHARACTERS)
     else:
         for user, share in zip(users, shares, strict=True):
             if share.x.shape[1:] != shares[0].x.shape[1:]:

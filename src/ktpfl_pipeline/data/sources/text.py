@@ -6,9 +6,9 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources import tokens
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.table import Table, check_filled, flagged, labelled, opened
+from ktpfl_pipeline.data.sources.tokens import Tokens, tokenized
 
 OPTIONAL = ("client", "split", "public")
 _PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
@@ -39,7 +39,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
         raise InputError(f"{place} has no private text: add rows, or set their column 'public' to false.")
     private = {name: [cells[row] for row in rows] for name, cells in table.items()}
     check_filled(place, private, ("label", "client", "split"), rows)
-    ids, known = _tokens(private["text"], reading, str(place), folder)
+    ids, known = tokenized(_texts(private), reading, str(place), folder)
     return labelled(place, private, ids, vocabulary=known)
 
 
@@ -47,7 +47,7 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
     """Return the public texts of a table, (m, L) int64, in the vocabulary of its private ones."""
     place, table = _table(argument, folder, ("text",))
     public = _public(place, table)
-    chosen = [text for text, open_ in zip(table["text"], public, strict=True) if open_]
+    chosen = [text for text, open_ in zip(_texts(table), public, strict=True) if open_]
     if not chosen:
         raise InputError(
             f"{place} has no public text, which public.source: included needs: add a column 'public' that is true"
@@ -55,13 +55,13 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
         )
     if reading.known is None:
         reading = reading.of_public(load(argument, folder, reading))
-    return _tokens(chosen, reading, str(place), folder)[0]
+    return tokenized(chosen, reading, str(place), folder)[0]
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tokens.Tokens:
+def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tokens:
     """Return all texts of a table, (M, L) int64, and what their ids mean; it needs only the column `text`."""
     place, table = _table(argument, folder, ("text",))
-    return _tokens(table["text"], reading, str(place), folder)
+    return tokenized(_texts(table), reading, str(place), folder)
 
 
 def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
@@ -73,12 +73,12 @@ def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, 
     return place, table
 
 
+def _texts(table: Table) -> list[str]:
+    return [str(text) for text in table["text"]]
+
+
 def _public(place: Path, table: Table) -> list[bool]:
     """Return which rows are public."""
     if "public" not in table:
         return [False] * len(table["text"])
     return flagged(place, "public", table["public"], _PUBLIC, "true or false")
-
-
-def _tokens(given: list[str | None], reading: Reading, where: str, folder: Path) -> tokens.Tokens:
-    return tokens.tokenized([str(text) for text in given], reading.text, where, folder, reading.known)

@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.settings import AUTO, Text
 from ktpfl_pipeline.data.sources.limits import brief
+from ktpfl_pipeline.data.sources.photographs import Reading
 from ktpfl_pipeline.data.standardisation import PADDING, UNKNOWN
 
 logger = logging.getLogger(__name__)
@@ -38,27 +39,20 @@ Tokens = tuple[Tensor, Vocabulary]
 """Texts as ids, (M, L) int64, and what the ids mean."""
 
 
-def tokenized(
-    texts: Sequence[str],
-    how: Text,
-    where: str,
-    folder: Path,
-    known: Vocabulary | None = None,
-    auto: str = WORDS,
-) -> Tokens:
+def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, auto: str = WORDS) -> Tokens:
     """Return texts as tokens.
 
     Args:
         texts: (M,).
-        how: the tokenizer, the vocabulary and the length.
+        reading: the tokenizer, the vocabulary and the length, and the vocabulary of the private texts for public ones.
         where: the origin of the texts, for messages.
         folder: where the relative path of a tokenizer file starts.
-        known: the vocabulary of the private texts, which public texts use; None for private texts.
         auto: the tokenizer that ``auto`` is.
 
     Raises:
         InputError: if the tokenizer cannot be used, a text has no token, or texts are too long.
     """
+    how, known = reading.text, reading.known
     name = auto if how.tokenizer == AUTO else how.tokenizer
     if name not in (WORDS, CHARACTERS):
         return _by_file(texts, how, where, folder / os.path.expanduser(name), known)

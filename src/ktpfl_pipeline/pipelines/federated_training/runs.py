@@ -231,13 +231,11 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
     space = Workspace(fed)
     personal: Models = opened(method.personal(result.state, fed.by_id, fed))
     weights = {n: space.whole(n, params) for n, params in personal.items()}
-    examples = data.private.inputs[torch.cat([data.partition[client.id].test[:1] for client in fed.clients[:3]])]
+    examples = data.private.take(torch.cat([data.partition[client.id].test[:1] for client in fed.clients[:3]]))
     architectures = {n: client.architecture for n, client in fed.by_id.items()}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, personal_models.NAME)
-        private = data.private
-        known = (data.scale, private.class_names, private.vocabulary)
-        personal_models.save(folder, weights, architectures, examples, fed.classes, *known)
+        personal_models.save(folder, weights, architectures, examples, fed.classes, data.scale)
         yield folder
 
 
