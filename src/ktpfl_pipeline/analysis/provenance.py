@@ -21,12 +21,12 @@ class Provenance:
 
     Attributes:
         date: local time with its zone, ISO 8601, to the second.
-                command: the command line.
+        command: the command line.
         commit: the short hash of this package's source in git, with ``+changes`` where files differ from it; empty
             where the package is not in a repository.
-                user: the name of the user; empty if the system does not know it.
+        user: the name of the user; empty if the system does not know it.
         machine: processor, cores, operating system.
-                versions: the versions of Python and torch.
+        versions: the versions of Python and torch.
     """
 
     date: str

@@ -14,7 +14,7 @@ from typing import Any
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.kept import Kept
-from ktpfl_pipeline.analysis.statistics import Final, benign, final, final_of, mean_by_place, mean_over_clients
+from ktpfl_pipeline.analysis.statistics import Final, benign, final, mean_by_place, mean_over_clients
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import early_stopping
 
@@ -214,7 +214,7 @@ class Curve:
     """Accuracy by round at one evaluation point.
 
     Attributes:
-                rounds: the rounds that every seed evaluated.
+        rounds: the rounds that every seed evaluated.
         by_seed: (seeds, rounds) mean over the benign clients.
     """
 
@@ -319,19 +319,12 @@ def summarise(
     if unevaluated := [run.seed for run in runs if not run.evaluated]:
         raise ValueError(f"{method} was never evaluated with seed {unevaluated[0]}.")
     curve = {point: _curve(runs, point) for point in runs[0].points if all(point in run.points for run in runs)}
-    adversaries = [run.adversaries for run in runs]
     traffic = [run.traffic for run in runs]
     phases = {phase: None for run in runs for record in run.history for phase in record.seconds}  # in order
     return MethodResult(
         method=method,
         title=methods.title(method),
-        final={
-            **{
-                point: final([run.final(point) for run in runs], adversaries, max(mean_by_place(by.by_seed)))
-                for point, by in curve.items()
-            },
-            **_measured(runs),
-        },
+        final={**{point: _final(runs, point, by) for point, by in curve.items()}, **_measured(runs)},
         traffic={name: fmean(sent[name] for sent in traffic) for name in LEDGERS},
         seconds={phase: fmean(run.seconds(phase) for run in runs) for phase in phases},
         rounds=max(len(run.history) for run in runs),
@@ -342,6 +335,11 @@ def summarise(
         settings=settings or {},
         runs=runs,
     )
+
+
+def _final(runs: Sequence[FinishedRun], point: str, curve: Curve) -> Final:
+    clients = [benign(run.final(point), run.adversaries) for run in runs]
+    return final(clients, mean_by_place(run.final(point) for run in runs), max(mean_by_place(curve.by_seed)))
 
 
 def _measured(runs: Sequence[FinishedRun]) -> dict[str, Final]:
@@ -355,9 +353,10 @@ def _measured(runs: Sequence[FinishedRun]) -> dict[str, Final]:
         for name, values in run.measures.items():
             if found := benign(values, run.adversaries):
                 by_name.setdefault(name, []).append(found)
-    found_by = {name: by_seed for name, by_seed in by_name.items() if len(by_seed) == len(runs)}
     return {
-        name: final_of(by_seed, [], fmean(fmean(values) for values in by_seed)) for name, by_seed in found_by.items()
+        name: final(by_seed, [], fmean(map(fmean, by_seed)))
+        for name, by_seed in by_name.items()
+        if len(by_seed) == len(runs)
     }
 
 

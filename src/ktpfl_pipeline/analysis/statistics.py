@@ -110,20 +110,14 @@ def worst_decile(clients: Sequence[float]) -> float:
     return fmean(sorted(clients)[: max(1, len(clients) // 10)])
 
 
-def final(by_seed: Sequence[Sequence[float]], adversaries: Sequence[Collection[int]], best: float) -> Final:
-    """Summarise the clients' final accuracies.
+def final(clients: Sequence[Sequence[float]], per_client: list[float], best: float) -> Final:
+    """Summarise final accuracies, or final values of a measure.
 
     Args:
-        by_seed: (seeds, N) accuracy of each client.
-        adversaries: for each seed, the places of the clients that no mean counts.
+        clients: for each seed, the values of the clients that count.
+        per_client: (N,) each client's mean over seeds.
         best: the best round's mean over clients and seeds.
     """
-    clients = [benign(values, places) for values, places in zip(by_seed, adversaries, strict=True)]
-    return final_of(clients, mean_by_place(by_seed), best)
-
-
-def final_of(clients: Sequence[Sequence[float]], per_client: list[float], best: float) -> Final:
-    """Return what `final` does of the values that count, one list a seed, and each client's mean over seeds."""
     per_seed = [fmean(values) for values in clients]
     stds, worst = [pstdev(values) for values in clients], [worst_decile(values) for values in clients]
     return Final(

@@ -6,7 +6,7 @@ are written by `render` only, so changing a title is one edit here.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from statistics import fmean
 from typing import Any
 
@@ -79,18 +79,12 @@ class Compared:
 
     def __init__(self, results: Sequence[MethodResult]) -> None:
         self.results, self.local, self.lead = results, local_only(results), headline(results)
-        self.gains = cache(self._gains)
-        self.gains_by_architecture = cache(self._gains_by_architecture)
+        self.gains = cache(partial(contrasts.against, self.local, results))
+        self.gains_by_architecture = cache(partial(contrasts.against_by_architecture, self.local, results))
 
     def gain(self, result: MethodResult, point: str) -> Difference | None:
         """Return a method's corrected difference to local-only; None without one."""
         return self.gains(point).get(result.method)
-
-    def _gains(self, point: str) -> contrasts.Differences:
-        return contrasts.against(self.local, self.results, point)
-
-    def _gains_by_architecture(self) -> dict[str, contrasts.Differences]:
-        return contrasts.against_by_architecture(self.local, self.results)
 
 
 METHOD = Column("method", "Method", value=lambda result, _: marked(result))

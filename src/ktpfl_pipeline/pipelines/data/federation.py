@@ -4,7 +4,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
 from ktpfl_pipeline import models
@@ -122,7 +121,5 @@ def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[
 def draw_partition(federation: Any) -> Any:
     """Return the labels of each client, of the first seed, as an interactive stacked bar chart."""
     first = next(iter(federation.seeds.values()))
-    counts, names = first.label_counts, first.names or range(len(first.label_counts))
-    called = first.private.class_names or range(first.classes)
-    rows = [(names[client], called[label], int(counts[client, label])) for client, label in counts.nonzero().tolist()]
-    return labels_per_client(pd.DataFrame(rows, columns=["client", "label", "count"]))
+    clients = first.names or range(len(first.label_counts))
+    return labels_per_client(first.label_counts.tolist(), clients, first.private.class_names or range(first.classes))

@@ -43,7 +43,6 @@ class Arithmetic(NamedTuple):
     memory_format: str
 
     def __str__(self) -> str:
-        """Return both as text."""
         return f"{self.dtype} {self.memory_format}"
 
 
@@ -63,7 +62,8 @@ def settle(experiment: Experiment, data: FederatedData, name: str = "") -> Exper
         name: of the experiment, sweep or tuning, whose runs go on with what they began with; empty for no such runs.
     """
     ways = possible(experiment, data)
-    return _computed(experiment, ways[0] if len(ways) == 1 else _chosen(experiment, data, name, ways))
+    way = ways[0] if len(ways) == 1 else _chosen(experiment, data, name, ways)
+    return replace(experiment, compute=replace(experiment.compute, **way._asdict()))
 
 
 def _chosen(experiment: Experiment, data: FederatedData, name: str, ways: list[Arithmetic]) -> Arithmetic:
@@ -133,11 +133,6 @@ def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried
     build = partial(models.build, shape=data.private.shape, classes=classes, weights=data.pretrained)
     computes = [replace(asked, **way._asdict()) for way in tried]
     return step_seconds(build, architecture, inputs, classes, experiment.training.batch_size, computes)
-
-
-def _computed(experiment: Experiment, way: Arithmetic) -> Experiment:
-    """Return the experiment with an arithmetic in its settings."""
-    return replace(experiment, compute=replace(experiment.compute, **way._asdict()))
 
 
 def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:
