@@ -20,6 +20,8 @@ def labels_per_client(counts: Sequence[Sequence[int]], clients: Sequence[Any], c
     layout = go.Layout(template="simple_white", xaxis_title="Samples", yaxis_title="Client", margin=margin)
     figure = go.Figure(layout=layout)
     for label, colour, *own in zip(classes, label_colours(len(classes)), *counts, strict=True):
+        if not any(own):
+            continue
         figure.add_bar(
             y=[client for client, count in zip(clients, own, strict=True) if count],
             x=[count for count in own if count],
