@@ -9,7 +9,7 @@ from written import column, keys, notes_of, records, row, rows
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.reports import comparison, notes, numbers, tables
+from ktpfl_pipeline.reports import columns, comparison, notes, numbers, tables
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.model import Section, Table
@@ -268,7 +268,7 @@ def run_table(results):
 
 class TestOtherTables:
     def test_communication(self, study):
-        assert row(tables.communication_table(study), "KT-pFL") == {
+        assert row(Table.of("communication", columns.of_traffic(), study), "KT-pFL") == {
             "knowledge_up_bytes": "2.00",
             "knowledge_down_bytes": "0",
             "parameters_up_bytes": "0",
@@ -279,7 +279,7 @@ class TestOtherTables:
         }
 
     def test_phases(self, study):
-        assert row(tables.phase_table(study), "FedMD") == {
+        assert row(Table.of("phases", columns.of_phases(study), study), "FedMD") == {
             "seconds_train": "2.0 s",
             "seconds_distill": "1.0 s",
             "seconds": "3.5 s",
@@ -287,7 +287,7 @@ class TestOtherTables:
 
     def test_a_phase_that_a_method_does_not_have(self, study):
         fine_tuned = replace(study[1], seconds={"train": 2.0, "fine_tune": 0.0, "round": 2.5})
-        table = tables.phase_table([study[0], fine_tuned])
+        table = Table.of("phases", columns.of_phases([study[0], fine_tuned]), [study[0], fine_tuned])
         assert (column(table, "seconds_distill"), column(table, "seconds_fine_tune")) == (["1.0 s", "–"], ["–", "0 s"])
 
     def test_runs(self, study):
@@ -378,7 +378,8 @@ class TestRenderings:
 
     def test_html_sorts_times_by_seconds_and_dashes_below_every_number(self, study, paper_settings):
         local = replace(study[-1], seconds={"train": 2.0, "round": 200.0})
-        page = on_a_page(tables.phase_table([*study[:-1], local]))
+        shown = [*study[:-1], local]
+        page = on_a_page(Table.of("phases", columns.of_phases(shown), shown))
         assert re.findall('data-by="([^"]+)">([^<]+)</td>', page) == [
             *[("2.0", "2.0 s"), ("1.0", "1.0 s"), ("3.5", "3.5 s")] * 2,
             *[("2.0", "2.0 s"), ("-Infinity", "–"), ("200.0", "3.3 min")],

@@ -34,4 +34,5 @@ def row(table: Table, name: str) -> dict[str, str]:
 
 def notes_of(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
     """Return the notes on the main table of a comparison."""
-    return notes.of_table(tables.comparison_table(results, settings), results)
+    made = tables.comparison_table(results, settings)
+    return {**notes.alerts(results), **made.meanings, **notes.general_notes(results)}

@@ -209,11 +209,6 @@ def same_circumstances(points: Sequence[Point]) -> bool:
     return all(point.settings.get(name) == points[0].settings.get(name) for point in points for name in CIRCUMSTANCES)
 
 
-def same_adversaries(points: Sequence[Point]) -> bool:
-    """Return whether as many clients are adversaries at all points."""
-    return len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) == 1
-
-
 def trust(result: MethodResult) -> Difference | None:
     """Return the weight that benign clients give to adversaries, in units of 1/N, over seeds; None without a matrix."""
     return difference([run.trust for run in result.runs if run.trust is not None])

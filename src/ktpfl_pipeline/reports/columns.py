@@ -88,6 +88,8 @@ class Compared:
 
 
 METHOD = Column("method", "Method", value=lambda result, _: marked(result))
+TITLE = METHOD.but(value=lambda result, *_: result.title)
+"""The same without the marks of methods that are not treated like the others."""
 MINUS_LOCAL = Column(
     "minus_local",
     "Minus local-only",
@@ -100,13 +102,13 @@ TRAFFIC = Column(
     "Traffic",
     "MB",
     "bytes of all clients and rounds, up and down, mean over seeds; 1 MB = 10⁶ bytes.",
-    lambda result, _: megabytes(result.sent),
+    lambda result, *_: megabytes(result.sent),
 )
 TIME = Column(
     "seconds",
     "Time",
     meaning="wall time of all rounds with their evaluations, mean over seeds.",
-    value=lambda result, _: Number(result.time, duration),
+    value=lambda result, *_: Number(result.time, duration),
 )
 PAPER = Column("paper", "Paper", "%")
 CHOSEN = Column("chosen", "Chosen")
@@ -326,30 +328,26 @@ CATEGORIES = {
 def of_traffic() -> list[Column]:
     """Return the bytes of the whole run by category, their sum, and the bytes per client and round."""
     by_category = [
-        Column(f"{name}_bytes", title, "MB", value=lambda result, _, name=name: megabytes(result.traffic[name]))
+        Column(f"{name}_bytes", title, "MB", value=lambda result, name=name: megabytes(result.traffic[name]))
         for name, title in CATEGORIES.items()
     ]
     per_turn = Column(
         "per_turn",
         "Per client and round",
         "kB",
-        value=lambda result, _: Number(result.sent / result.turns / 1e3, three_digits),
+        value=lambda result: Number(result.sent / result.turns / 1e3, three_digits),
     )
-    return [METHOD.but(value=_title), *by_category, TRAFFIC.but(title="Total", meaning=""), per_turn]
+    return [TITLE, *by_category, TRAFFIC.but(title="Total", meaning=""), per_turn]
 
 
 def of_phases(results: Sequence[MethodResult]) -> list[Column]:
     """Return the wall time by phase of a round, summed over the rounds."""
 
     def phase(name: str) -> Column:
-        def value(result: MethodResult, _: Compared) -> Entry:
+        def value(result: MethodResult) -> Entry:
             return Number(result.seconds[name], duration) if name in result.seconds else None
 
         return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
 
     names = dict.fromkeys(name for result in results for name in result.seconds if name != "round")
-    return [METHOD.but(value=_title), *map(phase, names), TIME.but(title="Whole rounds", meaning="")]
-
-
-def _title(result: MethodResult, _: Compared) -> str:
-    return result.title
+    return [TITLE, *map(phase, names), TIME.but(title="Whole rounds", meaning="")]

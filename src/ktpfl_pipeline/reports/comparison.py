@@ -34,7 +34,7 @@ from ktpfl_pipeline.reports import (
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
-from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Text
+from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import architecture_title, look
@@ -75,9 +75,10 @@ def build(
     cited = notes.papers_numbers(results, settings)
     main = tables.comparison_table(results, settings, caption)
     shown = main.shows(columns.PAPER.key)
+    explained = {**warnings, **main.meanings, **notes.general_notes(results)}
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
-        Section("Accuracy", [main, Notes(notes.of_table(main, results))], files=["runs.csv"]),
+        Section("Accuracy", [main, Notes(explained)], files=["runs.csv"]),
         Section("Other measures and calibration", measures.quality(results), files=["clients.csv"]),
         Section("By architecture", measures.by_architecture(results), files=["architectures.csv"]),
         Section("Accuracy by class", classes.blocks(results), files=["classes.csv", "confusion.csv"]),
@@ -202,6 +203,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         f"half, the thick line their mean{honest}. All panels have the same axis, which may not start at 0."
     )
     gained = f"{main.title} minus each baseline, after transfer and after local training, {words.CORRECTED}"
+    phases = Table.of("phases", columns.of_phases(results), results)
     time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."
     return [
         Section(
@@ -227,7 +229,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
             "Spread over the clients", [Picture("spread", figures.spread_over_clients(results), spread)], folded=True
         ),
         Section("Theorem 1", _theorem(main), folded=True, files=["theorem.csv"]),
-        Section("Time", tables.phase_table(results).captioned(time), folded=True, files=["runs.csv"]),
+        Section("Time", phases.captioned(time), folded=True, files=["runs.csv"]),
         Section("Data of the clients", skew.blocks(main), folded=True),
     ]
 
@@ -316,7 +318,7 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
             f"Soft predictions have 4 bytes per sample and class: with {k} classes, those of {size / 4 / k:,.0f} "
             "public samples have as many bytes each way, plus the inputs."
         )
-    return [*blocks, *tables.communication_table(results).captioned(traffic)]
+    return [*blocks, *Table.of("communication", columns.of_traffic(), results).captioned(traffic)]
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:

@@ -7,7 +7,7 @@ from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import local_only
 from ktpfl_pipeline.reports import classes, columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
-from ktpfl_pipeline.reports.model import ALERT, Table
+from ktpfl_pipeline.reports.model import ALERT
 
 PARTICIPATION, LENGTH = "Participation", "Length of training"
 MAJORITY = "the accuracy of a client that always predicts the most frequent class of its own training samples."
@@ -27,11 +27,6 @@ def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
         LENGTH: words.gaining(local) if local else "",
     }
     return {term: text for term, text in found.items() if text}
-
-
-def of_table(main: Table, results: Sequence[MethodResult]) -> dict[str, str]:
-    """Return all notes on the main table, what limits the comparison first."""
-    return {**alerts(results), **main.meanings, **general_notes(results)}
 
 
 def final_values(results: Sequence[MethodResult]) -> str:

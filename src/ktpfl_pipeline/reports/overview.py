@@ -169,16 +169,12 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
 
 def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
-    settings = [
-        Setting(title, each.methods, _paper_numbers(each) if not paper.differences(each.settings) else {})
-        for title, each in columns.items()
-    ]
+    settings = []
+    for column, each in columns.items():
+        cited = {method: paper.written(each.settings, method) for method in each.methods}
+        settings.append(Setting(column, each.methods, {} if paper.differences(each.settings) else cited))
     latex = f"Accuracy: {words.HEADLINE} {words.averaged(None)} Bold: {words.BOLD}"
     return study.accuracy_table(name, _titles(columns), settings, latex=latex)
-
-
-def _paper_numbers(comparison: Comparison) -> dict[str, str | None]:
-    return {method: paper.written(comparison.settings, method) for method in comparison.methods}
 
 
 def difference_table(columns: Columns, name: str = "differences") -> Table:
@@ -258,7 +254,7 @@ def common_settings(columns: Columns) -> dict[str, str]:
 
 def _brief(comparison: Comparison) -> Table:
     shown = [
-        METHOD.but(value=lambda result: result.title),
+        shared.TITLE,
         accuracy_at(HEADLINE),
         MINUS_LOCAL.but(value=lambda result: interval(comparison.differences.get((result.method, "local")))),
     ]

@@ -81,7 +81,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         "rounds": plural(one.rounds, "round"),
         "seeds": words.listed_seeds(one.seeds),
     }
-    if not study.same_adversaries(points):
+    if len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) > 1:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)

@@ -112,16 +112,6 @@ def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | Non
     return None if mixture in ("own", "average") else f"{sum(held):.0f} of {len(held)}"
 
 
-def communication_table(results: Sequence[MethodResult]) -> Table:
-    """Return one row per method: MB by category and direction over the whole run, and kB per client and round."""
-    return Table.of("communication", columns.of_traffic(), results, Compared(results))
-
-
-def phase_table(results: Sequence[MethodResult]) -> Table:
-    """Return one row per method: wall time by phase of a round, summed over the rounds."""
-    return Table.of("phases", columns.of_phases(results), results, Compared(results))
-
-
 def runs(
     rows: Iterable[tuple[Mapping[str, Entry], MethodResult]], first: Sequence[Column], points: Sequence[str] = ORDER
 ) -> Section:

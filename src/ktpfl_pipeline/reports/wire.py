@@ -6,7 +6,7 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.roles import subject
-from ktpfl_pipeline.reports.columns import Column
+from ktpfl_pipeline.reports.columns import TITLE, Column
 from ktpfl_pipeline.reports.model import Block, Notes, Table
 from ktpfl_pipeline.reports.numbers import Entry, small_megabytes
 from ktpfl_pipeline.reports.style import architecture_title
@@ -62,8 +62,7 @@ def _columns() -> list[Column]:
 
 def by_method(results: Sequence[MethodResult]) -> Table:
     """Return one row per method: all clients together."""
-    method = Column("method", "Method", value=lambda result, _: result.title)
-    return Table.of("wire", [method, *_columns()], [(result, sum) for result in results])
+    return Table.of("wire", [TITLE, *_columns()], [(result, sum) for result in results])
 
 
 def by_client(result: MethodResult) -> Table:

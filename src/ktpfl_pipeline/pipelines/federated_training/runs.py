@@ -40,6 +40,7 @@ from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.tracking import personal_models
 
 logger = logging.getLogger(__name__)
+WAITING = "Another process runs %s, seed %d, of %s: this one waits for it."
 
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
@@ -59,7 +60,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         progress.plan.say_anew()
     entry = tracking.Entry(job.name, _title(job, seed), key, settings, _tags(job, seed))
     with (
-        alone(folder, partial(_tell_waiting, job, seed)) if folder else nullcontext(),
+        alone(folder, partial(logger.warning, WAITING, job.method, seed, job.name)) if folder else nullcontext(),
         closing(fed.executor),
         tracker.run(entry, _dataset(job, facts)) as tracked,
         progress.run(seed) as shown,
@@ -151,10 +152,6 @@ def schedule(experiment: Experiment) -> engine.Schedule:
         experiment.evaluation.patience,
         experiment.evaluate_last,
     )
-
-
-def _tell_waiting(job: Job, seed: int) -> None:
-    logger.warning("Another process runs %s, seed %d, of %s: this one waits for it.", job.method, seed, job.name)
 
 
 def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
