@@ -33,7 +33,7 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
     np.savez(tmp_path / "few.npz", images=images[:2], labels=labels[:2])
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
     with pytest.raises(InputError, match=sentence):
-        own = client_file.read(file)
+        own = client_file.read(client_file.ClientFile, file)
         client_file.splits(own, client_file.samples(own, tmp_path)[0], 0)
 
 

@@ -78,13 +78,21 @@ class ClientFile:
     kept: str = "kept"
 
 
-def read(path: Path) -> ClientFile:
-    """Return the settings in a client's file.
+def read(kind: type[Group], path: Path) -> Group:
+    """Return the settings in a YAML file.
 
     Raises:
-        InputError: if the file cannot be read, or a setting is missing, unknown or not allowed.
+        InputError: if the file cannot be read, is not YAML, or a setting is missing, unknown or not allowed.
     """
-    return understood(ClientFile, values_of(path), str(path))
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}). Correct the path.") from error
+    except (ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path} is not valid YAML ({' '.join(str(error).split())[:200]}). Correct it.") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} has no settings. Write one per line, for example client: 0.")
+    return understood(kind, {str(name): value for name, value in values.items()}, str(path))
 
 
 def understood(kind: type[Group], values: Mapping[str, Any], who: str) -> Group:
@@ -123,28 +131,10 @@ def check_architecture(name: str, who: str) -> None:
         raise InputError(f"{who} has an unknown architecture: {error}") from None
 
 
-def values_of(path: Path) -> dict[str, Any]:
-    """Return the settings in a YAML file, by name.
-
-    Raises:
-        InputError: if the file cannot be read, is not YAML, or has no settings.
-    """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}). Correct the path.") from error
-    except (ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path} is not valid YAML ({' '.join(str(error).split())[:200]}). Correct it.") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path} has no settings. Write one per line, for example client: 0.")
-    return {str(name): value for name, value in values.items()}
-
-
 def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str], Data]:
     """Return the client's samples, the names of their classes, and what others compare of them.
 
-    Without names of classes in the source and the file, the
-    labels are the names.
+    Without names of classes in the source and the file, the labels are the names.
 
     Raises:
         InputError: if the samples cannot be read, the file does not state which owner's samples are the client's, or

@@ -51,7 +51,7 @@ class Member:
             InputError: if the file cannot be used.
         """
         with private():
-            self.own = client_file.read(file)
+            self.own = client_file.read(client_file.ClientFile, file)
         self._folder = file.resolve().parent
         self._found: LabelledDataset | None = None
         self._class_names, self._data = list[str](), Data()

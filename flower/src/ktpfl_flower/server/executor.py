@@ -121,7 +121,6 @@ class RealExecutor(Executor):
         self._failed: dict[int, int] = {}  # attempts with too few clients, by round
         self._answered: dict[tuple[int, bytes], Outcome[Any]] = {}  # in this round, by client and sum of the request
         self._lost: set[int] = set()  # clients that lost models in this round
-        self._lost_here: set[int] = set()  # those that lost their models while this process ran
         self.bare: set[int] = set()
         self._revived: dict[int, bool] = {}  # whether a model of the checkpoint is lost, by client, until it is logged
 
@@ -216,7 +215,6 @@ class RealExecutor(Executor):
                 for version in lost:
                     del self._alive[n][version]
                 self._answered = {key: found for key, found in self._answered.items() if key[0] != n}
-                self._lost_here.add(n)
                 self.bare.add(n)
                 raise LostError(f"Client {n} has lost its stored models and continues like a new client.")
         return self.attendance.absent(clients)
@@ -310,7 +308,7 @@ class RealExecutor(Executor):
     def _report_lost(self) -> None:
         """Name the clients that lost models of the checkpoint, before `start`, which deletes other runs."""
         found, self._revived = self._revived, {}
-        gone = [n for n, lost in found.items() if lost and n not in self._lost_here]
+        gone = [n for n, lost in found.items() if lost and n not in self.bare]
         if gone and len(gone) == len(found):
             raise InputError(
                 f"No client still has its models of the last checkpoint of run {self.attendance.run}: these clients "

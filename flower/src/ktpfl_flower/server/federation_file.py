@@ -10,7 +10,8 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from ktpfl_flower import operations
 from ktpfl_flower.alike import arithmetic
-from ktpfl_flower.client.client_file import Names, understood, values_of
+from ktpfl_flower.client import client_file
+from ktpfl_flower.client.client_file import Names
 from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, REAL, Experiment
@@ -96,7 +97,7 @@ def read(path: Path) -> Plan:
     Raises:
         InputError: if the file cannot be read, or a setting is unknown, not allowed or not supported.
     """
-    file = understood(FederationFile, values_of(path), str(path))
+    file = client_file.read(FederationFile, path)
     for method in file.methods:
         operations.exchanges(method)
     with checks.saying(f"{path}: "):
