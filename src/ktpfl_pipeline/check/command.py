@@ -10,6 +10,9 @@ from pathlib import Path
 import click
 
 from ktpfl_pipeline import methods, models
+from ktpfl_pipeline.check import methods as of_methods
+from ktpfl_pipeline.check import models as of_models
+from ktpfl_pipeline.check import sources as of_sources
 from ktpfl_pipeline.check.methods import BrokenError
 from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError, unknown
@@ -50,23 +53,17 @@ def check(name: str, kind: str | None, shape: str, vocabulary: int | None, class
         kind = kind or kind_of(name)
         given = _shape(kind, name, shape, vocabulary)
         with tempfile.TemporaryDirectory() as place:
-            kept = report(name, promises(kind, name, given, classes, folder, Path(place)))
+            made: Mapping[str, Callable[[], list[str] | None]]
+            if kind == "method":
+                made = of_methods.promises(methods.create(name), Path(place))
+            else:
+                made = (
+                    of_models.promises(name, given, classes) if kind == "model" else of_sources.promises(name, folder)
+                )
+            kept = report(name, made)
     except InputError as error:
         raise click.ClickException(str(error)) from error
     raise SystemExit(0 if kept else 1)
-
-
-def promises(
-    kind: str, name: str, shape: Shape, classes: int, folder: Path, place: Path
-) -> Mapping[str, Callable[[], list[str] | None]]:
-    """Return the promises of a method, model or source by name; `place` is a folder for checkpoints."""
-    from ktpfl_pipeline.check import methods as of_methods
-    from ktpfl_pipeline.check import models as of_models
-    from ktpfl_pipeline.check import sources as of_sources
-
-    if kind == "method":
-        return of_methods.promises(methods.create(name), place)
-    return of_models.promises(name, shape, classes) if kind == "model" else of_sources.promises(name, folder)
 
 
 def kind_of(name: str) -> str:
