@@ -81,7 +81,6 @@ def load(file: Path) -> Evidence:
 
 
 def _small(run: FinishedRun) -> FinishedRun:
-    """Return the part of a run that is kept."""
     plain = ("experiment", "method", "seed", "partition", "key", "architectures", "label_counts", "data")
     kept = {name: getattr(run, name) for name in (*plain, "ids", "adversaries")}
     return FinishedRun(**kept, run_id="", history=list(map(_round, run.history)), coefficients=None)

@@ -185,7 +185,6 @@ def seeds_to_decide(found: Difference, most: int = 100) -> int | None:
 
 
 def _at(found: Difference, confidence: float) -> Difference:
-    """Return the difference with the interval of another confidence."""
     half = _half(found.std or 0.0, found.seeds, confidence)
     return replace(found, low=found.mean - half, high=found.mean + half, confidence=confidence)
 

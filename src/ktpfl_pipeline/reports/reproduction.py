@@ -88,7 +88,12 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
     by_part = {name: [cell for cell in cells if cell.part == name] for name in parts}
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
     verdicts = [verdict for _, verdicts in (beside, ordered, best) for verdict in verdicts]
-    finished = [(_where(cell), cell.result) for cell in _once(cells) if cell.result]
+    once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # runs that an earlier part has too
+    finished = [
+        ({"cell": f"{named(cell.part)}: {_column(cell)}, {cell.title}"}, cell.result)
+        for cell in reversed(once.values())
+        if cell.result
+    ]
     sections = [
         Section("", [Text(scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
@@ -101,7 +106,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
         Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("What is done, and what is left", [plan_table(_alike(cells))], folded=True),
-        runs([({"cell": where}, result) for where, result in finished], [WHERE], [HEADLINE]),
+        runs(finished, [WHERE], [HEADLINE]),
     ]
     return Report(
         name="paper",
@@ -347,15 +352,6 @@ def _column(cell: Cell) -> str:
     return f"{paper.dataset(cell.settings)}, {cell.label}"
 
 
-def _where(cell: Cell) -> str:
-    return f"{named(cell.part)}: {_column(cell)}, {cell.title}"
-
-
-def _once(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells without those whose runs are in an earlier part."""
-    return list({tuple(cell.keys.values()): cell for cell in reversed(cells)}.values())[::-1]
-
-
 def _number(cell: Cell) -> float | None:
     """Return the paper's accuracy in a cell, 0..1; None where it has none."""
     cited = paper.of_cell(cell)
@@ -363,5 +359,4 @@ def _number(cell: Cell) -> float | None:
 
 
 def _written(cell: Cell) -> str:
-    """Return the paper's entry for a cell."""
     return str(paper.of_cell(cell) or "not in the paper")

@@ -172,7 +172,6 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
 
 
 def _skew(row: Row) -> Number | None:
-    """Return the label skew over the seeds."""
     return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], skew.HUNDREDTHS)
 
 

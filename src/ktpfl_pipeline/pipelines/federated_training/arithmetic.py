@@ -136,7 +136,6 @@ def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried
 
 
 def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:
-    """Return how many clients each architecture has."""
     own = next(iter(data.seeds.values()))
     return Counter(dealt(experiment.architectures, sorted(own.partition)).values())
 

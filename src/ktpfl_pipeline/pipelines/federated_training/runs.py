@@ -100,17 +100,7 @@ def _train(
 def _conclude(
     job: Job, made: Method[Any], fed: Federation, facts: Facts, result: engine.Run, trained: bool, known: dict[str, str]
 ) -> FinishedRun:
-    """Measure what is measured after the last round, and return the finished run.
-
-    Args:
-        job: what was run.
-        made: the method.
-        fed: the federation.
-        facts: about its data.
-        result: the rounds.
-        trained: whether a round was trained in this process.
-        known: further fields of the finished run.
-    """
+    """Measure what is measured after the last round, and return the finished run, with the fields that are `known`."""
     experiment, beside, held = job.experiment, job.ended(made, result, fed, trained), job.newcomers(fed.seed)
     epochs = experiment.evaluation.epochs(experiment.training.epochs)
     finished = finished_run(
@@ -297,7 +287,6 @@ def _joined(found: Newcomers | None) -> dict[str, float]:
 
 
 def _title(job: Job, seed: int) -> str:
-    """Return the run's name in lists."""
     parts = (job.method, job.experiment.partition.scheme) if job.parent is None else (job.label, job.method)
     return " · ".join(filter(None, (*parts, f"seed {seed}")))
 

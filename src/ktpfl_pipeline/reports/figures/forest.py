@@ -79,5 +79,4 @@ def differences(results: Sequence[MethodResult]) -> Figure:
 
 
 def _verdict(difference: Difference) -> tuple[str, str]:
-    """Return what is said of a difference, and its color."""
     return VERDICTS[difference.sign] if difference.ends else NO_INTERVAL

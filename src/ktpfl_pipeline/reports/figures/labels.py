@@ -70,6 +70,5 @@ def _shades(counts: NDArray[np.int64], title: str, names: Sequence[str]) -> Figu
 
 
 def _on(colour: str) -> str:
-    """Return black or white, the one with more contrast on a color."""
     red, green, blue = mpl.colors.to_rgb(colour)
     return ON_LIGHT if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else ON_DARK

@@ -171,7 +171,6 @@ def even_attention(label_counts: Sequence[Sequence[int]]) -> dict[str, float]:
 
 
 def _heatmap(axes: Axes, matrix: Any, norm: Normalize) -> Any:
-    """Draw a matrix without ticks and frame."""
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     return axes.imshow(matrix, cmap="Blues", norm=norm, interpolation="nearest")
