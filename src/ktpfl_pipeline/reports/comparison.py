@@ -129,6 +129,7 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
     run = main.runs[0]
     first, source = run.history[0], str(settings.get("private", {}).get("source", ""))
     models = Counter(map(architecture_title, run.architectures))
+    compressed = [text for _, text in words.lean(settings)]
     present, share, kind = len(first.sampled), adversaries.get("share"), adversaries.get("kind")
     diverged = {r.title: sum(len(t.diverged) for each in r.runs for t in each.history) for r in results}
     listed = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
@@ -143,8 +144,8 @@ def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[st
         f"{100 * share:g} % of the clients are malicious and upload {kind} predictions; means are over the others"
         if share
         else "",
-        *words.unreliable(settings),
-        words.lean(settings),
+        *(text for _, text in words.unreliable(settings)),
+        f"compressed predictions: {', '.join(compressed)}" if compressed else "",
         words.private(
             settings, [each for result in results for run in result.runs for each in run.history[-1].epsilon]
         ),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.reports.words import lean, unreliable
 
 PARAMETERS = {
     **{"dirichlet": "alpha", "quantity": "alpha"},
@@ -36,29 +37,12 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
         parts.append(str(settings["participation"]))
     if adversaries.get("share"):
         parts += [adversaries["kind"], str(adversaries["share"])]
-    parts += _circumstances(settings)
+    parts += [part for part, _ in (*unreliable(settings), *lean(settings))]
+    if privacy := settings.get("training", {}).get("privacy"):
+        parts.append("-".join(["private", *map(str, privacy.values())]))
     if settings.get("hyperparameters") == "tuned":
         parts.append("tuned")
     return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, parts))).strip("._")
-
-
-def _circumstances(settings: dict[str, Any]) -> list[str]:
-    """Return how far clients cannot be relied on, how predictions travel and how private training is, if at all."""
-    late, poor, knowledge = (settings.get(group, {}) for group in ("stragglers", "budgets", "knowledge"))
-    privacy = settings.get("training", {}).get("privacy") or {}
-    encoding, select, cache = knowledge.get("encoding"), knowledge.get("select", 1), knowledge.get("cache")
-    top = knowledge.get("k") if encoding == "top_k" else ""
-    told = {
-        f"available-{settings.get('availability')}": settings.get("availability", 1) < 1,
-        f"late-{late.get('share')}-{late.get('delay')}": late.get("share"),
-        f"budgets-{poor.get('share')}-{poor.get('epochs')}": poor.get("share"),
-        f"newcomers-{settings.get('newcomers')}": settings.get("newcomers"),
-        f"{encoding}{top}": encoding not in (None, "float32"),
-        f"cache-{cache}": cache,
-        f"select-{select}": select < 1,
-        "-".join(["private", *map(str, privacy.values())]): privacy,
-    }
-    return [part for part, so in told.items() if so]
 
 
 def _source(settings: dict[str, Any]) -> str:

@@ -88,19 +88,40 @@ def listed_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
-def unreliable(settings: Mapping[str, Any]) -> list[str]:
-    """Return how an experiment's clients are unreliable, and how many are held out of training, in words."""
+Special = list[tuple[str, str]]
+"""Settings that are not the usual ones: each as a part of a folder's name, and in words."""
+
+
+def unreliable(settings: Mapping[str, Any]) -> Special:
+    """Return how an experiment's clients are unreliable, and how many are held out of training."""
     late, limited = settings.get("stragglers", {}), settings.get("budgets", {})
     chance, held = settings.get("availability", 1.0), settings.get("newcomers", 0.0)
-    slow, poor = late.get("share", 0), limited.get("share", 0)
-    epochs = _percent(limited.get("epochs", 1))
+    slow, delay = late.get("share", 0), late.get("delay", 1)
+    poor, epochs = limited.get("share", 0), limited.get("epochs", 1)
     stated = {
-        f"a sampled client is available with probability {chance:g}": chance < 1,
-        f"{_percent(slow)} of the clients are {plural(late.get('delay', 1), 'round')} late": slow,
-        f"{_percent(poor)} of the clients have limited compute: {epochs} of the local epochs": poor,
-        f"{_percent(held)} of the clients are new: they join after the last round": held,
+        (f"available-{chance}", f"a sampled client is available with probability {chance:g}"): chance < 1,
+        (f"late-{slow}-{delay}", f"{100 * slow:g} % of the clients are {plural(delay, 'round')} late"): slow,
+        (
+            f"budgets-{poor}-{epochs}",
+            f"{100 * poor:g} % of the clients have limited compute: {100 * epochs:g} % of the local epochs",
+        ): poor,
+        (f"newcomers-{held}", f"{100 * held:g} % of the clients are new: they join after the last round"): held,
     }
-    return [text for text, applies in stated.items() if applies]
+    return [each for each, applies in stated.items() if applies]
+
+
+def lean(settings: Mapping[str, Any]) -> Special:
+    """Return how an experiment's predictions are compressed."""
+    asked = settings.get("knowledge", {})
+    encoding, cache, select, k = asked.get("encoding"), asked.get("cache"), asked.get("select", 1.0), asked.get("k")
+    top = encoding == "top_k"
+    sent = f"the {k} most probable classes" if top else plain(str(encoding))
+    stated = {
+        (f"{encoding}{k if top else ''}", f"sent as {sent}"): encoding not in (None, "float32"),
+        (f"cache-{cache}", f"not sent again within {cache} rounds"): cache,
+        (f"select-{select}", f"only the {100 * select:g} % with the highest confidence"): select < 1,
+    }
+    return [each for each, applies in stated.items() if applies]
 
 
 def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
@@ -114,24 +135,6 @@ def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
     epsilon = f", ε at most {max(spent):.2f} at δ = {noise['delta']:g}" if noise and spent else ""
     how = "private local training: noise {noise_multiplier:g}, gradients clipped to {max_grad_norm:g}"
     return how.format(**noise) + epsilon if noise else ""
-
-
-def lean(settings: Mapping[str, Any]) -> str:
-    """Return how an experiment's predictions are compressed; empty where they are not."""
-    asked = settings.get("knowledge", {})
-    encoding, cache, select = (asked.get(name) for name in ("encoding", "cache", "select"))
-    classes = f"the {asked.get('k')} most probable classes" if encoding == "top_k" else encoding
-    stated = {
-        f"sent as {plain(str(classes))}": encoding not in (None, "float32"),
-        f"not sent again within {cache} rounds": cache,
-        f"only the {_percent(select or 0.0)} with the highest confidence": select not in (None, 1.0),
-    }
-    found = [text for text, applies in stated.items() if applies]
-    return f"compressed predictions: {', '.join(found)}" if found else ""
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g} %"
 
 
 def too_few(seeds: int) -> str:
