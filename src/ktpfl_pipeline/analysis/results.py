@@ -260,11 +260,6 @@ class MethodResult(Kept):
         return len(self.runs[0].architectures)
 
     @property
-    def class_names(self) -> list[str]:
-        """The source's names of the K classes; empty if it has none."""
-        return self.runs[0].class_names
-
-    @property
     def time(self) -> float:
         """Wall time of the rounds in seconds, mean over seeds."""
         return self.seconds["round"] if "round" in self.seconds else sum(self.seconds.values())

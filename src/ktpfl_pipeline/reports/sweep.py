@@ -85,7 +85,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
-    drawn = Picture("accuracy", figure, _bytes_caption(points) if lean else _caption(points, title))
+    drawn = Picture("accuracy", figure, _caption(points, title, lean))
     return Report(
         name=name,
         kind="Sweep",
@@ -228,25 +228,20 @@ def notes(main: Table, rows: Sequence[Row]) -> dict[str, str]:
     return {**main.meanings, **(uploads if malicious else {})}
 
 
-def _caption(points: Sequence[Point], title: str) -> str:
-    methods, numbers = points[0].methods, study.numeric(points)
+def _caption(points: Sequence[Point], title: str, lean: bool) -> str:
+    methods, numbers = points[0].methods, study.numeric(points) and not lean
     seeds = len(next(iter(methods.values())).seeds)
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
-    caption = f"Mean test accuracy over the clients at the end of the round, by value of {title}{spread}."
+    what = "Mean test accuracy over the clients at the end of the round,"
+    if lean:
+        sent = "the predictions that were sent, as they were encoded, without public samples"
+        return f"{what} against the bytes of {sent}{spread}."
+    caption = f"{what} by value of {title}{spread}."
     if any(study.chosen(points, method) for method in methods):
         caption += " Rings mark the value that validation accuracy chooses."
     if numbers and not all(study.touched(points, method) for method in methods):
         caption += " A dashed line does not depend on the setting."
     return caption
-
-
-def _bytes_caption(points: Sequence[Point]) -> str:
-    seeds = len(next(iter(points[0].methods.values())).seeds)
-    spread = f"; the bar is the standard deviation over {seeds} seeds" if seeds > 1 else ""
-    return (
-        "Mean test accuracy over the clients at the end of the round, against the bytes of the predictions that were "
-        f"sent, as they were encoded, without public samples{spread}."
-    )
 
 
 def _csv(parameter: str, row: Row) -> dict[str, Any]:
