@@ -5,9 +5,9 @@ Each function returns nothing, or raises an `InputError` that names the value, w
 
 Arguments that they share:
     where: the path to a setting, for the message.
-            name: the experiment's name.
-        experiment: its settings.
-        methods: the methods that are run.
+    name: the experiment's name.
+    experiment: its settings.
+    methods: the methods that are run.
 """
 
 import contextlib

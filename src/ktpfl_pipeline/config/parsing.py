@@ -195,9 +195,8 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
             if change is None:
                 continue
             with checks.saying(f"{PAPER}.parts.{name}.columns, {label!r}: "):
-                settings = parse(
-                    experiment, paper.from_files(_changed(parameters[experiment], own, part.settings, change, seeds))
-                )
+                section = reduce(deep_merge, (own, part.settings, change, seeds), parameters[experiment])
+                settings = parse(experiment, paper.from_files(section))
                 checks.check_configured(experiment, settings, PAPER)
                 checks.check_methods(experiment, settings, part.methods)
                 _check_values(experiment, settings, part.methods)
@@ -219,11 +218,6 @@ def paper_cells(paper: Paper, parameters: Mapping[str, Any]) -> list[CellSetting
                 asked = replace(settings, partition=partition) if lacks else settings
                 found.append(CellSettings(section, label, method, asked, label, name))
     return found
-
-
-def _changed(section: Any, *changes: Mapping[str, Any]) -> Any:
-    """Return a section with several changes, the last one above the others."""
-    return reduce(deep_merge, changes, section)
 
 
 def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:

@@ -65,7 +65,8 @@ def problems(method: Any, setting: Settings) -> list[str]:
         method: a method or its class; None checks only the settings themselves.
         setting: the settings.
     """
-    found = list(_of_settings(setting))
+    groups = ("training", "distillation", "compute")
+    found = [f"{name}.{each}" for name in groups for each in getattr(setting, name).conflicts()]
     if method is not None:
         if "auto" in (setting.compute.memory_format, setting.compute.dtype.partition(":")[0]):
             found.append("compute.dtype or compute.memory_format is auto, which only pipelines resolve: choose one.")
@@ -113,10 +114,3 @@ def conflicts(method: Any, setting: Settings) -> Iterator[Conflict]:
             "predictions of public samples are exchanged",
             "Set another public.source, such as open_part, or choose methods that exchange parameters",
         )
-
-
-def _of_settings(setting: Settings) -> Iterator[str]:
-    """Yield what excludes each other among the settings themselves."""
-    yield from (f"training.{each}" for each in setting.training.conflicts())
-    yield from (f"distillation.{each}" for each in setting.distillation.conflicts())
-    yield from (f"compute.{each}" for each in setting.compute.conflicts())

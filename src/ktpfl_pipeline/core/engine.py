@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
 from ktpfl_pipeline.core.rounds import checkpoint, early_stopping, promises
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
-from ktpfl_pipeline.core.rounds.evaluation import Evaluator
+from ktpfl_pipeline.core.rounds.evaluation import Ended, Evaluator
 from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 
@@ -178,7 +178,7 @@ def _run(
         if t in evaluations:
             counts = schedule.patience is not None  # any of them may be the best one
             record = evaluator.evaluate(
-                *(record, before, state, report, history),
+                Ended(record, before, state, report, history),
                 full=counts or t in evaluations[-LAST:],
                 pooled=counts or last,
                 is_only=last and not any(each.accuracy for each in history),

@@ -42,12 +42,7 @@ class Kind(ABC):
         return inputs.dtype == self.dtype and inputs.dim() >= 2
 
     @abstractmethod
-    def to_float(
-        self,
-        inputs: Tensor,
-        dtype: torch.dtype = torch.float32,
-        memory_format: torch.memory_format = torch.contiguous_format,
-    ) -> Tensor:
+    def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return inputs, (b, ...), as a model takes them.
 
         A kind whose inputs the model embeds, such as tokens, returns them unchanged.
@@ -55,7 +50,6 @@ class Kind(ABC):
         Args:
             inputs: of this kind; standardized already where the kind is.
             dtype: of the model.
-            memory_format: of images.
         """
 
     def transported(self, inputs: Tensor) -> int:
@@ -81,14 +75,9 @@ class Images(Kind):
         """Return whether inputs are uint8, (M, C, H, W)."""
         return super().allows(inputs) and inputs.dim() == 4
 
-    def to_float(
-        self,
-        inputs: Tensor,
-        dtype: torch.dtype = torch.float32,
-        memory_format: torch.memory_format = torch.contiguous_format,
-    ) -> Tensor:
+    def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return pixels as numbers from -1 to 1."""
-        return inputs.to(dtype, copy=True).div_(127.5).sub_(1.0).contiguous(memory_format=memory_format)
+        return inputs.to(dtype, copy=True).div_(127.5).sub_(1.0).contiguous()
 
     def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
         """Return uniform pixels."""
@@ -105,12 +94,7 @@ class Features(Kind):
         """Return whether a dtype is a floating-point type; callers in Python may pass float64."""
         return dtype.is_floating_point
 
-    def to_float(
-        self,
-        inputs: Tensor,
-        dtype: torch.dtype = torch.float32,
-        memory_format: torch.memory_format = torch.contiguous_format,
-    ) -> Tensor:
+    def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return features as they are, in the model's dtype."""
         return inputs.to(dtype)
 
@@ -130,12 +114,7 @@ class Tokens(Kind):
         """Return whether inputs are int64, (M, L)."""
         return super().allows(inputs) and inputs.dim() == 2
 
-    def to_float(
-        self,
-        inputs: Tensor,
-        dtype: torch.dtype = torch.float32,
-        memory_format: torch.memory_format = torch.contiguous_format,
-    ) -> Tensor:
+    def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return ids unchanged: the first layer of a model looks up their embeddings."""
         return inputs
 

@@ -99,7 +99,7 @@ class Method(ABC, Generic[State]):
 
     def architectures(self, setting: Setting) -> list[str]:
         """Return the names of the architectures that it trains."""
-        return sorted({client.architecture for client in setting.clients})
+        return sorted(setting.models())
 
     def misfits(self, setting: Setting) -> dict[str, str]:
         """Return the architectures that it trains and cannot use, each with the reason."""
@@ -320,4 +320,4 @@ class SmallCommon:
 
     def architectures(self, setting: Setting) -> list[str]:
         """Return the names of the clients' architectures and of the common model's."""
-        return sorted({*(client.architecture for client in setting.clients), self.architecture(setting)})
+        return sorted({*setting.models(), self.architecture(setting)})

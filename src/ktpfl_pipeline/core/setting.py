@@ -15,7 +15,7 @@ from ktpfl_pipeline.core import compatibility, kinds, rng
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.model_facts import ModelFacts, facts_of
+from ktpfl_pipeline.core.model_facts import Head, ModelFacts, facts_of
 from ktpfl_pipeline.core.settings import (
     Adversaries,
     Compute,
@@ -201,7 +201,7 @@ class Setting:
 
     def initial_prototypes(self) -> Prototypes:
         """Return the initial model of each architecture that a client has."""
-        return {name: self.initial_model(name) for name in sorted({client.architecture for client in self.clients})}
+        return {name: self.initial_model(name) for name in sorted(self.models())}
 
     def initial_model(self, architecture: str) -> Params:
         """Return the initial weights of an architecture, the same tensors every time."""
@@ -217,6 +217,25 @@ class Setting:
     def facts(self, architecture: str) -> ModelFacts:
         """Return the properties of an architecture, found by running it once; see `model_facts`."""
         return facts_of(self.build, architecture, tuple(self.public.shape[1:]), kinds.of(self.public))
+
+    def head(self, architecture: str, needed: str = "layer") -> Head:
+        """Return the head of an architecture: the layer that makes its logits.
+
+        Args:
+            architecture: its name.
+            needed: one of `model_facts.NEEDS`.
+
+        Raises:
+            InputError: if it has none of this kind.
+        """
+        facts = self.facts(architecture)
+        if reason := facts.lacks(needed):
+            raise InputError(
+                f"The model {architecture!r} does not fit methods on features and heads: {reason}. Take another "
+                "architecture, or leave out these methods (docs/methods.md)."
+            )
+        assert facts.head is not None
+        return facts.head
 
     def placed(self, module: nn.Module) -> Params:
         """Return a new module's weights on the run's device and in its dtype, without waiting for it."""
@@ -234,7 +253,7 @@ class Setting:
         Raises:
             InputError: if there are several.
         """
-        names = sorted({client.architecture for client in self.clients})
+        names = sorted(self.models())
         if len(names) > 1:
             raise InputError(
                 f"Parameters can be combined only where all clients have one architecture; there are "
@@ -247,17 +266,13 @@ class Setting:
     def smallest_architecture(self) -> str:
         """The clients' architecture with the fewest parameters; of equals the first by name."""
         with torch.device("meta"):  # no weights are made, and nothing is drawn
-            built = {name: self.build(name) for name in sorted({client.architecture for client in self.clients})}
+            built = {name: self.build(name) for name in sorted(self.models())}
         return min(built, key=lambda name: sum(weights.numel() for weights in built[name].parameters()))
 
     @cached_property
     def trained_names(self) -> list[str]:
         """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
-        return self.trained_names_of(self.architecture)
-
-    def trained_names_of(self, architecture: str) -> list[str]:
-        """Return the names of an architecture's trained parameters; see `trained_names`."""
-        return [name for name, each in self.outline(architecture).named_parameters() if each.requires_grad]
+        return [name for name, each in self.outline(self.architecture).named_parameters() if each.requires_grad]
 
     def outline(self, architecture: str) -> nn.Module:
         """Return a module of an architecture for its names and shapes, shared, so that it must not be written to."""

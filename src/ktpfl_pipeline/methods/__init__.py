@@ -5,10 +5,9 @@ are imported on first use, so that names can be listed without torch. A method o
 dotted path, ``my_package.my_method:Nearest``, is used as its name.
 """
 
-import contextlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -174,18 +173,13 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None, where: s
             f"{name}.{missing[0]} has neither a default nor a value: give it a default in the class, or a value under "
             f"methods.{name}."
         )
-    with _of_the_class(preset.path):
-        check_some(preset.kind, {entry.name: entry.default for entry in entries if entry.default is not MISSING}, name)
-    return preset.kind(**given)
-
-
-@contextlib.contextmanager
-def _of_the_class(path: str) -> Iterator[None]:
-    """Append the place of a default to the message of an `InputError`."""
     try:
-        yield
+        check_some(preset.kind, {entry.name: entry.default for entry in entries if entry.default is not MISSING}, name)
     except InputError as error:
-        raise InputError(f"{error} It is the default of {path}: change it there, or give another value.") from error
+        raise InputError(
+            f"{error} It is the default of {preset.path}: change it there, or give another value."
+        ) from error
+    return preset.kind(**given)
 
 
 def title(name: str) -> str:

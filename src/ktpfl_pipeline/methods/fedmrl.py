@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.client.joint import common_of, projector_name
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
@@ -54,9 +53,9 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
     def init(self, fed: Federation) -> FedMRLState:
         """Start from the initial models, with a projector per architecture."""
-        architecture, names = self.architecture(fed), {client.architecture for client in fed.clients}
-        dimension = min(self.dimension, *(head_of(fed, name, "linear").width for name in names))  # d₁
-        own, name = fed.initial_model(architecture), head_of(fed, architecture, "linear").name
+        architecture = self.architecture(fed)
+        dimension = min(self.dimension, *(fed.head(name, "linear").width for name in fed.models()))  # d₁
+        own, name = fed.initial_model(architecture), fed.head(architecture, "linear").name
         extractor = {f"common.{key}": value for key, value in own.items() if not key.startswith(f"{name}.")}
         models = initial(fed, list(fed.by_id), architecture, dimension)
         return FedMRLState(models, extractor, common_head.initial(fed, dimension))
@@ -104,7 +103,7 @@ def initial(fed: Federation, clients: Sequence[int], common: str, dimension: int
     """
     made, place = {}, projector_name(common)
     for architecture in sorted({fed.by_id[n].architecture for n in clients}):
-        own, layer = fed.initial_model(architecture), head_of(fed, architecture, "linear")
+        own, layer = fed.initial_model(architecture), fed.head(architecture, "linear")
         name, width = layer.name, layer.width
         with rng.seeded(rng.derive(fed.seed, "initialisation", "projector", architecture)):
             projector = nn.Linear(dimension + width, width)

@@ -118,8 +118,8 @@ def train_client(
     Args:
         prototypes: (K, F).
         known: (K,) bool, classes with a prototype.
-            weight: λ.
-            epochs: replaces E.
+        weight: λ.
+        epochs: replaces E.
     """
     own = PrivateSamples(space, n, t)
     module = space.module(n, params).train()

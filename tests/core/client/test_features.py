@@ -11,9 +11,9 @@ import toy
 from torch import nn
 
 from ktpfl_pipeline.core.client import features
-from ktpfl_pipeline.core.client.head import head_of, linear
 from ktpfl_pipeline.core.client.operations import train
 from ktpfl_pipeline.core.client.pooling import pooled
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.settings import Compute
@@ -67,9 +67,9 @@ class TestFeatures:
     def test_a_model_without_a_linear_layer_has_another_head(self) -> None:
         module = nn.Sequential(nn.Conv2d(1, 3, 8), nn.Flatten())
         fed = toy.federation(1, architectures=("flat",), build=lambda name: module)
-        assert head_of(fed, "flat").name == "0"
+        assert fed.head("flat").name == "0"
         with pytest.raises(InputError, match=r"'flat' does not fit .*: its head 0 is a Conv2d, not a linear layer"):
-            head_of(fed, "flat", "linear")
+            fed.head("flat", "linear")
 
 
 class TestClassMeans:
@@ -146,15 +146,15 @@ class TestCommonHead:
         found = module(pixels)
         shrunk = by_hand.pooled(module[:-1](pixels).flatten(1), dimension)
         assert torch.allclose(found, F.linear(shrunk, head["weight"], head["bias"]), rtol=0, atol=1e-13)
-        layer = linear(head)
+        layer = Workspace(fed).linear(head)
         with features.wearing(module, str(len(module) - 1), layer):
             assert torch.allclose(module(pixels), found, rtol=0, atol=1e-13)
             assert any(parameter is layer.weight for parameter in module.parameters())
 
     def test_the_own_head_comes_back(self) -> None:
         fed, module = toy.federation(), toy.build("mlp")
-        own = module[-1]
-        with pytest.raises(ZeroDivisionError), features.wearing(module, "4", linear(common_head.initial(fed, 4))):
+        own, common = module[-1], Workspace(fed).linear(common_head.initial(fed, 4))
+        with pytest.raises(ZeroDivisionError), features.wearing(module, "4", common):
             raise ZeroDivisionError
         assert module[-1] is own
 

@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import kinds, rng, weights
 from ktpfl_pipeline.core.client import joint, reduced
 from ktpfl_pipeline.core.client.criterion import Criterion
-from ktpfl_pipeline.core.client.head import head_of, linear
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.model_facts import prepared
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
@@ -34,7 +32,6 @@ class Workspace:
     """The state of one process between calls: its device, one module per architecture, the inputs on the device.
 
     Attributes:
-        numbers: what a model takes of raw inputs.
         criterion: the cross-entropy of local training.
         optimizer_state: what the optimizer of the current training starts from; None if it starts again. See
             `outcome.Resuming`.
@@ -46,7 +43,6 @@ class Workspace:
         self.device = setting.device
         self.dtype = DTYPES[setting.compute.dtype]
         self.format = FORMATS[setting.compute.memory_format]
-        self.numbers = Numbers(self.dtype, self.format)
         self.criterion = Criterion(setting.training, setting.classes, self.device, self.dtype)
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._tensors: dict[tuple[str, str], Params] = {}
@@ -103,13 +99,14 @@ class Workspace:
         return name, module.get_submodule(name)
 
     def _head_name(self, architecture: str) -> str:
-        return head_of(self.setting, architecture).name
+        return self.setting.head(architecture).name
 
     def linear(self, head: Params) -> nn.Linear:
         """Return the linear layer of a head's shape loaded with it, ``weight`` (K, F) and any ``bias``; one a shape."""
         shape = (*head["weight"].shape, *head)
         if shape not in self._heads:
-            self._heads[shape] = linear(head)
+            classes, width = head["weight"].shape
+            self._heads[shape] = weights.loaded(lambda: nn.Linear(width, classes, bias="bias" in head), head)
         self._heads[shape].load_state_dict(head)
         return self._heads[shape]
 
@@ -122,6 +119,12 @@ class Workspace:
         names = {id(module): [name, *role.split(JOINED)[1:]] for (name, role), module in self._modules.items()}
         models = [name for module in modules for name in names.get(id(module), [])] or [OWN]
         return Counter({name: samples * number for name, number in Counter(models).items()})
+
+    def numbers(self, inputs: Tensor) -> Tensor:
+        """Return private or public inputs as a model takes them; features were standardised with the data."""
+        kind = kinds.of(inputs)
+        floats = kind.to_float(inputs, self.dtype)
+        return floats.contiguous(memory_format=self.format) if kind.pixels else floats
 
     @property
     def reduced(self) -> bool:
@@ -175,20 +178,3 @@ def load(module: nn.Module, own: Params, params: Params) -> None:
         torch._foreach_copy_([*own.values()], [params[name] for name in own])
     else:
         weights.load(module, params)
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The one preprocessing, of private and public inputs alike; features were standardised with the data.
-
-    Attributes:
-        dtype: of the numbers.
-        format: in which images lie in memory.
-    """
-
-    dtype: torch.dtype
-    format: torch.memory_format
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """Return inputs as a model takes them; how depends on their kind."""
-        return kinds.of(inputs).to_float(inputs, self.dtype, self.format)

@@ -51,6 +51,25 @@ def _parts(params: Params) -> list[Any]:
 
 
 @dataclass(frozen=True, eq=False)
+class Ended(Generic[State]):
+    """A round that has ended and is evaluated.
+
+    Attributes:
+        record: of the round, to which accuracies, measures and the test loss are added.
+        before: the state at the start of the round.
+        after: the state at the end of the round.
+        report: what the round returned.
+        history: of the rounds before. If the last round was evaluated, clients outside the cohort keep its values.
+    """
+
+    record: RoundRecord
+    before: State
+    after: State
+    report: RoundReport
+    history: Sequence[RoundRecord]
+
+
+@dataclass(frozen=True, eq=False)
 class Evaluator(Generic[State]):
     """Evaluates the clients' models after rounds of one run.
 
@@ -69,16 +88,7 @@ class Evaluator(Generic[State]):
     memory: Memory = field(default_factory=Memory)
 
     def evaluate(
-        self,
-        record: RoundRecord,
-        before: State,
-        after: State,
-        report: RoundReport,
-        history: Sequence[RoundRecord],
-        *,
-        full: bool = True,
-        pooled: bool = True,
-        is_only: bool = False,
+        self, ended: Ended[State], *, full: bool = True, pooled: bool = True, is_only: bool = False
     ) -> RoundRecord:
         """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
@@ -86,11 +96,7 @@ class Evaluator(Generic[State]):
         in which no client answers, and none ever did, is recorded as a round without evaluation.
 
         Args:
-            record: of the round, to which accuracies, measures and the test loss are added.
-            before: the state at the start of the round.
-            after: the state at the end of the round.
-            report: what the round returned.
-            history: of the rounds before. If the last round was evaluated, clients outside the cohort keep its values.
+            ended: the round.
             full: whether models are evaluated after `adapt` epochs too.
             pooled: whether models are evaluated on `global_samples` too.
             is_only: whether no round was evaluated before and none is left; then the executor decides whether enough
@@ -100,12 +106,12 @@ class Evaluator(Generic[State]):
             DivergedError: if a copy that is fine-tuned for the evaluation diverges, or a test loss is not finite.
             InputError: if this is the only evaluation (`is_only`), and too few clients answer.
         """
-        fed, t, everyone, away = self.fed, record.round, list(self.fed.by_id), dict[int, str]()
+        fed, t, everyone, away = self.fed, ended.record.round, list(self.fed.by_id), dict[int, str]()
         fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # clients that came back are let in
         adapt, pool = self.adapt if full else (), self._pool if pooled else None
         while True:
             try:
-                found = self._measured(record, before, after, report, history, adapt, pool, away)
+                found = self._measured(ended, adapt, pool, away)
             except ClientsMissing as error:
                 away |= error.found
                 if is_only and not fed.executor.enough(everyone, away, t):
@@ -125,21 +131,14 @@ class Evaluator(Generic[State]):
         return self.fed.pooled_test(self.global_samples) if self.global_samples else None
 
     def _measured(
-        self,
-        record: RoundRecord,
-        before: State,
-        after: State,
-        report: RoundReport,
-        history: Sequence[RoundRecord],
-        adapt: Sequence[int],
-        pool: LabelledDataset | None,
-        away: Collection[int],
+        self, ended: Ended[State], adapt: Sequence[int], pool: LabelledDataset | None, away: Collection[int]
     ) -> RoundRecord:
         """Return the record with all measurements; clients that are `away` are not asked.
 
         A few clients are evaluated at a time, because models that `personal` makes must not all be in memory at once.
         """
         method, fed, memory = self.method, self.fed, self.memory
+        after, history, cohort = ended.after, ended.history, ended.report.after_local
         ids = [client.id for client in fed.clients]
         everyone = [n for n in ids if n not in away]
         earlier = history[-1].accuracy.get("after_transfer", []) if history else []
@@ -151,11 +150,9 @@ class Evaluator(Generic[State]):
         loss: list[float] = []
         for start in range(0, len(everyone), AT_ONCE):
             some = everyone[start : start + AT_ONCE]
-            absent = [n for n in some if n not in report.after_local and n not in stands]
-            stored = method.personal(before, absent, fed) if absent else {}
-            trained = select(
-                {**stored, **report.after_local}, [n for n in some if n in stored or n in report.after_local]
-            )
+            absent = [n for n in some if n not in cohort and n not in stands]
+            stored = method.personal(ended.before, absent, fed) if absent else {}
+            trained = select({**stored, **cohort}, [n for n in some if n in stored or n in cohort])
             local = {n: found.accuracy for n, found in memory.evaluate(fed, trained, "test").items()}
             accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
             personal = method.personal(after, some, fed)
@@ -175,7 +172,8 @@ class Evaluator(Generic[State]):
         # whatever `on_divergence` is: mixing hides which client diverged, and an evaluation must change nothing
         if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
             raise diverged(found)
-        record = replace(record, accuracy=accuracy, measures=measured, loss={**record.loss, "test": loss})
+        loss_by_phase = {**ended.record.loss, "test": loss}
+        record = replace(ended.record, accuracy=accuracy, measures=measured, loss=loss_by_phase)
         return _with_earlier(record, ids, everyone, history) if away else record
 
 

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import features
-from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.weights import Models, Params
 
@@ -41,9 +40,8 @@ def adapted(fed: Federation, models: Models, head: Params, epochs: int) -> Model
 
 def worn(fed: Federation, models: Models, head: Params) -> Models:
     """Return each model with the shared head in place of its own head."""
-    architectures = {fed.by_id[n].architecture for n in models}
-    names = {architecture: head_of(fed, architecture, "biased").name for architecture in architectures}
-    return {n: features.fitted(params, names[fed.by_id[n].architecture], head) for n, params in models.items()}
+    names = {n: fed.head(fed.by_id[n].architecture, "biased").name for n in models}
+    return {n: features.fitted(params, names[n], head) for n, params in models.items()}
 
 
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client.head import head_of
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import CommonState, PersonalParameters, RoundReport
@@ -20,7 +19,7 @@ def head_names(fed: Federation) -> list[str]:
     Raises:
         InputError: if there is none.
     """
-    layer = head_of(fed, fed.architecture).name
+    layer = fed.head(fed.architecture).name
     return [name for name in fed.trained_names if name.startswith(f"{layer}.")]
 
 
