@@ -11,20 +11,22 @@ from kedro.runner import SequentialRunner
 
 from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.methods import METHODS
+from ktpfl_pipeline.pipelines import experiment
 
 HOMO = set(list(METHODS)[list(METHODS).index("kt_pfl_params") :])
 """Methods that need one architecture."""
 
 names = sys.argv[1:] or list(METHODS)
 experiments = {name: "homo_digits" if name in HOMO else "hetero_digits" for name in names}
-experiment_pipeline: Any = vars(pipeline_registry)["experiment_pipeline"]  # its module differs between versions
-pipelines = {name: experiment_pipeline(name, experiment, [name]) for name, experiment in experiments.items()}
+home = experiment if hasattr(experiment, "experiment_pipeline") else pipeline_registry  # it differs between versions
+experiment_pipeline: Any = vars(home)["experiment_pipeline"]
+pipelines = {name: experiment_pipeline(name, section, [name]) for name, section in experiments.items()}
 pipeline_registry.register_pipelines = lambda: pipelines
 configure_project("ktpfl_pipeline")
 logging.disable(logging.INFO)
-for name, experiment in experiments.items():
-    changes = {experiment: {"seeds": [0], "hyperparameters": "configured"}}
+for name, section in experiments.items():
+    changes = {section: {"seeds": [0], "hyperparameters": "configured"}}
     if name == "fml":  # whatever a version's default is
-        changes[experiment]["methods"] = {"fml": {"common": "lenet"}}
+        changes[section]["methods"] = {"fml": {"common": "lenet"}}
     with KedroSession.create(project_path=Path.cwd(), env="test", runtime_params=changes) as session:
-        session.run(pipeline_names=[name], runner=SequentialRunner(), to_outputs=[f"{experiment}/{name}/result"])
+        session.run(pipeline_names=[name], runner=SequentialRunner(), to_outputs=[f"{section}/{name}/result"])

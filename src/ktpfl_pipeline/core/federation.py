@@ -169,7 +169,6 @@ class Federation(Setting):
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
     def _check_plain(self) -> None:
-        """Check for plain steps besides a rule that says how steps go."""
         if changes := [*self.training.beyond_plain()]:
             raise InputError(
                 f"training.{changes[0]}, and this method prescribes its own step, which that would change: leave it "

@@ -78,7 +78,6 @@ def _reproducible(call: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> 
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy."""
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
