@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from ktpfl_pipeline.core.simulation import reliability
+from ktpfl_pipeline.core.rounds import cohort
 
 
 @contextmanager
@@ -14,5 +14,5 @@ def absences(out: Mapping[int, set[int]]) -> Iterator[None]:
     def absent(cohort: Iterable[int], availability: float, t: int, seed: int) -> list[int]:
         return [n for n in cohort if n in out.get(t, ())]
 
-    with patch.object(reliability, "absent", absent):
+    with patch.object(cohort, "absentees", absent):
         yield

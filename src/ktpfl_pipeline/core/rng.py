@@ -5,7 +5,7 @@ nothing changes no other (see "Randomness" in docs/architecture.md).
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -26,6 +26,22 @@ def derive(seed: int, purpose: str, *names: int | str) -> int:
 def stream(seed: int, purpose: str, *names: int | str) -> torch.Generator:
     """Return the CPU generator of the stream called `purpose` and `names`; see `derive`."""
     return torch.Generator().manual_seed(derive(seed, purpose, *names))
+
+
+def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list[int]:
+    """Return round(share · N) of the clients, ascending; a smaller share gives a subset of a larger one's.
+
+    The stream is the run's, so the clients are the same for every method.
+
+    Args:
+        purpose: the name of the random stream.
+        share: the share of the clients.
+        clients: all ids.
+        seed: the seed of the run.
+    """
+    ids = sorted(clients)
+    order = torch.randperm(len(ids), generator=stream(seed, purpose)).tolist()
+    return sorted(ids[place] for place in order[: round(share * len(ids))])
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from ktpfl_pipeline.core.settings import (
     PublicTransport,
     Reliability,
 )
-from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.training import augmentation
 from ktpfl_pipeline.core.training.privacy import check_delta, check_possible
 from ktpfl_pipeline.core.transfer import sent
@@ -151,17 +150,17 @@ class Setting:
     @cached_property
     def adversary_ids(self) -> list[int]:
         """Ids of the clients that upload false predictions, ascending."""
-        return drawn("adversaries", self.adversaries.share, self.by_id, self.seed)
+        return rng.drawn("adversaries", self.adversaries.share, self.by_id, self.seed)
 
     @cached_property
     def straggler_ids(self) -> list[int]:
         """Ids of the clients whose uploads arrive late, ascending."""
-        return drawn("stragglers", self.reliability.stragglers.share, self.by_id, self.seed)
+        return rng.drawn("stragglers", self.reliability.stragglers.share, self.by_id, self.seed)
 
     @cached_property
     def budgeted_ids(self) -> list[int]:
         """Ids of the clients that cannot afford all epochs, ascending."""
-        return drawn("budgets", self.reliability.budgets.share, self.by_id, self.seed)
+        return rng.drawn("budgets", self.reliability.budgets.share, self.by_id, self.seed)
 
     def affordable(self, n: int, epochs: int) -> int:
         """Return how many of so many epochs of local training client n takes: all, or what its budget allows."""

@@ -15,9 +15,9 @@ from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.metrics import Newcomers
+from ktpfl_pipeline.core.rng import drawn
 from ktpfl_pipeline.core.rounds.newcomers import held_out, judge
 from ktpfl_pipeline.core.settings import Distillation
-from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.weights import select, wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 

@@ -13,8 +13,9 @@ from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.rng import drawn
+from ktpfl_pipeline.core.rounds.cohort import absentees
 from ktpfl_pipeline.core.settings import Budgets, LocalTraining, Reliability, Stragglers
-from ktpfl_pipeline.core.simulation.reliability import absent, drawn
 from ktpfl_pipeline.methods import create
 
 ALL_THREE = Reliability(0.6, Stragglers(0.4, 1), Budgets(0.4, 0.5))
@@ -47,9 +48,9 @@ def test_all_show_up_late_by_nothing_is_today_bit_for_bit() -> None:
 
 class TestAvailability:
     def test_is_the_share_of_clients_that_show_up_in_the_long_run(self) -> None:
-        away = [n for t in range(200) for n in absent(range(20), 0.7, t, 0)]
+        away = [n for t in range(200) for n in absentees(range(20), 0.7, t, 0)]
         assert 0.27 < len(away) / 4000 < 0.33
-        assert absent(range(20), 1.0, 1, 0) == []
+        assert absentees(range(20), 1.0, 1, 0) == []
 
     def test_who_is_absent_is_as_if_not_sampled(self) -> None:
         """The round is that of the others, bit for bit, and every method sees the same ones."""
@@ -57,7 +58,7 @@ class TestAvailability:
         fed = unreliable(reliability, rounds=1)
         done = engine.run(method, fed, Schedule(1))
         (record,) = done.history
-        assert record.absent == absent(fed.by_id, reliability.availability, 1, fed.seed) != []
+        assert record.absent == absentees(fed.by_id, reliability.availability, 1, fed.seed) != []
         assert sorted([*record.cohort, *record.absent]) == sorted(fed.by_id)
         assert record.sampled == set(fed.by_id)
         others = toy.federation(rounds=1)
@@ -81,7 +82,7 @@ class TestAvailability:
         seed = next(
             seed
             for seed in range(100)
-            if [len(absent(toy.IDS, 0.3, t, seed)) == 5 for t in (1, 2, 3)] == [True, False, True]
+            if [len(absentees(toy.IDS, 0.3, t, seed)) == 5 for t in (1, 2, 3)] == [True, False, True]
         )
         done = engine.run(create("kt_pfl"), unreliable(Reliability(0.3), seed=seed), Schedule(3))
         assert [bool(record.cohort) for record in done.history] == [False, True, False]

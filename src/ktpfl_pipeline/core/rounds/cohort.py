@@ -1,13 +1,13 @@
 """The clients of a round: the cohort that is drawn, which of them take part, and which of these are late."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.simulation import reliability
 
 
 def sample(fed: Federation, participation: float, t: int) -> list[int]:
@@ -16,6 +16,12 @@ def sample(fed: Federation, participation: float, t: int) -> list[int]:
     size = max(1, round(participation * len(ids)))
     chosen = {ids[position] for position in torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()}
     return [client.id for client in fed.clients if client.id in chosen]
+
+
+def absentees(cohort: Iterable[int], availability: float, t: int, seed: int) -> list[int]:
+    """Return the clients of a sampled cohort that drop out of round t, each with the chance 1 - `availability`."""
+    chance = {n: float(torch.rand((), generator=rng.stream(seed, "availability", t, n))) for n in cohort}
+    return [n for n, drawn in chance.items() if drawn >= availability]
 
 
 def turnout(
@@ -34,7 +40,7 @@ def turnout(
         fed: the federation.
         cohorts: the clients that took part in each of the earlier rounds.
     """
-    absent = reliability.absent(sampled, fed.reliability.availability, t, fed.seed)
+    absent = absentees(sampled, fed.reliability.availability, t, fed.seed)
     here = [n for n in sampled if n not in absent]
     late = [n for n in here if n in fed.straggler_ids]
     if not late or takes_late(method):

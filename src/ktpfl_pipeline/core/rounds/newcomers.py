@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
@@ -11,7 +12,6 @@ from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS, Newcomers
 from ktpfl_pipeline.core.rounds.evaluation import adapted
 from ktpfl_pipeline.core.setting import Client
-from ktpfl_pipeline.core.simulation.reliability import drawn
 from ktpfl_pipeline.core.weights import opened
 
 
@@ -28,7 +28,7 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
             f"newcomers is {share:g}, which is {size} of {len(ids)} clients; take a share that holds at least one "
             "client out and leaves at least one, or 0."
         )
-    return drawn("newcomers", share, ids, seed)
+    return rng.drawn("newcomers", share, ids, seed)
 
 
 def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Client], epochs: Sequence[int]) -> Newcomers:

@@ -1,1 +1,1 @@
-"""What a simulation adds to its clients: absence, lateness, limited compute, and false predictions."""
+"""What a simulation adds to its clients: false predictions."""
