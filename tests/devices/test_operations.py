@@ -12,7 +12,6 @@ BUDGET = {  # launches a step of local training
     "cnn_bn": 35,
     "mcmahan_cnn": 35,
     "lenet": 41,
-    "alexnet": 59,
     "resnet18": 169,
     "shufflenet_v2": 437,
 }

@@ -62,6 +62,9 @@ SLOW = {"pfedhn": 8}
 # The first method of each kind of state, and so of each way in which models are given to clients and taken back.
 REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())
 
+# One method of each class, for what other hyperparameters of the same class cannot change.
+CLASSES = list({METHODS[name].path: name for name in reversed(METHODS)}.values())
+
 SCHEDULE = contract.SCHEDULE  # 3 of 5 clients a round
 TWO_ROUNDS = Schedule(rounds=2, evaluate_every=2)
 TRAINING = contract.TRAINING  # at which the run of three rounds has learned
@@ -233,12 +236,15 @@ class TestContract:
         with closing(ProcessesExecutor(2)) as executor:
             assert_same_run(resumed(method, toy.again(fed, executor=executor), kept, 2, tmp_path), straight)
 
+    @pytest.mark.parametrize("name", CLASSES, indirect=True)
     def test_the_place_of_tensors_in_memory_changes_nothing(self, method: Method[Any], three: Federation) -> None:
         """On an emulated processor, so that every machine shows the fault: see `alignment`."""
+        once = Schedule(rounds=1)
         with PickyProcessor():
-            moved = engine.run(method, toy.again(three, executor=MovingExecutor(offset=1)), TWO_ROUNDS)
-            assert_same_run(moved, engine.run(method, three, TWO_ROUNDS))
+            moved = engine.run(method, toy.again(three, executor=MovingExecutor(offset=1)), once)
+            assert_same_run(moved, engine.run(method, three, once))
 
+    @pytest.mark.parametrize("name", CLASSES, indirect=True)
     def test_clients_in_another_order_change_nothing_but_the_rounding(
         self, method: Method[Any], exact: Federation
     ) -> None:

@@ -135,7 +135,8 @@ def test_how_a_model_is_written_changes_nothing(name: str) -> None:
     for build in (plain, twisted):
         fed = federation(build)
         before = fed.clients[0].test.inputs.clone()
-        run = engine.run(method, fed, Schedule(rounds=2, evaluate_every=2))
+        rounds = 2 if name in toy.REPRESENTATIVES else 1
+        run = engine.run(method, fed, Schedule(rounds, evaluate_every=rounds))
         assert torch.equal(fed.clients[0].test.inputs, before)
         runs.append((run.history, method.personal(run.state, list(fed.by_id), fed)))
     (history, models), (others, twins) = runs

@@ -55,7 +55,7 @@ def federation(method: Any, architectures: tuple[str, ...] = ("fasttext", "text_
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_runs_on_texts(name: str) -> None:
     method = create(name, SMALL.get(name))
-    done = engine.run(method, federation(method), Schedule(ROUNDS))
+    done = engine.run(method, federation(method), Schedule(ROUNDS if name == "local" else 1))
     assert all(torch.tensor(loss).isfinite().all() for record in done.history for loss in record.loss.values())
     if name == "local":
         assert min(done.history[-1].accuracy["after_transfer"]) > 0.8, "guessing has a third"

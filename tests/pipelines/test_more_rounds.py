@@ -64,7 +64,7 @@ def test_methods_that_follow_the_number_of_rounds_say_so(name: str) -> None:
     method = create(name, {field: value for field, value in small.items() if field in names})
     states = []
     for rounds in (1, 50):
-        fed = toy.federation_for(method, clients=3, rounds=rounds)
+        fed = toy.federation_for(method, clients=2, rounds=rounds)
         states.append(vars(method.round(method.init(fed), list(fed.by_id), 1, fed)[0]))
     assert same(*states) != kind.follows_rounds
 

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord
 from ktpfl_pipeline.core.rounds import early_stopping
 from ktpfl_pipeline.methods import create
 
-METHODS = ("kt_pfl", "feddf", "fedavg", "local")
+METHODS = ("kt_pfl", "feddf", "local")
 ROUNDS = engine.Schedule(rounds=8, patience=2)
 
 
