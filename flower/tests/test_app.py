@@ -1,5 +1,6 @@
 """Flower's side: records, the grid, and both apps; in the environment of `make flower`."""
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -58,7 +59,8 @@ def test_a_run_over_the_grid_equals_one_process(tmp_path):
     check_same(tmp_path, run(tmp_path, apps.GridLink(grid)))
 
 
-def test_the_app_of_the_server_runs_the_file_that_the_configuration_names(tmp_path):
+def test_the_app_of_the_server_runs_the_file_that_the_configuration_names(tmp_path, empty_store):
+    shutil.copy(empty_store, tmp_path / "mlflow.db")
     grid = Grid(deal_out(tmp_path, "local", ("mlp",) * 2, 1))
     given = {"federation": str(tmp_path / "federation.yml")}
     with blank_figures():
