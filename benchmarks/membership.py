@@ -135,9 +135,9 @@ def gaps(found: dict[str, list[Inference]]) -> list[str]:
     """Return the paired differences that the table is about."""
     pairs = [
         ("KT-pFL | parameters", "KT-pFL | predictions"),
-        ("Local only | parameters", "Local only | predictions"),
+        ("Local-only | parameters", "Local-only | predictions"),
         ("KT-pFL | predictions", "untrained | nobody"),
-        ("KT-pFL | parameters", "Local only | parameters"),
+        ("KT-pFL | parameters", "Local-only | parameters"),
     ]
     lines = ["| difference, paired by seed | advantage, points | AUC |", "| --- | --- | --- |"]
     for one, other in pairs:

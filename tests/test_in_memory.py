@@ -88,7 +88,7 @@ class Mine(Local):
 
 @pytest.mark.parametrize(
     ("method", "name", "title"),
-    [("local", "local", "Local only"), (KTpFL(rho=1.0), "kt_pfl", "KT-pFL"), (Mine(), "Mine", "Mine")],
+    [("local", "local", "Local-only"), (KTpFL(rho=1.0), "kt_pfl", "KT-pFL"), (Mine(), "Mine", "Mine")],
     ids=["by name", "of the registry", "of one's own"],
 )
 def test_a_method_is_called_by_its_name_in_the_registry_or_its_title(

@@ -74,5 +74,5 @@ class TestMatchedWork:
 
     def test_private_training_counts_its_epochs_by_itself(self) -> None:
         fed = toy.alike(training=LocalTraining(epochs=1, privacy=Privacy(1.0)))
-        with pytest.raises(InputError, match=r"^training\.privacy is set, which excludes Local only \(matched work\)"):
+        with pytest.raises(InputError, match=r"^training\.privacy is set, which excludes Local-only \(matched work\)"):
             engine.run(LocalMatched(), fed, Schedule(rounds=1))

@@ -210,7 +210,7 @@ class TestReport:
     def test_numbers_are_those_of_the_results(self, report: Path, first: Snapshot) -> None:
         for name in ("report.html", "report.md", "table.tex", "table.txt"):
             text = (report / name).read_text()
-            for method, title in {"kt_pfl": "KT-pFL", "fedmd": "FedMD", "local": "Local only"}.items():
+            for method, title in {"kt_pfl": "KT-pFL", "fedmd": "FedMD", "local": "Local-only"}.items():
                 assert title in text, name
                 assert f"{100 * first.results[method]['final']['after_transfer']['mean']:.1f}" in text, (name, method)
 

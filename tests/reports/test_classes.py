@@ -77,7 +77,7 @@ class TestMajority:
         assert last["minus_local"] == "−28.0 [−30.5, −25.5]"
 
     def test_is_told_next_to_local_only(self, judged):
-        (note,) = [tile.note for tile in tiles(judged()) if tile.title == "Local only"]
+        (note,) = [tile.note for tile in tiles(judged()) if tile.title == "Local-only"]
         assert "always predicting the most frequent class: 60.0 %" in note
 
     def test_is_unknown_where_labels_stay_with_clients(self, study):
@@ -95,7 +95,7 @@ class TestHeadline:
             "difference: 95 % interval [+10.0, +10.0]"
         )
         table = tables.comparison_table(results, {})
-        assert [str(row[0]) for row in table.entries[:3]] == ["KT-pFL", "Local only", "FedMD"]
+        assert [str(row[0]) for row in table.entries[:3]] == ["KT-pFL", "Local-only", "FedMD"]
         assert keys(table)[1] == "auc"
         assert tiles(results)[0].value == "90.0 ± 0.0 % in AUC"
 
@@ -163,4 +163,4 @@ class TestTies:
             made = run(name, 0, rounds)
             history = [replace(r, accuracy={**r.accuracy, "adapted_1": [0.9, 0.9]}) for r in made.history]
             results.append(summarise([replace(made, history=history)], {}))
-        assert adapted(results).endswith(" KT-pFL, Local only and FedProto have the same highest mean, 90.0 %.")
+        assert adapted(results).endswith(" KT-pFL, Local-only and FedProto have the same highest mean, 90.0 %.")

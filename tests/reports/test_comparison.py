@@ -260,7 +260,7 @@ class TestFirstGlance:
         assert [(tile.title, tile.role, tile.value) for tile in tiles(results)] == [
             ("FedMD", "highest mean", "85.0 ± 0.0 %"),
             ("KT-pFL", "subject of this report", "73.0 ± 2.0 %"),
-            ("Local only", "local-only training", "70.0 ± 0.0 %"),
+            ("Local-only", "local-only training", "70.0 ± 0.0 %"),
         ]
         assert [tile.note for tile in tiles(results)] == [
             "+15.0 [+15.0, +15.0] percentage points to local-only: better",
@@ -286,7 +286,7 @@ class TestFirstGlance:
     def test_a_cheaper_method_that_is_as_good_is_named(self, result):
         results = [result("kt_pfl", 0.75, 0.71, 0.73), result("local", *[0.7] * 3)]
         assert (
-            "The one with the least traffic is Local only (sends nothing; KT-pFL: 2.00 MB)"
+            "The one with the least traffic is Local-only (sends nothing; KT-pFL: 2.00 MB)"
             in advice(results)["Which method"]
         )
 
@@ -536,7 +536,7 @@ class TestLengthOfTraining:
     def test_a_rise_is_told_with_its_size(self, run, settings):
         made = self.told(run, settings, 0.5, 0.52, 0.53, 0.55, 0.57)
         said = (
-            "Local only still improves over the rounds of its final value, 1 to 5: the mean of the last 2 of their "
+            "Local-only still improves over the rounds of its final value, 1 to 5: the mean of the last 2 of their "
             "evaluations is 5.0 percentage points above the mean of the first 2. Longer training may change the "
             "comparison."
         )

@@ -76,7 +76,7 @@ class TestManyMethods:
         (axes,) = curves.axes
         best, solid = many[-1], [each for each in axes.get_lines() if each.get_linestyle() == "-"]
         assert len(solid) == len(many) > 20
-        assert {each.get_label() for each in solid if each.get_linewidth() == 2} == {"KT-pFL", "Local only", best.title}
+        assert {each.get_label() for each in solid if each.get_linewidth() == 2} == {"KT-pFL", "Local-only", best.title}
         colours = {style.BLUE, style.NEUTRAL, style.look(best.method).colour}
         assert {each.get_color() for each in solid} == {*colours, style.GREY}
         assert {each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"} == colours
@@ -115,7 +115,7 @@ class TestManyMethods:
         (axes,) = figures.client_accuracy(many).axes
         assert sum(each.get_marker() == "|" for each in axes.get_lines()) == len(many) - 3
         shown = [text.get_text() for text in axes.get_legend().get_texts()]
-        assert sorted(shown) == sorted(["KT-pFL", "Local only", many[-1].title, "the other methods"])
+        assert sorted(shown) == sorted(["KT-pFL", "Local-only", many[-1].title, "the other methods"])
 
 
 class TestAccuracyCurves:
@@ -127,7 +127,7 @@ class TestAccuracyCurves:
         bands = [band.get_paths()[0].get_extents() for band in axes.collections]
         assert (bands[0].y0, bands[0].y1) == pytest.approx((0.89, 0.91))
         assert len(bands) == 3
-        assert sorted(texts(drawn)) == ["FedMD", "KT-pFL", "Local only"]
+        assert sorted(texts(drawn)) == ["FedMD", "KT-pFL", "Local-only"]
         legend = [text.get_text() for text in axes.get_legend().get_texts()]
         assert legend == ["after transfer", "after local training", "range over 3 seeds"]
         assert axes.yaxis.get_major_formatter()(0.875) == "87.5 %"
@@ -197,7 +197,7 @@ class TestSpreadOverClients:
         rounds = [(0.1, 0.2, 0.3, 0.4, 0.5), (0.5, 0.6, 0.7, 0.8, 0.9)]
         results = [summarise([run(method, after_transfer=rounds)], {}) for method in ("kt_pfl", "local")]
         figure = figures.spread_over_clients(results)
-        assert [axes.get_title(loc="left") for axes in figure.axes] == ["KT-pFL", "Local only"]
+        assert [axes.get_title(loc="left") for axes in figure.axes] == ["KT-pFL", "Local-only"]
         *clients, mean = figure.axes[0].get_lines()
         assert [list(line.get_ydata()) for line in clients] == [
             [0.1, 0.5],
@@ -233,8 +233,8 @@ class TestClientAccuracy:
         (axes,) = figure.axes
         assert [label.get_text() for label in axes.get_yticklabels()] == ["MLP 1", "LeNet 2", "LeNet 0"]
         assert list(line(axes, label="KT-pFL").get_xdata()) == [0.90, 0.70, 0.80]
-        assert list(line(axes, label="Local only").get_xdata()) == [0.80, 0.70, 0.82]
-        assert texts(figure) == ["+10.0", "0.0", "−2.0", "KT-pFL −\nLocal only"]
+        assert list(line(axes, label="Local-only").get_xdata()) == [0.80, 0.70, 0.82]
+        assert texts(figure) == ["+10.0", "0.0", "−2.0", "KT-pFL −\nLocal-only"]
         assert axes.yaxis_inverted()
 
     def test_without_local_only(self, study):
@@ -401,7 +401,7 @@ class TestTraffic:
         assert list(line(axes, color=style.BLUE).get_xydata()[0]) == [6.0, 0.5]
         assert sorted(texts(axes.figure)) == ["FedMD, 2.00", "KT-pFL, 6.00"]
         assert axes.get_xscale() == "log"
-        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Local only (sends nothing)"]
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Local-only (sends nothing)"]
 
     def test_marks_at_one_place_are_all_seen(self, run):
         """FedMD and Sim-pFL have equal accuracy and traffic; only one of the marks is moved, and sideways only."""
@@ -438,7 +438,7 @@ class TestTraffic:
         bars = axes.collections[0].get_segments()
         assert [bar[1][1] - bar[0][1] for bar in bars] == pytest.approx([2 * 0.1 * 2**0.5] * 2)
         assert [note.get_text() for note in axes.texts] == ["top_k k=1", "float32"]
-        assert [text.get_text() for text in figure.legends[0].get_texts()] == ["KT-pFL", "Local only (sends none)"]
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == ["KT-pFL", "Local-only (sends none)"]
         assert axes.get_xscale() == "log"
         figures.accuracy_by_bytes([replace(point, methods={"local": local}) for point in points])
 

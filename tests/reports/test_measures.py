@@ -99,7 +99,7 @@ class TestFairness:
     def test_cells(self, study):
         """Two clients 10 points around the mean. FedMD's are 9, 8 and 7 points below local-only's."""
         table, notes = measures.fairness(study)
-        assert column(table, "method") == ["KT-pFL", "Local only", "FedMD"]
+        assert column(table, "method") == ["KT-pFL", "Local-only", "FedMD"]
         assert row(table, "KT-pFL") == {
             "client_std": "10.0 ± 0.0",
             "worst_decile": "80.0 ± 1.0",
@@ -140,20 +140,20 @@ class TestWork:
         )
         table, notes = measures.work([main, local])
         assert row(table, "KT-pFL")["samples"] == "2.00 ± 0.00"
-        assert row(table, "Local only")["samples"] == "1.00 ± 0.00"
+        assert row(table, "Local-only")["samples"] == "1.00 ± 0.00"
         assert "memory" not in keys(table)
         assert row(table, "KT-pFL")["flops"] == "3.00 ± 0"
         assert len(notes.entries) == 4
 
     def test_memory_is_a_mean_over_clients(self, study):
         local = replace(study[2], runs=[replace(run, memory=[2_000_000, 3_000_000]) for run in study[2].runs])
-        assert row(measures.work([study[0], local])[0], "Local only")["memory"] == "2.50 ± 0"
+        assert row(measures.work([study[0], local])[0], "Local-only")["memory"] == "2.50 ± 0"
 
     def test_when_local_only_was_reached(self, study, run):
         """KT-pFL is above it with every seed after one round and 2 MB, FedMD never, DS-FL with two of three."""
         ds_fl = summarise([run("ds_fl", seed, [(0.1 * seed, 0.1), (0.88, 0.88)]) for seed in range(3)], {})
         table, _ = measures.work([*study, ds_fl])
-        reached = [row(table, title)["rounds_to_local"] for title in ("KT-pFL", "FedMD", "DS-FL", "Local only")]
+        reached = [row(table, title)["rounds_to_local"] for title in ("KT-pFL", "FedMD", "DS-FL", "Local-only")]
         assert reached == ["1", "not reached", "2 (2 of 3)", "–"]
         assert row(table, "DS-FL")["traffic_to_local"] == "4.00 (2 of 3)"
         assert "samples" not in keys(table)

@@ -33,7 +33,7 @@ def test_a_row_a_method_with_its_gain_over_local_only_paired_by_seed() -> None:
         "existing_2": "90.0 ± 0.0",
         "joining": "3.00",
     }
-    assert row(table, "Local only")["new_0_minus_local"] == "–"
+    assert row(table, "Local-only")["new_0_minus_local"] == "–"
 
 
 def test_nothing_where_nobody_was_held_out_and_else_a_caption_that_counts_them() -> None:

@@ -118,7 +118,7 @@ class TestTables:
         assert rows(table) == [
             ["KT-pFL", "**90.0** ± 1.0", "75.60", "**90.0** ± 1.0"],
             ["FedMD", "80.0 ± 2.0", "66.10", "80.0 ± 2.0"],
-            ["Local only", "88.0 ± 1.0", "–", "88.0 ± 1.0"],
+            ["Local-only", "88.0 ± 1.0", "–", "88.0 ± 1.0"],
         ]
 
     def test_who_has_more_than_others_is_marked_and_told(self, columns, content, result):
@@ -191,7 +191,7 @@ class TestTables:
         found = rows(built.tables["runs"])
         assert len(found) == 2 * 3 * 3
         assert found[0] == ["Fashion-MNIST, two labels", "KT-pFL", "0", "89.0", "00-kt_pfl"]
-        assert found[-1] == ["digits, all labels", "Local only", "2", "89.0", "02-local"]
+        assert found[-1] == ["digits, all labels", "Local-only", "2", "89.0", "02-local"]
 
 
 class TestRanks:
@@ -207,7 +207,7 @@ class TestRanks:
         assert "is rejected by Friedman's test" in picture.caption
         (axes,) = picture.figure.axes
         written = [text.get_text() for text in axes.texts]
-        assert {"KT-pFL  1.0 ", "Local only  2.0 ", " 3.0  FedMD"} <= set(written)
+        assert {"KT-pFL  1.0 ", "Local-only  2.0 ", " 3.0  FedMD"} <= set(written)
         bars = [line for line in axes.lines if line.get_color() == INK and len(line.get_xdata()) == 2]
         assert [sorted(line.get_xdata()) for line in bars if max(line.get_ydata()) < 0] == [[1, 2], [2, 3]]
 
@@ -398,4 +398,4 @@ class TestFigures:
         """Two clients send 1 MB each in the one round; local-only sends nothing."""
         figure = figures.traffic_panels(by_title(columns(a=content())))
         assert [each.get_xdata()[0] for each in figure.axes[0].get_lines()[:2]] == [2.0, 2.0]
-        assert "Local only (sends nothing)" in [text.get_text() for text in figure.legends[0].get_texts()]
+        assert "Local-only (sends nothing)" in [text.get_text() for text in figure.legends[0].get_texts()]

@@ -150,7 +150,7 @@ def test_a_reason_that_a_whole_column_failed_for_is_told_once(cell: Made) -> Non
     failed = [cell(method, failed="no such file") for method in ("kt_pfl", "fedmd", "local")]
     report = reproduction.build("Small.", {"table1": ("several architectures", "table")}, failed, HERE)
     assert report.markdown.count("no such file") == 1
-    assert "| KT-pFL, FedMD, Local only |" in report.markdown
+    assert "| KT-pFL, FedMD, Local-only |" in report.markdown
 
 
 def test_only_a_long_reason_is_broken_into_lines(cell: Made) -> None:

@@ -38,7 +38,7 @@ class TestComparison:
         }
         assert row(table, "FedMD")["minus_local"] == "**−8.0** [−10.5, −5.5]"
         assert row(table, "FedMD")["paper"] == "66.10"
-        local = row(table, "Local only")
+        local = row(table, "Local-only")
         assert (local["minus_local"], local["paper"], local["traffic"]) == ("–", "–", "0")
 
     @pytest.mark.usefixtures("blank_figures")
@@ -70,7 +70,7 @@ class TestComparison:
     def test_bold_needs_an_interval_without_zero(self, result, paper_settings):
         def best(kt_pfl, local):
             table = tables.comparison_table([result("kt_pfl", *kt_pfl), result("local", *local)], paper_settings)
-            return [row(table, title)["after_transfer"].startswith("**") for title in ("KT-pFL", "Local only")]
+            return [row(table, title)["after_transfer"].startswith("**") for title in ("KT-pFL", "Local-only")]
 
         assert best((0.9, 0.9), (0.8, 0.8)) == [False, False]  # two seeds have no interval
         assert best((0.9, 0.7, 0.8), (0.89, 0.69, 0.79)) == [True, False]  # ahead by the same with each seed
@@ -104,7 +104,7 @@ class TestComparison:
     def test_the_best_is_first_and_two_rows_are_set_off(self, result, paper_settings):
         results = [result("fedmd", 0.7), result("local", 0.8), result("kt_pfl", 0.9)]
         table = tables.comparison_table(results, paper_settings)
-        assert column(table, "method") == ["KT-pFL", "Local only", "FedMD"]
+        assert column(table, "method") == ["KT-pFL", "Local-only", "FedMD"]
         assert table.tinted == ["kt_pfl", "local"]
 
     def test_how_knowledge_comes_back(self, run):
@@ -128,11 +128,11 @@ class TestComparison:
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
         assert notes.inequalities(study) == []
         (seeds,) = notes.inequalities([study[0], result("local", 0.8)])
-        assert seeds == "seeds differ (KT-pFL: 0, 1, 2; Local only: 0)"
+        assert seeds == "seeds differ (KT-pFL: 0, 1, 2; Local-only: 0)"
         other = summarise([run("local", after_transfer=[(0.5, 0.7)] * 2, label_counts=[[1], [2]])], {})
         flagged = notes.inequalities([summarise([run()], {}), other])
         assert flagged == [
-            "rounds differ (KT-pFL: 1; Local only: 2)",
+            "rounds differ (KT-pFL: 1; Local-only: 2)",
             "the clients' data or models differ between methods",
         ]
         records = [replace(record, late=[1], cohort=[0]) for record in other.runs[0].history]

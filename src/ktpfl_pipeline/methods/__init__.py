@@ -124,7 +124,7 @@ ONE_ARCHITECTURE = {
     "fedrod": Preset(".fedrod:FedRoD"),
     "pfedgraph": Preset(".pfedgraph:PFedGraph"),
     # The work of pFedMe's five inner steps.
-    "local_5x": Preset(".local:LocalMatched", "Local only (5 × work)", {"work": 5.0, "public": False}),
+    "local_5x": Preset(".local:LocalMatched", "Local-only (5 × work)", {"work": 5.0, "public": False}),
 }
 METHODS: dict[str, Preset] = ANY_ARCHITECTURES | ONE_ARCHITECTURE
 """By name: first those whose clients may differ in their architectures, then those whose clients may not."""

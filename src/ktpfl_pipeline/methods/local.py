@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.weights import Models, select
 class Local(Personal):
     """Local-only training: each client trains on its own data."""
 
-    title = "Local only"
+    title = "Local-only"
     exchanges = frozenset()
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
@@ -43,7 +43,7 @@ class LocalMatched(Local):
         public: whether it trains on R · |D_r| more samples, as many as one distillation processes.
     """
 
-    title = "Local only (matched work)"
+    title = "Local-only (matched work)"
 
     work: Annotated[float, Gt(0)] = 1.0
     public: bool = True
