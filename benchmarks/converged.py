@@ -132,14 +132,19 @@ def by_seed(rows: Rows, column: str) -> dict[int, float]:
     return {seed: fmean(values) for seed, values in sorted(found.items())}
 
 
+def signed(points: float) -> str:
+    """Return points with their sign and one decimal, as the page writes them."""
+    return "0.0" if abs(points) < 0.05 else f"{points:+.1f}".replace("-", "−")
+
+
 def compared(one: dict[int, float], other: dict[int, float]) -> str:
     """Return the difference in points paired by seed, bold where its interval excludes zero."""
     found = difference([one[seed] - other[seed] for seed in one if seed in other])
     if found is None:
         return ""
     if found.low is None or found.high is None:
-        return f"{found.mean:+.1f}".replace("-", "−")
-    text = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]".replace("-", "−")
+        return signed(found.mean)
+    text = f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]"
     return f"**{text}**" if found.low > 0 or found.high < 0 else text
 
 
