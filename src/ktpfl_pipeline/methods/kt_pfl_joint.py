@@ -138,9 +138,9 @@ class KTpFLJoint(KTpFL):
     def own_weights(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> list[float]:
         """Return d_nn, the weight of a client's own model in its start, of each client whose model the server has."""
         return [
-            float(row[known.index(n)])
+            row[known.index(n)]
             for students, known, weights in self.mixtures(state, clients, fed)
-            for n, row in zip(students, weights, strict=True)
+            for n, row in zip(students, weights.tolist(), strict=True)
             if n in known
         ]
 
