@@ -300,8 +300,8 @@ class TestPaper:
         sections = parsing.merged(load("two_cores"), {})
         paper = parsing.parse_paper(sections["paper"], sections)
         for _, _, column in parsing.paper_columns("table1", paper, sections):
-            assert (column.clients, column.private.samples, column.rounds) == (20, 10_000, 10)
-            assert column.training.epochs == 2
+            assert (column.clients, column.private.samples, column.rounds) == (20, 10_000, 20)
+            assert (column.training.epochs, column.partition.test_share) == (10, 0.85)
 
 
 class TestTunings:
