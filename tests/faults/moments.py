@@ -42,7 +42,7 @@ def place_of(project: Path, file: Any) -> str | None:
     if not path.startswith(f"{project}{os.sep}"):
         return None
     parts = Path(path).relative_to(project).parts
-    if parts[0] == "data" and (parts[-1].startswith("labels_per_client") or "figures" in parts):
+    if parts[0] == "data" and "figures" in parts:
         return FIGURE
     return next((place for start, place in PLACES if parts[: len(start)] == start), None)
 

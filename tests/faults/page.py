@@ -36,7 +36,7 @@ orphan: true
 Each run is `kedro run --env=test --pipelines=hetero_digits` with `hetero_digits.rounds=3`: KT-pFL, five clients, and an
 MLflow store in SQLite. After a fault its cause is removed as the error message says, and the same command is given
 again. The result is then compared with an undisturbed run: models, matrix and settings bit for bit, the history without
-wall times, the result, the partition and its figure, and checksums. In MLflow there must be one finished run per key,
+wall times, the result, the partition, and checksums. In MLflow there must be one finished run per key,
 one point per metric and round, and all files.
 
 - **Survived:** no user action was needed. The run continued, or the same command finished it.

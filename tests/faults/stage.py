@@ -278,7 +278,7 @@ def _files(folder: Path) -> dict[str, str]:
 
 def _content(file: Path) -> str:
     """Return what of a file must repeat; of one with times or ids in it, that it is not cut short."""
-    if file.suffix == ".png" or file.name in ("partition.csv", "labels_per_client.json", "coefficients.json"):
+    if file.suffix == ".png" or file.name in ("partition.csv", "coefficients.json"):
         return hashlib.sha256(file.read_bytes()).hexdigest()
     if file.suffix == ".json":
         return json.dumps(_without_times(json.loads(file.read_text())), sort_keys=True)

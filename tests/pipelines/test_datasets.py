@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 import pytest
 import torch
 from click import ClickException
@@ -27,7 +26,6 @@ from ktpfl_pipeline.pipelines.datasets import (
     ComparisonsDataset,
     CSVDataset,
     FederationDataset,
-    FigureDataset,
     FolderDataset,
     JSONDataset,
     ReportDataset,
@@ -87,7 +85,6 @@ KINDS: dict[str, tuple[Any, Any]] = {
     "result.json": (ResultDataset, make_result("local", 0.5, 0.75)),
     "cells.json": (JSONDataset, {"cells": [{"value": 0.5}]}),
     "partition.csv": (CSVDataset, TABLE),
-    "figure.json": (FigureDataset, go.Figure(go.Bar(x=[1], y=[2]))),
     "tuned.json": (WholeTextDataset, '{"rho": 2.0}\n'),
     "federation.pt": (FederationDataset, FEDERATION),
 }
@@ -235,7 +232,7 @@ class TestWhole:
         file.with_name(f"{file.name}.sha256").unlink()
         dataset.load()
 
-    @pytest.mark.parametrize("name", ["result.json", "figure.json", "partition.csv"])
+    @pytest.mark.parametrize("name", ["result.json", "cells.json", "partition.csv"])
     def test_a_damaged_file_is_refused_in_a_sentence(self, tmp_path: Path, name: str) -> None:
         dataset = KINDS[name][0](filepath=str(tmp_path / name))
         dataset.save(KINDS[name][1])

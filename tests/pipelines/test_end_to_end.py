@@ -10,7 +10,6 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
-import plotly.io
 import pytest
 import torch
 from project_copy import EXPERIMENT, SAMPLES, Project, timeless
@@ -131,10 +130,6 @@ class TestPartition:
 
     def test_every_seed_has_its_own(self, first: Snapshot) -> None:
         assert [row["index"] for row in first.partition[0]] != [row["index"] for row in first.partition[1]]
-
-    def test_the_figure_shows_the_first_seed(self, project: Project, first: Snapshot) -> None:
-        figure = plotly.io.read_json(project.folder / "data/03_primary" / EXPERIMENT / "labels_per_client.json")
-        assert sum(sum(bar.x) for bar in figure.data) == len(first.partition[0])
 
 
 class TestResults:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kedro.io import AbstractDataset
-from kedro_datasets._typing import ImagePreview, JSONPreview, PlotlyPreview, TablePreview
+from kedro_datasets._typing import ImagePreview, JSONPreview, TablePreview
 
 from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.machine.files import PARTIAL, check, content_of, is_whole, replacing, sums
@@ -193,22 +193,6 @@ class EvidenceDataset(_WholeFile):
         from ktpfl_pipeline.analysis import evidence
 
         evidence.save(data, place)
-
-
-class FigureDataset(_WholeFile):
-    """An interactive figure of plotly, as JSON."""
-
-    def preview(self) -> PlotlyPreview:
-        """Return the figure as kedro-viz shows it."""
-        return PlotlyPreview(json.loads(self.place.read_bytes()))
-
-    def _read(self, text: str) -> Any:
-        import plotly.io
-
-        return plotly.io.from_json(text)
-
-    def _write(self, data: Any) -> Any:
-        return data.to_json()
 
 
 class FolderDataset(_Place):

@@ -28,7 +28,7 @@ from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import METHODS, compared, slug
-from ktpfl_pipeline.pipelines.data.federation import draw_partition, partition_clients, sample_public_set
+from ktpfl_pipeline.pipelines.data.federation import partition_clients, sample_public_set
 from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
@@ -127,7 +127,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         methods: names in the registry of methods, or dotted paths.
     """
     settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
-    made = ("federation", "partition", "labels_per_client")
+    made = ("federation", "partition")
     data = Pipeline(
         _of_source(tuple(methods)),
         namespace="data",
@@ -170,7 +170,7 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
 
 
 def _of_source(methods: tuple[str, ...]) -> list[Node]:
-    """Return the steps from a source to the federation's data, and to a figure of the clients' data."""
+    """Return the steps from a source to the federation's data."""
     settings = "params:experiment"
     return [
         step(load_private, [settings, "raw_folder"], "private"),
@@ -182,7 +182,6 @@ def _of_source(methods: tuple[str, ...]) -> list[Node]:
             ["federation", "partition"],
             methods=methods,
         ),
-        step(draw_partition, "federation", "labels_per_client"),
     ]
 
 

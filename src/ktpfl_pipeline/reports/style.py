@@ -1,6 +1,6 @@
 """How methods, architectures and labels look in every figure: colours, markers, titles.
 
-Nothing that draws is imported here: a run needs interactive figures before it trains, and matplotlib after it.
+Nothing that draws is imported here: the catalog is read with `FIGURE_FILES` before anything is drawn.
 """
 
 from collections.abc import Iterable

@@ -23,7 +23,6 @@ from ktpfl_pipeline.data.sources.arguments import path_in
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
-from ktpfl_pipeline.reports.interactive import labels_per_client
 
 logger = logging.getLogger(__name__)
 Partition = dict[int, ClientIndices]
@@ -172,10 +171,3 @@ def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[
         taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
         logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn at random.")
     return found
-
-
-def draw_partition(federation: Any) -> Any:
-    """Return the labels of each client, of the first seed, as an interactive stacked bar chart."""
-    first = next(iter(federation.seeds.values()))
-    clients = first.names or range(len(first.label_counts))
-    return labels_per_client(first.label_counts.tolist(), clients, first.private.class_names or range(first.classes))
