@@ -205,6 +205,7 @@ FEW: dict[str, dict[str, list[int]]] = {"kt_pfl": {"sent": [1, 2], "received": [
         ({"compare": ["fedmd"]}, "experiment.compare is set; list the methods under methods"),
         ({"exchange": "parameters"}, "experiment.exchange is parameters; with real clients it must be predictions"),
         ({"hyperparameters": "tuned"}, "experiment.hyperparameters is tuned; with real clients it must be configured"),
+        ({"knowledge": "uint8"}, "experiment.knowledge.encoding is uint8; with real clients it must be float32"),
         (
             {"compute": {"dtype": "auto"}},
             "with real clients, experiment.compute.dtype is 'auto'; it must be",

@@ -10,15 +10,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ktpfl_flower import encoded
 from ktpfl_flower.wire import Left
 from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import features, operations
 from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.knowledge.channel import decode
-from ktpfl_pipeline.core.knowledge.settings import EncodingName, Knowledge
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, fedproto
@@ -89,12 +86,6 @@ def _tensor(value: Any, shape: tuple[int | None, ...], *dtypes: torch.dtype) -> 
     )
 
 
-def _bytes(value: Any) -> bool:
-    return (
-        isinstance(value, tuple) and 0 < len(value) <= 2 and all(_tensor(part, (None,), torch.uint8) for part in value)
-    )
-
-
 def _whole(value: Any, most: int) -> bool:
     return type(value) is int and 0 <= value <= most
 
@@ -119,24 +110,11 @@ PROTOTYPES = Kind(
 SHOWN = Kind("one flag per class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
 WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < MANY)
 STATE = Kind("what the client stored", lambda value, known: isinstance(value, Mapping))
-ENCODING = Kind("an encoding", lambda value, known: value in get_args(EncodingName))
-# only top_k uses it; for the others it may exceed the number of classes
-LIKELIEST = Kind("a number of classes", lambda value, known: _whole(value, MANY) and value > 0)
-BYTES = Kind("encoded probabilities", lambda value, known: _bytes(value))
 
 OPERATIONS = {
     "train": Offer("local training", operations.train, "model", (MODEL, ROUND, EPOCHS)),
     "distill": Offer("distillation", operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND)),
     "logits": Offer("predictions", operations.logits, "predictions", (MODEL, BATCH)),
-    "encoded_logits": Offer(
-        "encoded predictions", encoded.logits, "predictions", (MODEL, BATCH, ENCODING, LIKELIEST, STATE)
-    ),
-    "distill_encoded": Offer(
-        "distillation from encoded predictions",
-        encoded.distill,
-        "model",
-        (MODEL, ENCODING, LIKELIEST, BYTES, BATCH, ROUND),
-    ),
     "evaluate": Offer("an evaluation", operations.evaluate, "numbers", (MODEL, SPLIT)),
     "class_means": Offer("prototypes", features.class_means, "prototypes", (MODEL, WIDTH)),
     "train_to_prototypes": Offer(
@@ -191,10 +169,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
     match find(name).gives:
         case "predictions":
             expected = f"predictions for {len(arguments[1])} samples and {classes} classes"
-            if name == "encoded_logits":
-                sound = _is_state(first) and _bytes(second) and _readable(second, arguments, classes)
-            else:
-                sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
+            sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
         case "prototypes":
             expected = f"prototypes of {arguments[1]} features, and numbers of samples, for {classes} classes"
             sound = _tensor(first, (classes, arguments[1]), *FLOATS) and _tensor(second, (classes,), *FLOATS)
@@ -206,13 +181,6 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
             sound = _is_left(first, known.shapes) and (_is_state(second) if name.endswith(RESUMING) else first is value)
     if not sound:
         raise InputError(f"expected {expected}.")
-
-
-def _readable(value: encoded.Bytes, arguments: tuple[Any, ...], classes: int) -> bool:
-    """Return whether bytes decode to finite predictions; raise InputError if they are for other numbers of samples."""
-    _, batch, encoding, k, _ = arguments
-    read = decode(Knowledge(encoding, k), encoded.as_bytes(value), (len(batch), classes), True)
-    return bool(read.isfinite().all())
 
 
 def shapes_of(setting: Setting, architecture: str) -> Params:

@@ -12,7 +12,7 @@ from ktpfl_flower import operations
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.client import operations as client_operations
-from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError
 from ktpfl_pipeline.core.training import augmentation
 
 FIRST = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
@@ -71,26 +71,6 @@ def test_a_client_that_hides_a_secret_in_its_predictions_is_found(tmp_path, secr
     private = [*leaks.private((fed.by_id[1].train,)), *watching.models[1]]
     assert leaks.held(link.said_by(1), private) > 0
     assert leaks.held(link.said_by(0), private) == 0
-
-
-@pytest.mark.parametrize("encoding", ["float16", "uint8", "sign", "top_k"])
-def test_predictions_travel_in_the_bytes_that_the_ledger_counts(tmp_path, encoding):
-    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 2, knowledge={"encoding": encoding})
-    link = NoLink(files, restarts=True)  # what an encoding loses is on the client's disk
-    done = run(tmp_path, link)
-    check_same(tmp_path, done)
-    bytes_of = {"encoded_logits": 0, "distill_encoded": 0}
-    for _, _, asked, answer in link.seen:
-        if (name := asked.values.get("operation")) in bytes_of:
-            travelled = [*asked.tensors.values(), *answer.tensors.values()]
-            bytes_of[name] += sum(tensor.nbytes for tensor in travelled if tensor.dtype == torch.uint8)
-    assert bytes_of["encoded_logits"] == sum(sum(record.traffic["knowledge_up"]) for record in done.history)
-    assert bytes_of["distill_encoded"] == sum(sum(record.traffic["knowledge_down"]) for record in done.history)
-
-
-def test_a_k_beyond_the_classes_is_top_k_s_alone(tmp_path):
-    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, knowledge={"encoding": "float16", "k": 11})
-    check_same(tmp_path, run(tmp_path, NoLink(files)))
 
 
 def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
@@ -177,58 +157,6 @@ def test_a_refusal_of_who_could_not_read_the_question_counts(tmp_path):
         match=r"Client 1 refused the request to start the run: it is not a message of ktpfl_pipeline\. Check its",
     ):
         run(tmp_path, link)
-
-
-def keeping_more(packet):
-    """Say in a reply with encoded predictions that the client keeps something with a shape."""
-    _, encoded = packet.values["value"]["tuple"]
-    value = {"tuple": [{"left": 3, "kinds": {"w": ["float32", [2**33]]}}, encoded]}
-    return replace(packet, values={**packet.values, "value": value})
-
-
-def one_part(packet):
-    kept, _ = packet.values["value"]["tuple"]
-    value = {"tuple": [kept, {"tuple": [{"tensor": "0"}]}]}
-    return Packet({**packet.values, "value": value}, {"0": packet.tensors["0"]})
-
-
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        (lambda packet: replace(packet, tensors={**packet.tensors, "1": packet.tensors["1"][1:]}), "bytes where"),
-        (lambda packet: replace(packet, tensors={**packet.tensors, "0": torch.zeros(8)}), "expected predictions"),
-        (one_part, "1 parts where 2 belong"),
-        (keeping_more, "which is not allowed"),
-    ],
-)
-def test_encoded_predictions_of_another_size_are_refused(tmp_path, changed, sentence):
-    def changes(kind, n, answer):
-        return changed(answer) if n == 1 and len(answer.tensors) == 2 else answer
-
-    files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, knowledge={"encoding": "uint8"}, on_unsound="stop")
-    with pytest.raises(
-        InputError, match=f"Client 1 sent an invalid reply to the request for encoded predictions: .*{sentence}"
-    ):
-        run(tmp_path, NoLink(files, changes=changes))
-
-
-@pytest.mark.parametrize("on_divergence", ["skip", "stop"])
-def test_encoded_predictions_that_are_not_finite_are_a_divergence(tmp_path, monkeypatch, on_divergence):
-    real = client_operations.logits
-
-    def broken(space, n, params, batch):
-        outcome = real(space, n, params, batch)
-        return replace(outcome, value=outcome.value * float("nan")) if n == 1 else outcome
-
-    monkeypatch.setattr(client_operations, "logits", broken)
-    said = {"knowledge": {"encoding": "uint8"}, "on_divergence": on_divergence}
-    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 3, 1, **said))
-    if on_divergence == "stop":
-        with pytest.raises(DivergedError, match=r"Client 1 diverged in round 1 \(its predictions are not finite\)"):
-            run(tmp_path, link)
-    else:
-        (record,) = run(tmp_path, link).history
-        assert (record.cohort, record.diverged) == ([0, 2], [1])
 
 
 def test_who_says_that_it_diverged_and_gives_no_loss_is_restored(tmp_path):

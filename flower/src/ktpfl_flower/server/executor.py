@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ktpfl_flower import encoded, operations
+from ktpfl_flower import operations
 from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.server.handles import Drawn, Held, named
 from ktpfl_flower.wire import STAYS, Left, Packet, packed, to_bytes, unpacked
@@ -25,8 +25,6 @@ from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError, by
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.channel import Delivery, decode
-from ktpfl_pipeline.core.knowledge.encodings import Buffers
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Models, Params
 
@@ -43,7 +41,6 @@ class RealFederation(Federation):
     """A federation whose clients draw their initial models themselves."""
 
     executor: "RealExecutor"
-    covered = Federation.covered | {encoded.logits, encoded.distill}
 
     def initial_model(self, architecture: str) -> Params:
         """Return a handle of the initial weights of an architecture, which draws them when it is opened."""
@@ -52,37 +49,6 @@ class RealFederation(Federation):
     def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
         """Return each model fitted to its teacher, which travels in the dtype in which clients compute."""
         return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t)
-
-    def upload(self, models: Models, batch: Tensor, t: int, chosen: Tensor | None = None) -> list[Delivery]:
-        """Return each model's logits as they arrive after its client's encoding; see `Federation.upload`."""
-        if chosen is not None or not self._encoded:
-            return super().upload(models, batch, t, chosen)
-        states, how = self.client_states, (self.knowledge.encoding, self.knowledge.k)
-        calls = {n: (params, batch, *how, states.before("upload", n)) for n, params in models.items()}
-        found = self.run("predict", encoded.logits, calls)
-        states.add("upload", {n: kept for n, (kept, _) in found.items()})
-        return [self._read(encoded.as_bytes(found[n][1]), len(batch)) for n in models]
-
-    def distill_delivered(self, models: Models, teachers: list[Delivery], batch: Tensor, t: int) -> Models:
-        """Return each model fitted to its teacher, which travels encoded."""
-        if not self._encoded or not all(each.known.all() for each in teachers):
-            return super().distill_delivered(models, teachers, batch, t)
-        how = (self.knowledge.encoding, self.knowledge.k)
-        calls = {
-            n: (params, *how, encoded.as_tensors(each.buffers), batch, t)
-            for (n, params), each in zip(models.items(), teachers, strict=True)
-        }
-        return self.run_training("distill", encoded.distill, calls, models, recipe=self.distillation)
-
-    @property
-    def _encoded(self) -> bool:
-        """Whether all predictions of a batch travel encoded; a cache and a selection exist only at the server."""
-        how = self.knowledge
-        return how.encoding != "float32" and how.cache == 0 and how.select == 1.0
-
-    def _read(self, buffers: Buffers, samples: int) -> Delivery:
-        values = decode(self.knowledge, buffers, (samples, self.classes), True).to(DTYPES[self.compute.dtype])
-        return Delivery(values, torch.ones(samples, dtype=torch.bool), sum(map(len, buffers)), {})
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
         """Raise InputError: only a client itself has its samples."""

@@ -31,7 +31,7 @@ THEIRS = (
     *("newcomers", "theorem_samples", "evaluation.global_samples", "compute.executor"),
 )
 """Settings of an experiment that only clients can decide; the server's file may not change them."""
-ONLY = {"exchange": "predictions", "hyperparameters": "configured"}
+ONLY = {"exchange": "predictions", "hyperparameters": "configured", "knowledge.encoding": "float32"}
 """The values that some settings must have with real clients."""
 
 
@@ -130,7 +130,7 @@ def parsed(section: dict[str, Any]) -> Experiment:
             raise InputError(f"experiment.{setting} is set, but only the clients can decide it. Remove it.")
     arithmetic(experiment.compute)
     for setting, allowed in ONLY.items():
-        if (value := getattr(experiment, setting)) != allowed:
+        if (value := attrgetter(setting)(experiment)) != allowed:
             raise InputError(f"experiment.{setting} is {value}; with real clients it must be {allowed}.")
     if experiment.public.source in (OPEN_PART, NO_PUBLIC, "included"):
         raise InputError(
