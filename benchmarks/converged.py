@@ -34,6 +34,8 @@ from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create, find
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
+from ktpfl_pipeline.reports.paper import names
+from ktpfl_pipeline.reports.paper.tables import SEVERAL
 
 ROOT = Path(__file__).parents[1]
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
@@ -60,7 +62,7 @@ METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
     *("feddf", "feddf_soft", "pfeddf_soft", *PARTS),
 )
-SUBJECT, LOCAL = "kt_pfl_joint", "local"
+SUBJECT, LOCAL, PAPERS = "kt_pfl_joint", "local", "kt_pfl"
 Rows = list[dict[str, str]]
 
 
@@ -181,6 +183,23 @@ def comparison(rows: Rows) -> str:
     return "\n".join(lines)
 
 
+def beside_the_paper(rows: Rows) -> str:
+    """Return what KT-pFL is above each of the paper's baselines, with the paper's difference in Table 1 in brackets."""
+    shown = parts(rows)
+    lines = [f"| KT-pFL minus | {' | '.join(shown)} |", "| --- |" + " --- |" * len(shown)]
+    for name in METHODS:
+        if name == PAPERS or name not in (cited := names()):
+            continue
+        cells = []
+        for own in shown.values():
+            ours, other = (by_seed([row for row in own if row["method"] == each], "as is") for each in (PAPERS, name))
+            column = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
+            theirs = SEVERAL[*column, cited[PAPERS]].value - SEVERAL[*column, cited[name]].value
+            cells.append(f"{compared(ours, other) or 'not run'} ({signed(theirs)})")
+        lines.append(f"| {title(name)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def convergence(rows: Rows) -> str:
     """Return the table of local-only training in the last rounds."""
     rounds = [name for name in rows[0] if name.startswith("round ")]
@@ -203,7 +222,11 @@ def parts(rows: Rows) -> dict[str, Rows]:
 
 def tables(rows: Rows) -> dict[str, str]:
     """Return every table of the page by the heading above it."""
-    return {heading: comparison(own) for heading, own in parts(rows).items()} | {"Convergence": convergence(rows)}
+    return {
+        "KT-pFL and the paper's baselines": beside_the_paper(rows),
+        **{heading: comparison(own) for heading, own in parts(rows).items()},
+        "Convergence": convergence(rows),
+    }
 
 
 def table() -> None:
