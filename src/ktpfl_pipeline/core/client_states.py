@@ -4,8 +4,7 @@ Optimizers' moments, by phase of training; and of predictions on their way (`kno
 what is fed back.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,26 +25,15 @@ class ClientStates:
 
     kept: States = field(default_factory=dict)
     fresh: States = field(default_factory=dict)
-    _apart: str = ""
-
-    @contextmanager
-    def apart(self, name: str) -> Iterator[None]:
-        """Keep separate states for the phases in the block, which train a client's second model."""
-        self._apart = f"{name} "
-        try:
-            yield
-        finally:
-            self._apart = ""
 
     def before(self, phase: str, n: int | str) -> Params:
         """Return what n starts a phase from; empty before its first."""
-        phase = self._apart + phase
         kept = self.kept.get(phase, {}).get(n, {})
         return self.fresh.get(phase, {}).get(n, kept)
 
     def add(self, phase: str, states: Mapping[Any, Params]) -> None:
         """Store the optimizer states after a phase."""
-        self.fresh.setdefault(self._apart + phase, {}).update(states)
+        self.fresh.setdefault(phase, {}).update(states)
 
     def start_attempt(self) -> None:
         """Forget this round, which starts again."""

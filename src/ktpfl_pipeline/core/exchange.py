@@ -59,29 +59,18 @@ def train_and_predict(
     """Train the cohort's models locally, predict public samples with each, and upload the predictions.
 
     Args:
-        models: of the round before, by client.
+        models: of the round before, by client; a straggler predicts with its own until it has a late one.
     """
-    return predict(fed, models, fed.train(select(models, cohort), t), t, batch, chosen)
-
-
-def predict(
-    fed: Federation, before: Models, models: Models, t: int, batch: Tensor | None = None, chosen: Tensor | None = None
-) -> Upload:
-    """Predict public samples with each of the cohort's models, and upload the predictions.
-
-    Args:
-        before: models of the round before, by client; a straggler predicts with its own until it has a late one.
-    """
-    batch = fed.public_batch(t) if batch is None else batch
-    arriving = _arriving(fed, before, models)
+    trained, batch = fed.train(select(models, cohort), t), fed.public_batch(t) if batch is None else batch
+    arriving = _arriving(fed, models, trained)
     if not len(batch):
-        nothing = torch.zeros(len(models), 0, fed.classes, dtype=torch.float64, device=fed.device)
-        return Upload(models, batch, nothing, nothing, dict.fromkeys(models, 0))
+        nothing = torch.zeros(len(trained), 0, fed.classes, dtype=torch.float64, device=fed.device)
+        return Upload(trained, batch, nothing, nothing, dict.fromkeys(trained, 0))
     temperature = fed.distillation.temperature
     if fed.knowledge.plain and chosen is None:
         logits = fed.logits(arriving, batch, t)
-        sizes = dict.fromkeys(models, logits[0].float().nbytes)
-        return Upload(models, batch, logits, soft_predictions(logits, temperature), sizes)
+        sizes = dict.fromkeys(trained, logits[0].float().nbytes)
+        return Upload(trained, batch, logits, soft_predictions(logits, temperature), sizes)
     batch = batch.cpu()
     found = fed.upload(arriving, batch, t, None if chosen is None else chosen.cpu())
     known = torch.stack([each.known for each in found])  # (|S|, B)
@@ -89,8 +78,8 @@ def predict(
     arrived = sent(torch.stack([each.values for each in found])[:, some], fed.device)
     known = sent(known[:, some], fed.device)
     soft = _filled(soft_predictions(arrived, temperature), known)
-    sizes = {n: each.size for n, each in zip(models, found, strict=True)}
-    return Upload(models, batch[some], _filled(arrived, known), soft, sizes)
+    sizes = {n: each.size for n, each in zip(trained, found, strict=True)}
+    return Upload(trained, batch[some], _filled(arrived, known), soft, sizes)
 
 
 def _arriving(fed: Federation, models: Models, trained: Models) -> Models:

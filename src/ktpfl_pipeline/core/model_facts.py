@@ -53,7 +53,6 @@ class ModelFacts:
         changes_input: whether it writes to its input tensor.
         tied: names of parameters or buffers that are the same tensor as an earlier one.
         frozen: names of the parameters and buffers that training does not change.
-        repeats: whether it returns the same logits for the same inputs in evaluation mode.
         takes_one: whether it can be trained on a batch of one sample; BatchNorm often cannot.
     """
 
@@ -62,7 +61,6 @@ class ModelFacts:
     changes_input: bool = False
     tied: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
-    repeats: bool = True
     takes_one: bool = True
 
     def lacks(self, needed: str) -> str:
@@ -122,13 +120,11 @@ def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> 
         calls, logits, changed = _watched(module.eval(), inputs)
         head = _head(module, inputs, calls, logits.shape[1], tied, frozen)
     with torch.no_grad():
-        again = module(inputs.clone())
-        repeats = torch.allclose(logits, again, rtol=1e-4, atol=1e-6, equal_nan=True)
         takes_one = _takes_one(module.train(), inputs[:1].clone())
         changed = _watched(module, inputs)[2] or changed
     layers = dict.fromkeys([*(name for name, _ in _layers(module) if name not in {call[0] for call in calls})])
     layers |= dict.fromkeys(name for name, *_ in calls)
-    return ModelFacts(head, (*layers,), changed, tuple(tied), tuple(frozen), repeats, takes_one)
+    return ModelFacts(head, (*layers,), changed, tuple(tied), tuple(frozen), takes_one)
 
 
 def layer_of(name: str) -> str:

@@ -36,16 +36,6 @@ def applied(policy: BatchNormPolicy, samples: int) -> BatchNormPolicy:
     return "frozen" if policy == "domain_specific" and samples < 2 else policy
 
 
-def by_batch(policy: BatchNormPolicy) -> bool:
-    """Return whether distillation normalizes with the statistics of the mini-batch: torch's training mode."""
-    return policy != "frozen"
-
-
-def keeps_private(policy: BatchNormPolicy) -> bool:
-    """Return whether a model's running statistics describe private samples even after distillation."""
-    return policy != "train"
-
-
 def layers(module: nn.Module) -> list[_BatchNorm]:
     """Return the BatchNorm layers of a module that keep running statistics."""
     return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
@@ -54,8 +44,8 @@ def layers(module: nn.Module) -> list[_BatchNorm]:
 @contextmanager
 def distilling(module: nn.Module, policy: BatchNormPolicy) -> Iterator[None]:
     """Put a loaded module in a policy's mode; afterwards restore the statistics that the policy keeps."""
-    module.train(by_batch(policy))
-    with private_statistics(module) if by_batch(policy) and keeps_private(policy) else nullcontext():
+    module.train(policy != "frozen")
+    with private_statistics(module) if policy == "domain_specific" else nullcontext():
         yield
 
 

@@ -1,6 +1,5 @@
 """Photographs of the user's own: folders of image files, one subfolder per class or without labels."""
 
-import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, IMAGE_SUFFIXES, Reading, photographs
 
-logger = logging.getLogger(__name__)
 TRAIN, VALIDATION, TEST = {"train", "training"}, {"val", "valid", "validation"}, {"test", "testing"}
 """What the folders of a given split are called, in lower case."""
 
