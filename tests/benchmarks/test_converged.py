@@ -17,5 +17,5 @@ def test_a_heading_without_a_table_is_named(tmp_path: Path, monkeypatch: pytest.
     page = tmp_path / "page.md"
     page.write_text("# Converged clients\n\n## Convergence\n\nNothing.\n", "utf-8")
     monkeypatch.setattr(converged, "PAGE", page)
-    with pytest.raises(SystemExit, match="0 tables below the heading .KT-pFL and the paper's baselines"):
+    with pytest.raises(SystemExit, match=r"0 tables below the heading .KT-pFL and the paper's baselines"):
         converged.table()

@@ -193,7 +193,7 @@ class TestFineTune:
         assert set(fed.log.losses) == {"fine_tune"}
 
 
-class TestFuse:
+class TestDistillationOfTheServersModels:
     distillation = Distillation(epochs=2, batch_size=100, learning_rate=0.1, temperature=2.0, batch_norm="frozen")
 
     def teacher(self) -> Tensor:
@@ -203,7 +203,7 @@ class TestFuse:
         """All images in one batch, so that the order of the stream does not matter."""
         fed = toy.federation(3, dtype="float64", distillation=self.distillation)
         prototypes, batch = fed.initial_prototypes(), fed.public_batch(1)
-        fused = fed.fuse(prototypes, self.teacher(), batch, 1)
+        fused = fed.distill(prototypes, self.teacher(), batch, 1)
         distilled = fed.distill(fed.initial_models(), self.teacher().expand(3, -1, -1), batch, 1)
         assert list(fused) == list(prototypes)
         by_client = {client.id: fused[client.architecture] for client in fed.clients}
@@ -214,10 +214,10 @@ class TestFuse:
         fed = toy.federation(distillation=Distillation(epochs=2, batch_size=4, batch_norm="train"))
         prototypes, batch = {name: fed.initial_model(name) for name in FOUR}, fed.public_batch(1)
         before = copy.deepcopy(prototypes)
-        together = fed.fuse(prototypes, self.teacher(), batch, 1)
+        together = fed.distill(prototypes, self.teacher(), batch, 1)
         for name in ("both", "linear"):
-            assert toy.same(fed.fuse({name: prototypes[name]}, self.teacher(), batch, 1)[name], together[name])
-            assert not toy.same(fed.fuse({name: prototypes[name]}, self.teacher(), batch, 2)[name], together[name])
+            assert toy.same(fed.distill({name: prototypes[name]}, self.teacher(), batch, 1)[name], together[name])
+            assert not toy.same(fed.distill({name: prototypes[name]}, self.teacher(), batch, 2)[name], together[name])
         assert toy.same(prototypes, before)
 
 

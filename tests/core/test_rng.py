@@ -79,4 +79,4 @@ class TestSeeded:
         fed = toy.federation(architectures=toy.ARCHITECTURES)
         trained = fed.train(fed.initial_models(), 1)
         fed.evaluate(trained, "test")
-        fed.adapt(Descent(), trained, 1)
+        fed.train_by(Descent(), trained, 0, steps=1)

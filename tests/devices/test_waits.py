@@ -9,6 +9,7 @@ import pytest
 import torch
 import toy
 
+from ktpfl_pipeline.core.rounds.evaluation import accuracies_on
 from ktpfl_pipeline.core.settings import Adversaries, Compute, Distillation, Privacy
 from ktpfl_pipeline.core.transfer import on_host
 from ktpfl_pipeline.core.weights import average, mix
@@ -33,7 +34,7 @@ def test_a_phase_waits_for_all_clients_at_once(device: devices.Device) -> None:
             lambda: fed.logits(models, batch),
             lambda: fed.distill(models, teachers, batch, 1),
             lambda: fed.evaluate(models, "test"),
-            lambda: fed.accuracy_on(models, fed.clients[0].test),
+            lambda: accuracies_on(fed, fed.clients[0].test, models),
         ]
         for phase in phases:
             phase()  # data go there once

@@ -84,7 +84,7 @@ class TestFusion:
         linear = {name: (16 * trained[3][name].double() + 9 * trained[12][name].double()) / 25 for name in trained[3]}
         start = {"conv": trained[7], "linear": {name: value.float() for name, value in linear.items()}}
         mean = sum(fed.logits({n: trained[n]}, fed.public_batch(2))[0].double() for n in cohort) / 3
-        fused = fed.fuse(start, torch.softmax(mean / 2.0, dim=1), fed.public_batch(2), 2)
+        fused = fed.distill(start, torch.softmax(mean / 2.0, dim=1), fed.public_batch(2), 2)
         assert after.prototypes.keys() == {"linear", "conv", "mlp"}
         assert difference(after.prototypes["conv"], fused["conv"]) < 1e-6
         assert difference(after.prototypes["linear"], fused["linear"]) < 1e-6

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Params, average
 from ktpfl_pipeline.methods import create
-from ktpfl_pipeline.methods.fml import FML
+from ktpfl_pipeline.methods.fml import FML, train_pair
 from ktpfl_pipeline.methods.local import Local
 
 EVERYONE = list(toy.IDS)
@@ -93,7 +93,8 @@ class TestRound:
         before, _ = method.round(method.init(fed), EVERYONE, 1, fed)
         after, report = method.round(before, cohort, 2, fed)
         models = {n: before.models[n] for n in cohort}
-        trained, copies = method.train(models, before.common, 2, fed)
+        pairs = models, dict.fromkeys(models, before.common)
+        trained, copies = fed.train_together(train_pair, pairs, 2, method, method.architecture(fed))
         images = dict(zip(toy.IDS, toy.SIZES, strict=True))
         total = sum(images[n] for n in cohort)
         for name, value in after.common.items():

@@ -13,6 +13,7 @@ from ktpfl_flower.client.member import Member
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.client import operations as client_operations
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError
+from ktpfl_pipeline.core.rounds.evaluation import pooled_test
 from ktpfl_pipeline.core.training import augmentation
 
 FIRST = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
@@ -177,7 +178,7 @@ def test_what_asks_for_private_samples_is_refused(tmp_path):
         fed.run("predict", client_operations.cross_logits, {0: (fed.initial_model("mlp"), inputs)})
     with pytest.raises(InputError, match="Private samples would have to leave their client"):
         fed.run("predict", client_operations.logits, {0: (fed.initial_model("mlp"), fed.by_id[0].train.labels)})
-    for asked in (lambda: fed.cross_logits(fed.initial_models(), "test"), lambda: fed.pooled_test(10)):
+    for asked in (lambda: fed.cross_logits(fed.initial_models(), "test"), lambda: pooled_test(fed, 10)):
         with pytest.raises(InputError, match="Private samples would have to leave their client"):
             asked()
 

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.rounds.evaluation import Ended, Evaluator
 from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
+from ktpfl_pipeline.core.work import BACKPROPAGATION
 
 State = TypeVar("State")
 logger = logging.getLogger(__name__)
@@ -304,13 +306,24 @@ def _record(
         cohort=cohort,
         loss={phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values},
         traffic={ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS},
-        work=fed.work(cohort),
+        work=_work(fed, cohort),
         diverged=sorted({*out.skipped, *fed.log.restored}),
         absent=[*absent, *out.absent],
         late=[*late, *out.late],
         reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
         metrics={name: float(value) for name, value in report.metrics.items()},
     )
+
+
+def _work(fed: Federation, cohort: list[int]) -> dict[str, list[float]]:
+    """Return each cohort member's work in this round: samples backpropagated, and floating-point operations."""
+    samples, flops = [], []
+    for n in cohort:
+        counted = fed.log.samples.get(n, Counter())
+        samples.append(float(counted.total()))
+        costs = {name: fed.cost(name or fed.by_id[n].architecture).flops for name in counted}
+        flops.append(float(sum(BACKPROPAGATION * costs[name] * number for name, number in counted.items())))
+    return {"samples": samples, "flops": flops}
 
 
 def _seconds(fed: Federation, spent: float) -> dict[str, float]:

@@ -27,9 +27,9 @@ from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
 from ktpfl_pipeline.core.simulation.adversaries import false_predictions
-from ktpfl_pipeline.core.transfer import fetched, sent
-from ktpfl_pipeline.core.weights import Models, Params, Prototypes
-from ktpfl_pipeline.core.work import BACKPROPAGATION, Cost, cost_of
+from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.weights import Models, Params
+from ktpfl_pipeline.core.work import Cost, cost_of
 
 logger = logging.getLogger(__name__)
 
@@ -152,36 +152,49 @@ class Federation(Setting):
         others: Mapping[int, rules.Vectors] | None = None,
         epochs: Mapping[int, int] | None = None,
         part: str = "",
+        steps: int | None = None,
     ) -> tuple[Models, dict[int, rules.Vectors]]:
         """Return each model trained by the method's own rule, and the rule's other vectors after it.
+
+        In round 0 they are trained to be evaluated and discarded; see `fine_tune`.
 
         Args:
             rule: the rule of one step; see `rules.train`.
             others: other vectors, (d,), that the rule needs for each client.
             epochs: local epochs by client; None: the E epochs of the settings, or fewer with limited compute.
             part: names the streams of a second training in one round.
+            steps: the number of steps, in as many epochs as it takes; None leaves it to `epochs`.
         """
-        self._check_plain()
-        given, passes = others or {}, epochs or {n: self.training_of(n).epochs for n in models}
-        calls = {n: (params, rule, given.get(n, ()), t, passes[n], None, part) for n, params in models.items()}
-        before = {n: (params, given.get(n, ())) for n, params in models.items()}
-        found = self.run_training("train", rules.train, calls, before)
-        return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
-
-    def _check_plain(self) -> None:
         if changes := [*self.training.beyond_plain()]:
             raise InputError(
                 f"training.{changes[0]}, and this method prescribes its own step, which that would change: leave it "
                 "out, or run other methods."
             )
+        before = {n: (params, (others or {}).get(n, ())) for n, params in models.items()}
+        if steps is not None:
+            epochs = dict.fromkeys(models, steps)
+        passes = epochs or {n: self.training_of(n).epochs for n in models}
+        calls = {n: (params, rule, given, t, passes[n], steps, part) for n, (params, given) in before.items()}
+        phase = "train" if t else "fine_tune" if steps is None else "adapt"
+        found = self.run_training(phase, rules.train, calls, before, thrown_away=t == 0)
+        return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
-    def adapt(self, rule: rules.Rule, models: Models, steps: int) -> Models:
-        """Return each model after a few `steps` of a rule, to be evaluated and discarded; see `fine_tune`."""
-        self._check_plain()
-        calls = {n: (params, rule, (), 0, steps, steps) for n, params in models.items()}  # as many passes as it takes
-        before: dict[int, tuple[Params, rules.Vectors]] = {n: (params, ()) for n, params in models.items()}
-        found = self.run_training("adapt", rules.train, calls, before, thrown_away=True)
-        return {n: params for n, (params, _) in found.items()}
+    def train_together(
+        self, operation: Operation[Any], models: tuple[Models, ...], t: int, *arguments: Any
+    ) -> tuple[Models, ...]:
+        """Return several models of each client, which a method's own operation trains together.
+
+        In round 0 they are trained to be evaluated and discarded; see `fine_tune`.
+
+        Args:
+            operation: called as ``operation(workspace, n, *models, t, *arguments)``; it returns as many models.
+            models: several collections, each by client.
+            arguments: the same for all clients.
+        """
+        before = {n: tuple(part[n] for part in models) for n in models[0]}
+        calls = {n: (*own, t, *arguments) for n, own in before.items()}
+        found = self.run_training("train" if t else "fine_tune", operation, calls, before, thrown_away=t == 0)
+        return tuple({n: own[place] for n, own in found.items()} for place in range(len(models)))
 
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
         """Return each model trained on its client's private data, to be evaluated and discarded.
@@ -189,22 +202,8 @@ class Federation(Setting):
         The shuffles are those of round 0, which no training round uses, so they are the same at every evaluation. The
         learning rate is η₁, whatever its schedule.
         """
-        return self.run_adaptation(operations.train, {n: (params, 0, epochs) for n, params in models.items()}, models)
-
-    def run_adaptation(
-        self, operation: Operation[Value], calls: Calls[Key], before: Mapping[Key, Value]
-    ) -> dict[Key, Value]:
-        """Run a client operation that trains models to be evaluated and discarded, as `run_training` does."""
-        return self.run_training("fine_tune", operation, calls, before, thrown_away=True)
-
-    def fine_tune_by(
-        self, rule: rules.Rule, models: Models, epochs: int, others: Mapping[int, rules.Vectors]
-    ) -> tuple[Models, dict[int, rules.Vectors]]:
-        """Train as `train_by` does for `epochs`, with the shuffles of round 0, only for evaluation."""
-        self._check_plain()
-        calls = {n: (params, rule, others[n], 0, epochs) for n, params in models.items()}
-        found = self.run_adaptation(rules.train, calls, {n: (params, others[n]) for n, params in models.items()})
-        return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
+        calls = {n: (params, 0, epochs) for n, params in models.items()}
+        return self.run_training("fine_tune", operations.train, calls, models, thrown_away=True)
 
     def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
         """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode."""
@@ -243,19 +242,16 @@ class Federation(Setting):
         """Distil into each model the decoded teacher that its client received."""
         return self.distill(models, sent(torch.stack([each.values for each in teachers]), self.device), batch, t)
 
-    def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
-        """Return each model fitted to its teacher on the public samples for R epochs."""
-        check_teachers(teachers, list(models))
-        there = sent(batch, self.device)
-        calls = {n: (params, teacher, there, t) for (n, params), teacher in zip(models.items(), teachers, strict=True)}
-        return self.run_training("distill", operations.distill, calls, models, recipe=self.distillation)
+    def distill(self, models: dict[Key, Params], teachers: Tensor, batch: Tensor, t: int) -> dict[Key, Params]:
+        """Return each model, of a client or of the server, fitted to its teacher on the public samples for R epochs.
 
-    def fuse(self, models: Prototypes, teacher: Tensor, batch: Tensor, t: int) -> Prototypes:
-        """Return the server's models, one per architecture, each fitted to one teacher, (B, K), for R epochs."""
-        check_teachers(teacher, list(models))
-        there = sent(batch, self.device)
-        calls = {name: (params, teacher, there, t) for name, params in models.items()}
-        return self.run_training("fuse", operations.distill, calls, models, recipe=self.distillation)
+        `teachers` may also be one for all of them, (B, K).
+        """
+        check_teachers(teachers, list(models))
+        there, given = sent(batch, self.device), teachers.expand(len(models), *teachers.shape[-2:])
+        calls = {n: (params, teacher, there, t) for (n, params), teacher in zip(models.items(), given, strict=True)}
+        phase = "distill" if all(isinstance(n, int) for n in models) else "fuse"
+        return self.run_training(phase, operations.distill, calls, models, recipe=self.distillation)
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
         """Return client n's `split`, or `limit` of its samples, drawn once and for all."""
@@ -295,38 +291,10 @@ class Federation(Setting):
         found = self.run("evaluate", operations.confusion, calls)
         return torch.stack([found[n] for n in models]).cpu()
 
-    def pooled_test(self, limit: int) -> LabelledDataset:
-        """Return at most `limit` test samples of all clients together, drawn once and for all, uniformly."""
-        sizes = [len(client.test) for client in self.clients]
-        chosen = torch.randperm(sum(sizes), generator=self.stream("pooled test"))[:limit]
-        ends = torch.tensor(sizes).cumsum(0)
-        owner = torch.searchsorted(ends, chosen, right=True)
-        parts = [
-            client.test.take(chosen[owner == place] - (ends[place] - len(client.test)))
-            for place, client in enumerate(self.clients)
-        ]
-        return LabelledDataset(torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts]))
-
-    def accuracy_on(self, models: Models, samples: LabelledDataset) -> list[float]:
-        """Return each model's accuracy on the same samples, which belong to no client."""
-        inputs, labels = sent(samples.inputs, self.device), sent(samples.labels, self.device)
-        answers = self.run("evaluate", operations.cross_logits, {n: (params, inputs) for n, params in models.items()})
-        return fetched([(answers[n].argmax(dim=1) == labels).double().mean() for n in models])
-
     @cached_property
     def cost(self) -> Callable[[str], Cost]:
         """Return the cost of an architecture, measured on first use; see `work.Cost`."""
         return cache(partial(cost_of, self))
-
-    def work(self, cohort: list[int]) -> dict[str, list[float]]:
-        """Return each cohort member's work in this round: samples backpropagated, and floating-point operations."""
-        samples, flops = [], []
-        for n in cohort:
-            counted = self.log.samples.get(n, Counter())
-            samples.append(float(counted.total()))
-            costs = {name: self.cost(name or self.by_id[n].architecture).flops for name in counted}
-            flops.append(float(sum(BACKPROPAGATION * costs[name] * number for name, number in counted.items())))
-        return {"samples": samples, "flops": flops}
 
     def training_memory(self) -> list[int]:
         """Return the bytes that a step of plain local training takes, by client: an estimate, see `Cost.training`.

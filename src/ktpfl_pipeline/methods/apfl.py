@@ -91,7 +91,7 @@ class APFL(BesideCommon):
         held = {n: (vector_of(v, names), state.alphas.new_tensor([alphas.get(n, self.alpha)])) for n, v in own.items()}
         common = vector_of(state.common, names)
         starts = {n: with_vector(params, names, common) for n, params in models.items()}
-        trained, ends = fed.fine_tune_by(self, starts, epochs, held)
+        trained, ends = fed.train_by(self, starts, 0, held, dict.fromkeys(models, epochs))
         return {n: mixture(with_vector(trained[n], names, ends[n][0]), trained[n], float(ends[n][1])) for n in models}
 
 

@@ -49,7 +49,7 @@ class FedDF(Method[FedDFState]):
         batch = fed.public_batch(t)
         ensemble = fed.logits(trained, batch, t).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
         teacher = soft_predictions(ensemble, fed.distillation.temperature)
-        fused = fed.fuse(averages, teacher, batch, t)
+        fused = fed.distill(averages, teacher, batch, t)
         return FedDFState({**state.prototypes, **fused}), RoundReport(trained, exchange.both_ways(trained))
 
     def personal(self, state: FedDFState, clients: Iterable[int], fed: Federation) -> Models:

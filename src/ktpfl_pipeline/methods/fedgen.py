@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Models, Params, average, loaded, params_of, wire_bytes
+from ktpfl_pipeline.core.weights import Params, loaded, params_of, select, wire_bytes
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
 
 Drawn = tuple[Tensor, Tensor]
@@ -80,20 +80,16 @@ class FedGen(LGFedAvg):
     ) -> tuple[CommonHeadState, RoundReport]:
         """Send head and generator, train with both, average the heads, train the generator on them."""
         old = cast("FedGenState", state)
-        before = {n: (old.models[n], old.head) for n in cohort}
-        shares = old.labels.cpu()
-        calls = {n: (*before[n], old.generator, shares, self.weight, t) for n in cohort}
-        found = fed.run_training("train", train_client, calls, before)
-        trained: Models = {n: params for n, (params, _) in found.items()}
-        heads = [found[n][1] for n in cohort]
+        pairs = select(old.models, cohort), dict.fromkeys(cohort, old.head)
+        trained, heads = fed.train_together(train_client, pairs, t, old.generator, old.labels.cpu(), self.weight)
         counts = torch.stack([fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in cohort]).sum(dim=0)
         labels = counts.double() / counts.sum()
         recipe = Recipe(self.steps, self.batch, self.rate)
-        server = {"generator": (old.generator, heads, labels, recipe, t)}
+        server = {"generator": (old.generator, [*heads.values()], labels, recipe, t)}
         fitted = fed.run_training("fuse", train_generator, server, {"generator": old.generator}, recipe=recipe)
         up, down = wire_bytes(old.head), wire_bytes(old.head) + wire_bytes(old.generator)
         after = FedGenState(
-            *({**old.models, **trained}, average(heads, fed.data_weights(cohort)), fitted["generator"]),
+            *({**old.models, **trained}, fed.average(heads), fitted["generator"]),
             sent(labels, fed.device),
         )
         traffic = dict.fromkeys(cohort, Traffic(parameters_up=up, parameters_down=down))
@@ -128,7 +124,7 @@ def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.
 
 
 def train_client(
-    space: Workspace, n: int, params: Params, head: Params, generator: Params, labels: Tensor, weight: float, t: int
+    space: Workspace, n: int, params: Params, head: Params, t: int, generator: Params, labels: Tensor, weight: float
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the shared head on its data, and the head on as many generated features.
 
@@ -151,7 +147,7 @@ def train_client(
         inputs, classes = waiting.popleft()
         return make(inputs), classes
 
-    return train_wearing(space, n, params, head, t, weight, generate)
+    return train_wearing(space, n, params, head, t, weight=weight, generate=generate)
 
 
 def train_generator(

@@ -62,11 +62,8 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
     def round(self, state: FedMRLState, cohort: list[int], t: int, fed: Federation) -> tuple[FedMRLState, RoundReport]:
         """Send the shared model, train it inside each client's, average the copies by numbers of samples."""
-        before = {n: (params, state.head) for n, params in self.personal(state, cohort, fed).items()}
-        calls = {n: (*pair, t) for n, pair in before.items()}
-        found = fed.run_training("train", train_client, calls, before)
-        after_local: Models = {n: params for n, (params, _) in found.items()}
-        heads: Models = {n: head for n, (_, head) in found.items()}
+        pairs = self.personal(state, cohort, fed), dict.fromkeys(cohort, state.head)
+        after_local, heads = fed.train_together(train_client, pairs, t)
         copies: Models = {n: {name: params[name] for name in state.extractor} for n, params in after_local.items()}
         own = {n: {name: params[name] for name in state.models[n]} for n, params in after_local.items()}
         after = FedMRLState({**state.models, **own}, fed.average(copies), fed.average(heads))
@@ -83,10 +80,10 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         A new client with fewer features than the shared head reads trains only its own head.
         """
         read = state.head["weight"].shape[1]  # d₁
-        before = {n: (params, state.head) for n, params in models.items() if params["head.weight"].shape[1] >= read}
-        found = fed.run_adaptation(train_client, {n: (*pair, 0, epochs) for n, pair in before.items()}, before)
-        alone = fed.fine_tune({n: params for n, params in models.items() if n not in found}, epochs)
-        return select({**{n: params for n, (params, _) in found.items()}, **alone}, models)
+        wide = {n: params for n, params in models.items() if params["head.weight"].shape[1] >= read}
+        together, _ = fed.train_together(train_client, (wide, dict.fromkeys(wide, state.head)), 0, epochs)
+        alone = fed.fine_tune({n: params for n, params in models.items() if n not in wide}, epochs)
+        return select({**together, **alone}, models)
 
     def join(self, state: FedMRLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give new clients the shared extractor in otherwise initial models."""

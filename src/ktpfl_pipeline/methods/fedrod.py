@@ -35,11 +35,7 @@ class FedRoD(BesideCommon):
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the global model, train it with the personal head, upload and average it; personal heads stay."""
-        before = {n: (state.common, self.head(state, n, fed)) for n in cohort}
-        calls = {n: (*pair, t) for n, pair in before.items()}
-        pairs = fed.run_training("train", train_client, calls, before)
-        trained = {n: model for n, (model, _) in pairs.items()}
-        heads = {n: head for n, (_, head) in pairs.items()}
+        trained, heads = fed.train_together(train_client, self.pairs(state, cohort, fed), t)
         common = fed.average(trained)
         local = {n: with_head(trained[n], heads[n]) for n in cohort}
         return CommonState({**state.models, **heads}, common), RoundReport(local, exchange.both_ways(trained))
@@ -50,13 +46,14 @@ class FedRoD(BesideCommon):
 
     def adapt(self, state: CommonState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the sum of the global model and each client's own head, after training both as in a round."""
-        before = {n: (state.common, self.head(state, n, fed)) for n in models}
-        found = fed.run_adaptation(train_client, {n: (*pair, 0, epochs) for n, pair in before.items()}, before)
-        return {n: with_head(*pair) for n, pair in found.items()}
+        trained, heads = fed.train_together(train_client, self.pairs(state, models, fed), 0, epochs)
+        return {n: with_head(trained[n], heads[n]) for n in models}
 
-    def head(self, state: CommonState, n: int, fed: Federation) -> Params:
-        """Return client n's own head, or zeros if it has none yet."""
-        return state.models.get(n) or {name: torch.zeros_like(state.common[name]) for name in head_names(fed)}
+    def pairs(self, state: CommonState, clients: Iterable[int], fed: Federation) -> tuple[Models, Models]:
+        """Return the global model for each client, and its own head, or zeros if it has none yet."""
+        zeros: Params = {name: torch.zeros_like(state.common[name]) for name in head_names(fed)}
+        heads = {n: state.models.get(n, zeros) for n in clients}
+        return dict.fromkeys(heads, state.common), heads
 
 
 def with_head(model: Params, head: Params) -> Params:

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
-from ktpfl_pipeline.core.weights import Models, Params, params_of, select
+from ktpfl_pipeline.core.weights import Params, params_of, select
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,14 @@ class FML(SmallCommon, Personal):
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the shared model, train both on each other, average the copies by the clients' numbers of samples."""
-        trained, copies = self.train(select(state.models, cohort), state.common, t, fed)
+        pairs = select(state.models, cohort), dict.fromkeys(cohort, state.common)
+        trained, copies = fed.train_together(train_pair, pairs, t, self, self.architecture(fed))
         after = CommonState({**state.models, **trained}, fed.average(copies))
         return after, RoundReport(trained, exchange.both_ways(copies))
 
-    def train(self, models: Models, common: Params, t: int, fed: Federation) -> tuple[Models, Models]:
-        """Return each model and its client's copy of the shared one, after training on each other; see `train_pair`."""
-        before = {n: (own, common) for n, own in models.items()}
-        calls = {n: (*pair, self, self.architecture(fed), t) for n, pair in before.items()}
-        pairs = fed.run_training("train", train_pair, calls, before)
-        return {n: own for n, (own, _) in pairs.items()}, {n: copy for n, (_, copy) in pairs.items()}
-
 
 def train_pair(
-    space: Workspace, n: int, own: Params, common: Params, method: FML, architecture: str, t: int
+    space: Workspace, n: int, own: Params, common: Params, t: int, method: FML, architecture: str
 ) -> Outcome[tuple[Params, Params]]:
     """Train both models on the same batches of client n's data for E epochs; return both.
 

@@ -58,7 +58,7 @@ class LGFedAvg(Method[CommonHeadState]):
 
     def adapt(self, state: CommonHeadState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the clients' extractors after training together with a copy of the shared head."""
-        return common_head.adapted(fed, models, state.head, epochs)
+        return common_head.train(fed, models, state.head, 0, epochs)[0]
 
     def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the shared head; their extractors are the initial ones."""

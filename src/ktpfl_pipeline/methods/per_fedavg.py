@@ -63,7 +63,8 @@ class PerFedAvg(Shared):
 
     def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the global model after `adapt_steps` steps on each client's training samples."""
-        return fed.adapt(Descent(self.alpha), super().personal(state, clients, fed), self.adapt_steps)
+        models = super().personal(state, clients, fed)
+        return fed.train_by(Descent(self.alpha), models, 0, steps=self.adapt_steps)[0]
 
     def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give new clients the global model, on which they take the same steps as other clients."""

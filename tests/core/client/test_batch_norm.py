@@ -121,7 +121,7 @@ class TestDistillation:
     def test_of_a_prototype_of_the_server_keeps_its_statistics_too(self) -> None:
         fed = normalized("domain_specific")
         start = {"given": fed.initial_models()[5]}
-        after = fed.fuse(start, self.TEACHER[0], torch.arange(4), 1)["given"]
+        after = fed.distill(start, self.TEACHER[0], torch.arange(4), 1)["given"]
         assert [after[name].item() for name in STATISTICS] == [0, 4, 0]
         assert not torch.equal(after["2.weight"], start["given"]["2.weight"])
 

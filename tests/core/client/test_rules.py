@@ -86,12 +86,12 @@ class TestPlainTraining:
         fed = toy.alike()
         for steps in (0, 1, 2, 9):
             spy = Spy()
-            fed.adapt(spy, {11: fed.initial_models()[11]}, steps)  # 20 images: batches of 8, 8, 4
+            fed.train_by(spy, {11: fed.initial_models()[11]}, 0, steps=steps)  # 20 images: batches of 8, 8, 4
             assert [len(group[0]) for group in spy.groups] == [8, 8, 4, 8, 8, 4, 8, 8, 4][:steps]
 
     def test_adapting_is_the_same_every_time_and_no_rounds_training(self) -> None:
         fed = toy.alike("mlp", training=LocalTraining(epochs=1, batch_size=8, learning_rate=0.1))
-        first, second = (fed.adapt(Descent(), fed.initial_models(), 9) for _ in range(2))
+        first, second = (fed.train_by(Descent(), fed.initial_models(), 0, steps=9)[0] for _ in range(2))
         assert toy.same(first, second)
         assert all(not toy.same(first, fed.train(fed.initial_models(), t)) for t in (1, 2))
 

@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import RoundRecord
+from ktpfl_pipeline.core.rounds.evaluation import pooled_test
 from ktpfl_pipeline.core.settings import LocalTraining, Privacy
 from ktpfl_pipeline.methods.fedavg import FedAvg
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -117,10 +118,10 @@ class TestMeasures:
 
     def test_a_pool_of_some_has_each_clients_own_images(self) -> None:
         fed = toy.alike()
-        pool, whole = fed.pooled_test(20), fed.pooled_test(75)
+        pool, whole = pooled_test(fed, 20), pooled_test(fed, 75)
         owned = {image.numpy().tobytes() for client in fed.clients for image in client.test.inputs}
         assert len(pool) == 20
         assert {image.numpy().tobytes() for image in pool.inputs} < owned
         assert {image.numpy().tobytes() for image in whole.inputs} == owned
         assert sorted(whole.labels.tolist()) == sorted(torch.cat([c.test.labels for c in fed.clients]).tolist())
-        assert toy.same(pool, fed.pooled_test(20))
+        assert toy.same(pool, pooled_test(fed, 20))

@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, 
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
-from ktpfl_pipeline.core.weights import Models, Params
+from ktpfl_pipeline.core.weights import Params
 
 logger = logging.getLogger(__name__)
 EVALUATED_ONLY = ("fine_tune", "adapt")
@@ -46,15 +46,11 @@ class RealFederation(Federation):
         """Return a handle of the initial weights of an architecture, which draws them when it is opened."""
         return Drawn(self, architecture)
 
-    def distill(self, models: Models, teachers: Tensor, batch: Tensor, t: int) -> Models:
+    def distill(self, models: dict[Key, Params], teachers: Tensor, batch: Tensor, t: int) -> dict[Key, Params]:
         """Return each model fitted to its teacher, which travels in the dtype in which clients compute."""
         return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t)
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
-        """Raise InputError: only a client itself has its samples."""
-        raise InputError(STAYS)
-
-    def pooled_test(self, limit: int) -> LabelledDataset:
         """Raise InputError: only a client itself has its samples."""
         raise InputError(STAYS)
 

@@ -76,18 +76,18 @@ def train_wearing(
     params: Params,
     head: Params,
     t: int,
+    epochs: int | None = None,
     weight: float = 0.0,
     generate: Callable[[int], tuple[Tensor, Tensor]] | None = None,
-    epochs: int | None = None,
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
 
     Args:
         params: its model, whose own head waits.
         head: ``weight`` (K, F) and ``bias`` (K,).
+        epochs: in place of E.
         weight: of the common head's cross-entropy on generated features.
         generate: returns so many features, (b, F), and their classes, (b,).
-        epochs: in place of E.
 
     Returns:
         The model with the head as it is then, and that head.

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+import torch
+
+from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.measures import MEASURES, Evaluation
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, diverged
@@ -15,6 +18,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import ADAPTED, VALIDATION, RoundRecord
 from ktpfl_pipeline.core.setting import Split
+from ktpfl_pipeline.core.transfer import fetched, sent
 from ktpfl_pipeline.core.weights import Handle, Models, Params, select
 
 State = TypeVar("State")
@@ -128,7 +132,7 @@ class Evaluator(Generic[State]):
 
     @cached_property
     def _pool(self) -> LabelledDataset | None:
-        return self.fed.pooled_test(self.global_samples) if self.global_samples else None
+        return pooled_test(self.fed, self.global_samples) if self.global_samples else None
 
     def _measured(
         self, ended: Ended[State], adapt: Sequence[int], pool: LabelledDataset | None, away: Collection[int]
@@ -165,7 +169,7 @@ class Evaluator(Generic[State]):
             for name in MEASURES:
                 measured[name] += [getattr(test[n], name) for n in some]
             if pool is not None:
-                measured.setdefault("global_accuracy", []).extend(fed.accuracy_on(personal, pool))
+                measured.setdefault("global_accuracy", []).extend(accuracies_on(fed, pool, personal))
             untuned = method.untuned(after, personal, fed) if adapt else {}
             for e in adapt:
                 accuracy[f"{ADAPTED}{e}"] += adapted(method, after, untuned, e, fed)
@@ -198,6 +202,23 @@ def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history:
         loss={**found.loss, "test": whole("loss", "test", found.loss["test"])},
         stale=[n for n in ids if n not in there],
     )
+
+
+def pooled_test(fed: Federation, limit: int) -> LabelledDataset:
+    """Return at most `limit` test samples of all clients together, drawn once and for all, uniformly."""
+    splits = [fed.held_out(n, "test") for n in fed.by_id]
+    ends = torch.tensor([len(split) for split in splits]).cumsum(0)
+    chosen = torch.randperm(int(ends[-1]), generator=fed.stream("pooled test"))[:limit]
+    owner = torch.searchsorted(ends, chosen, right=True)
+    parts = [split.take(chosen[owner == place] - (ends[place] - len(split))) for place, split in enumerate(splits)]
+    return LabelledDataset(torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts]))
+
+
+def accuracies_on(fed: Federation, samples: LabelledDataset, models: Models) -> list[float]:
+    """Return each model's accuracy on the same samples, which belong to no client."""
+    inputs, labels = sent(samples.inputs, fed.device), sent(samples.labels, fed.device)
+    answers = fed.run("evaluate", operations.cross_logits, {n: (params, inputs) for n, params in models.items()})
+    return fetched([(answers[n].argmax(dim=1) == labels).double().mean() for n in models])
 
 
 def adapted(method: Method[State], state: State, models: Models, epochs: int, fed: Federation) -> list[float]:

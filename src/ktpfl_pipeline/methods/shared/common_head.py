@@ -19,23 +19,12 @@ def initial(fed: Federation, dimension: int) -> Params:
     return fed.placed(layer)
 
 
-def train(fed: Federation, models: Models, head: Params, t: int) -> tuple[Models, Models]:
-    """Return each model after training with the shared head in place of its own, and the client's copy of the head."""
-    calls = {n: (params, head, t) for n, params in models.items()}
-    before = {n: (params, head) for n, params in models.items()}
-    found = fed.run_training("train", features.train_wearing, calls, before)
-    return {n: params for n, (params, _) in found.items()}, {n: own for n, (_, own) in found.items()}
+def train(fed: Federation, models: Models, head: Params, t: int, epochs: int | None = None) -> tuple[Models, ...]:
+    """Return each model after training with the shared head in place of its own, and the client's copy of the head.
 
-
-def adapted(fed: Federation, models: Models, head: Params, epochs: int) -> Models:
-    """Return models with the shared head after `epochs` of `features.train_wearing`; see `Federation.fine_tune`.
-
-    The head's copy is trained in its own parameters; the layer (W P, b) of a model would take longer steps.
+    The copy is trained in its own parameters; the layer (W P, b) of a model would take longer steps.
     """
-    calls = {n: (params, head, 0, 0.0, None, epochs) for n, params in models.items()}
-    before = {n: (params, head) for n, params in models.items()}
-    found = fed.run_adaptation(features.train_wearing, calls, before)
-    return {n: params for n, (params, _) in found.items()}
+    return fed.train_together(features.train_wearing, (models, dict.fromkeys(models, head)), t, epochs)
 
 
 def worn(fed: Federation, models: Models, head: Params) -> Models:
