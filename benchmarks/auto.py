@@ -14,6 +14,7 @@ import torch
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.trial import step_seconds
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, fastest
 
@@ -26,9 +27,10 @@ def row(architecture: str) -> str:
     """Return one architecture's times and choices."""
     build = partial(models.build, shape=SHAPE, classes=CLASSES)
     computes = [Compute("auto", *way) for way in WAYS]
+    images = torch.randint(0, 256, (BATCH, *SHAPE), dtype=torch.uint8)
+    samples = LabelledDataset(images, torch.arange(BATCH) % CLASSES)
     start = time.process_time()
-    like = torch.zeros(1, *SHAPE, dtype=torch.uint8)
-    times = dict(zip(WAYS, step_seconds(build, architecture, like, CLASSES, BATCH, computes), strict=True))
+    times = dict(zip(WAYS, step_seconds(build, architecture, samples, CLASSES, BATCH, computes), strict=True))
     spent = time.process_time() - start
     chosen = [fastest(WAYS[:2], times).memory_format, str(fastest(WAYS, times))]
     slower = min((times[way] for way in WAYS[2:]), default=math.nan) / min(times[way] for way in WAYS[:2])

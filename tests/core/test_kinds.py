@@ -44,7 +44,6 @@ def test_tokens_stay_ids_in_every_precision() -> None:
     assert kinds.of(ids) is kinds.TOKENS
     assert torch.equal(kinds.TOKENS.to_float(ids, torch.float64), ids)
     assert kinds.TOKENS.to_float(ids, torch.float64).dtype == torch.int64
-    assert int(kinds.TOKENS.random_like(ids, 50, torch.Generator().manual_seed(0)).max()) <= 300
 
 
 @pytest.mark.parametrize(

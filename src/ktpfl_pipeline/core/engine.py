@@ -130,7 +130,7 @@ def run(
     while True:
         before = told
         try:
-            with memory.told("The server", fed):
+            with memory.used_up_by("The server", fed):
                 return _run(method, fed, schedule, settings or {}, checkpoint_file, tell)
         except LostError as error:
             losses = losses + 1 if told == before else 1

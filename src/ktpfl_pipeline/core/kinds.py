@@ -60,10 +60,6 @@ class Kind(ABC):
         """Return inputs of one shape, (number, ...), as a model in `dtype` takes them, all zero."""
         return self.to_float(torch.zeros(number, *shape, dtype=self.dtype), dtype).zero_()
 
-    @abstractmethod
-    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
-        """Return `number` random inputs with the shape and the range of values of `inputs`, (M, ...), for timing."""
-
 
 class Images(Kind):
     """Images of 8 bits: (channels, height, width), uint8."""
@@ -79,10 +75,6 @@ class Images(Kind):
         """Return pixels as numbers from -1 to 1."""
         return inputs.to(dtype, copy=True).div_(127.5).sub_(1.0).contiguous()
 
-    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
-        """Return uniform pixels."""
-        return torch.randint(0, 256, (number, *inputs.shape[1:]), generator=generator, dtype=torch.uint8)
-
 
 class Features(Kind):
     """Numbers without a known range: vectors, series, or grids of any channels; float32."""
@@ -97,11 +89,6 @@ class Features(Kind):
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return features as they are, in the model's dtype."""
         return inputs.to(dtype)
-
-    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
-        """Return numbers from -1 to 1."""
-        drawn = torch.randint(0, 256, (number, *inputs.shape[1:]), generator=generator, dtype=torch.uint8)
-        return drawn / 127.5 - 1
 
 
 class Tokens(Kind):
@@ -122,10 +109,6 @@ class Tokens(Kind):
         """Return the bytes of the smallest unsigned integer that holds every id: 1, 2 or 4."""
         highest = int(inputs.max()) if inputs.numel() else 0
         return 1 if highest < 2**8 else 2 if highest < 2**16 else 4
-
-    def random_like(self, inputs: Tensor, number: int, generator: torch.Generator) -> Tensor:
-        """Return uniform ids up to the highest of `inputs`."""
-        return torch.randint(0, int(inputs.max()) + 1, (number, *inputs.shape[1:]), generator=generator)
 
 
 IMAGES, FEATURES, TOKENS = Images(), Features(), Tokens()

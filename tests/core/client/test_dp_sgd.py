@@ -27,6 +27,7 @@ from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Params, select
 from ktpfl_pipeline.methods import METHODS, create
 
+CPU = torch.device("cpu")
 N = 3  # a client with 16 training images
 ALL = 100  # of a batch: everything, in each step
 HUGE = 1e6  # a norm that no gradient has
@@ -104,7 +105,7 @@ class TestStep:
         module = space.module(N, fed.initial_models()[N])
         stream = fed.stream("private sampling", 1, N)
         sizes = []
-        for batch in [*dp_sgd.poisson(16, 4, 0.25, stream), *dp_sgd.poisson(16, 4, 0.25, stream)]:
+        for batch in [*dp_sgd.poisson(16, 4, 0.25, stream, CPU), *dp_sgd.poisson(16, 4, 0.25, stream, CPU)]:
             sizes.append(len(batch))
             if len(batch):
                 loss = F.cross_entropy(module(space.numbers(own.inputs[batch])), own.labels[batch], reduction="sum") / 4
@@ -133,7 +134,7 @@ class TestStep:
 
     def test_every_image_is_drawn_by_itself(self) -> None:
         drawn = torch.zeros(4000, 20)
-        for step, batch in enumerate(dp_sgd.poisson(20, 4000, 0.25, torch.Generator().manual_seed(0))):
+        for step, batch in enumerate(dp_sgd.poisson(20, 4000, 0.25, torch.Generator().manual_seed(0), CPU)):
             drawn[step, batch] = 1
         assert torch.allclose(drawn.mean(dim=0), torch.tensor(0.25), atol=0.03)
         assert drawn.sum(dim=1).var() == pytest.approx(20 * 0.25 * 0.75, rel=0.1)  # a fixed size would have none

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import operations, trial
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.settings import Compute
 
-IMAGES = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+IMAGES = LabelledDataset(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64))
+FEATURES = LabelledDataset(torch.zeros(4, 8, 8), torch.tensor([0, 1, 2, 0]))
 WAYS = [Compute("cpu"), Compute("cpu", dtype="bfloat16"), Compute("cpu", memory_format="channels_last")]
 
 
@@ -82,9 +84,9 @@ def test_what_is_slow_once_because_kernels_are_made_is_not_timed(monkeypatch: py
     assert pretended(monkeypatch, 0.05, 0.05, cold=5.0) == pytest.approx([4 * 0.05 * 128] * 2)
 
 
-@pytest.mark.parametrize("like", [IMAGES, torch.zeros(4, 8, 8)], ids=["images", "features"])
-def test_generators_and_threads_stay_as_they_were(like: torch.Tensor) -> None:
+@pytest.mark.parametrize("samples", [IMAGES, FEATURES], ids=["images", "features"])
+def test_generators_and_threads_stay_as_they_were(samples: LabelledDataset) -> None:
     before, threads = toy.global_generators(), torch.get_num_threads()
-    trial.step_seconds(toy.build, "mlp", like, toy.CLASSES, 1, [Compute("cpu", threads=threads + 1)])
+    trial.step_seconds(toy.build, "mlp", samples, toy.CLASSES, 1, [Compute("cpu", threads=threads + 1)])
     assert toy.same(toy.global_generators(), before)
     assert torch.get_num_threads() == threads

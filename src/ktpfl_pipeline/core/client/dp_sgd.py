@@ -106,7 +106,7 @@ def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Ten
 
 
 def poisson(
-    samples: int, steps: int, share: float, stream: torch.Generator, device: torch.device | None = None
+    samples: int, steps: int, share: float, stream: torch.Generator, device: torch.device
 ) -> tuple[Tensor, ...]:
     """Return the indices of each step's samples, (b,): each of the `samples` has the chance q = `share` to be drawn.
 
@@ -114,6 +114,4 @@ def poisson(
     """
     chances = (torch.rand(samples, generator=stream, dtype=torch.float64) for _ in range(steps))
     drawn = [(chance < share).nonzero().squeeze(1) for chance in chances]
-    everything = torch.cat(drawn)
-    there = everything if device is None else sent(everything, device)
-    return torch.split(there, [len(batch) for batch in drawn])
+    return torch.split(sent(torch.cat(drawn), device), [len(batch) for batch in drawn])

@@ -66,7 +66,7 @@ def performed(
         InputError: if the memory does not suffice.
     """
     inner = operation.operation if isinstance(operation, Resuming) else operation
-    with memory.told(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):
+    with memory.used_up_by(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):
         outcome = checked(operation(space, n, *settled(arguments)))
         return replace(outcome, value=settled(outcome.value), optimizer_state=settled(outcome.optimizer_state))
 

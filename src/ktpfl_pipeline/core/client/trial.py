@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -22,29 +21,27 @@ TURNS = 2
 def step_seconds(
     build: Callable[[str], nn.Module],
     architecture: str,
-    like: Tensor,
+    samples: LabelledDataset,
     classes: int,
     batch_size: int,
     computes: Sequence[Compute],
 ) -> list[float]:
     """Return the seconds of one step of plain local training in each of `computes`, the least of some turns.
 
-    Steps are the engine's own, on drawn inputs. Where a whole batch takes long, a part of it is timed; times are then
+    Steps are the engine's own. Where a whole batch takes long, a part of it is timed; times are then
     in proportion. Neither torch's generators nor its number of threads are changed.
 
     Args:
         build: makes a module from an architecture's name.
         architecture: the name.
-        like: (M, ...), inputs of the shape and kind that are drawn.
+        samples: of a client, as a model takes them; they are repeated where a batch has more.
         classes: K.
         batch_size: samples of a step.
         computes: devices, dtypes and memory formats; the first decides how many samples are timed.
     """
-    draws, batch = torch.Generator().manual_seed(0), max(2, batch_size)
-    inputs = kinds.of(like).random_like(like, batch, draws)
-    samples = LabelledDataset(inputs, torch.arange(batch) % classes)
+    batch = max(2, batch_size)
     sizes = [batch // 2**halved for halved in range(batch.bit_length()) if halved == 0 or batch >> halved >= FEW]
-    splits = {size: samples.take(torch.arange(size)) for size in sizes}
+    splits = {size: samples.take(torch.arange(size) % len(samples)) for size in sizes}
     clients = tuple(Client(size, architecture, own, own, own) for size, own in splits.items())
     training, threads = LocalTraining(epochs=1, batch_size=batch), torch.get_num_threads()
     settings = [

@@ -24,6 +24,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import settings
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.client.trial import step_seconds
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import content_of, replacing
 from ktpfl_pipeline.core.settings import Compute
@@ -128,11 +129,12 @@ def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmeti
 
 
 def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried: Sequence[Arithmetic]) -> list[float]:
-    asked, classes = experiment.compute, _classes(data)
-    inputs = data.private.inputs
-    build = partial(models.build, shape=data.private.shape, classes=classes, weights=data.pretrained)
-    computes = [replace(asked, **way._asdict()) for way in tried]
-    return step_seconds(build, architecture, inputs, classes, experiment.training.batch_size, computes)
+    own = next(iter(data.seeds.values()))
+    taken = data.private.take(max((client.train for client in own.partition.values()), key=len))
+    samples = LabelledDataset(own.standardised(taken.inputs), taken.labels)
+    build = partial(models.build, shape=data.private.shape, classes=own.classes, weights=data.pretrained)
+    computes = [replace(experiment.compute, **way._asdict()) for way in tried]
+    return step_seconds(build, architecture, samples, own.classes, experiment.training.batch_size, computes)
 
 
 def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:
