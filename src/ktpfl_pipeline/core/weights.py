@@ -195,8 +195,9 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
     return list[Params](mixed)
 
 
-def average(models: Sequence[Params], weights: Tensor) -> Params:
-    """Return the weighted average of models of one architecture; `weights`, (n,), sum to one. See `mix`."""
+def average(models: Sequence[Params], weights: Tensor | None = None) -> Params:
+    """Return the average of models of one architecture; `weights`, (n,), sum to one, and None is 1/n. See `mix`."""
+    weights = torch.full((len(models),), 1.0 / len(models), dtype=torch.float64) if weights is None else weights
     return mix(models, weights[None])[0]
 
 

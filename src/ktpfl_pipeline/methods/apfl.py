@@ -60,9 +60,8 @@ class APFL(BesideCommon):
         own = {n: with_vector(trained[n], names, ends[n][0]) for n in cohort}
         moved = torch.cat([ends[n][1] for n in cohort]).to(state.alphas)
         alphas = dict(zip(cohort, moved.tolist(), strict=True))
-        equal = torch.full((len(cohort),), 1.0 / len(cohort), dtype=torch.float64, device=fed.device)
         learned = state.alphas.index_copy(0, fed.positions(cohort), moved)
-        after = APFLState({**state.models, **own}, average(list(trained.values()), equal), learned)
+        after = APFLState({**state.models, **own}, average(list(trained.values())), learned)
         local = {n: mixture(own[n], trained[n], alphas[n]) for n in cohort}
         return after, RoundReport(local, exchange.both_ways(trained), metrics={"alpha": fmean(alphas.values())})
 

@@ -6,7 +6,6 @@ leading factors of its singular value decomposition.
 """
 
 from dataclasses import dataclass
-from itertools import count
 from typing import Annotated
 
 import torch
@@ -14,9 +13,8 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import linalg, rng
+from ktpfl_pipeline.core import linalg
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.operations import distillation_loss
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -25,6 +23,7 @@ from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, Sma
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.transfer import on_host, sent
 from ktpfl_pipeline.core.weights import Models, Params, params_of, wire_bytes
+from ktpfl_pipeline.methods.shared import mutual
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +130,7 @@ def train_pair(
     setting, samples = space.setting, PrivateSamples(space, n, t)
     mentor = space.module(n, own).train()
     mentee = space.module(method.architecture(setting), common, "common").train()
-    between, step = space.linear(own_map), count()
+    between, of = space.linear(own_map), mutual.losses(space, n, t, samples, mentor, mentee)
     divergence = 1.0 / setting.classes if method.divergence_weight is None else method.divergence_weight
 
     _, head = space.head(n, mentor)
@@ -139,16 +138,9 @@ def train_pair(
     with features(head, method.dimension) as large, features(small_head, method.dimension) as small:
 
         def loss(batch: Tensor) -> Tensor:
-            inputs = samples.inputs(batch)
-            mine = mentor(inputs)
-            with rng.seeded(rng.derive(setting.seed, "common dropout", t, n, next(step)), space.device):
-                theirs = mentee(inputs)
-            fits = samples.loss(mine, batch), samples.loss(theirs, batch)
-            taught = distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0) + distillation_loss(
-                theirs, torch.softmax(mine.detach(), dim=1), 1.0
-            )
-            learned = divergence * taught + method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
-            return fits[0] + fits[1] + learned / (fits[0] + fits[1]).detach()
+            mine, theirs, my_gap, their_gap = of(batch)
+            apart = method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
+            return mine + theirs + (divergence * (my_gap + their_gap) + apart) / (mine + theirs).detach()
 
         outcome = samples.descend(nn.ModuleList([mentor, mentee, between]), loss)
     update = {name: tensor - common[name] for name, tensor in params_of(mentee).items()}

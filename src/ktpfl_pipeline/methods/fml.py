@@ -5,21 +5,20 @@ Mutual learning: Zhang, Xiang, Hospedales, Lu: Deep Mutual Learning, CVPR 2018, 
 """
 
 from dataclasses import dataclass
-from itertools import count
 from typing import Annotated
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange, rng
-from ktpfl_pipeline.core.client.operations import distillation_loss
+from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
 from ktpfl_pipeline.core.weights import Params, params_of, select
+from ktpfl_pipeline.methods.shared import mutual
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,8 @@ def train_pair(
 ) -> Outcome[tuple[Params, Params]]:
     """Train both models on the same batches of client n's data for E epochs; return both.
 
-    The own model minimizes α·CE + (1 - α)·KL(shared ‖ own), the shared one β·CE + (1 - β)·KL(own ‖ shared). No gradient
-    passes through a teacher. With α = 1 the own model equals local-only training's, bit for bit.
+    The own model minimizes α·CE + (1 - α)·KL(shared ‖ own), the shared one β·CE + (1 - β)·KL(own ‖ shared). With α = 1
+    the own model equals local-only training's, bit for bit.
 
     Args:
         own: weights of the client's own model.
@@ -63,22 +62,13 @@ def train_pair(
         method: its α and β.
         architecture: the shared model's architecture.
     """
-    setting, samples = space.setting, PrivateSamples(space, n, t)
+    samples, alpha, beta = PrivateSamples(space, n, t), method.alpha, method.beta
     module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
-    step = count()
+    of = mutual.losses(space, n, t, samples, module, companion)
 
     def loss(batch: Tensor) -> Tensor:
-        inputs = samples.inputs(batch)
-        mine = module(inputs)
-        seed = rng.derive(setting.seed, "common dropout", t, n, next(step))
-        with rng.seeded(seed, space.device):  # the own model's, as in local-only training
-            theirs = companion(inputs)
-        return (
-            method.alpha * samples.loss(mine, batch)
-            + (1.0 - method.alpha) * distillation_loss(mine, torch.softmax(theirs.detach(), dim=1), 1.0)
-            + method.beta * samples.loss(theirs, batch)
-            + (1.0 - method.beta) * distillation_loss(theirs, torch.softmax(mine.detach(), dim=1), 1.0)
-        )
+        mine, theirs, my_gap, their_gap = of(batch)
+        return alpha * mine + (1.0 - alpha) * my_gap + beta * theirs + (1.0 - beta) * their_gap
 
     outcome = samples.descend(torch.nn.ModuleList([module, companion]), loss)
     return outcome.giving((params_of(module), params_of(companion)))

@@ -44,8 +44,7 @@ class PerFedAvg(Shared):
         """Send the model, take meta-steps, average uniformly, as the objective does."""
         rule = self if self.alpha is not None else replace(self, alpha=fed.training.learning_rate)
         trained, _ = fed.train_by(rule, dict.fromkeys(cohort, state.model), t)
-        equal = torch.full((len(cohort),), 1.0 / len(cohort), dtype=torch.float64, device=fed.device)
-        return SharedState(average(list(trained.values()), equal)), RoundReport(trained, exchange.both_ways(trained))
+        return SharedState(average(list(trained.values()))), RoundReport(trained, exchange.both_ways(trained))
 
     @property
     def batches(self) -> int:

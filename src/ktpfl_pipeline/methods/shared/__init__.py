@@ -1,1 +1,1 @@
-"""Shared by several methods: parts of a model, a shared head, step selection by validation."""
+"""Shared by several methods: parts of a model, a shared head, mutual learning."""
