@@ -150,24 +150,28 @@ def test_a_node_without_a_client_fails():
         relay.answer("register", to_bytes(Packet({})), Context(1, 1, {}, RecordDict(), {}))
 
 
-def test_a_client_needs_neither_kedro_nor_mlflow():
+def test_a_file_that_cannot_be_used_is_told_of_before_anything_is_started_and_without_kedro_and_mlflow(tmp_path):
+    (file,) = deal_out(tmp_path, "local", ("mlp",))
+    file.write_text(file.read_text().replace("mlp", "lenett"))
     program = """
-        import sys
+        import runpy, sys
         for name in ("kedro", "mlflow", "pandas", "scipy", "sklearn", "matplotlib", "omegaconf", "optuna"):
             sys.modules[name] = None
-        import ktpfl_flower.join
+        runpy.run_module("ktpfl_flower.join", run_name="__main__")
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+    command = [sys.executable, "-c", textwrap.dedent(program), file, "--insecure"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "'lenett' is unknown" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_app_that_flower_runs_loads_no_torch_and_no_samples():
     program = """
         import sys
-        for name in ("torch", "numpy.ma", "ktpfl_pipeline", "ktpfl_flower.client"):
+        for name in ("torch", "ktpfl_pipeline", "ktpfl_flower.client"):
             sys.modules[name] = None
         import ktpfl_flower.relay
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program.replace('"numpy.ma", ', ""))], check=True)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
 def test_the_app_asks_the_client_s_process_by_its_socket_and_one_that_is_gone_raises(tmp_path):

@@ -2,9 +2,9 @@
 
 import os
 import signal
-import subprocess
 import sys
 
+import forked
 import pytest
 from loopback import wait_for
 
@@ -12,13 +12,11 @@ from ktpfl_flower.join import watched
 
 SAYS_WHO = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
 """A stand-in for a SuperLink."""
-PARENT = """
-import signal, sys, time
-from ktpfl_flower.join import watched
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell lets its background jobs ignore
-kept = watched(sys.argv[1:])
-time.sleep(600)
-"""
+
+
+def parent(command):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell lets its background jobs ignore
+    watched(command).wait()
 
 
 def number(file):
@@ -38,10 +36,10 @@ def there(process):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_its_parent_whatever_ends_that(tmp_path, how):
     command = [sys.executable, "-c", SAYS_WHO, str(tmp_path / "number")]
-    with subprocess.Popen([sys.executable, "-c", PARENT, *command], stderr=subprocess.DEVNULL) as parent:
-        child = number(tmp_path / "number")
-        parent.send_signal(how)
-        parent.wait(60)
+    process = forked.start(parent, command)
+    child = number(tmp_path / "number")
+    os.kill(process, how)
+    os.waitpid(process, 0)
     wait_for(lambda: not there(child), 60)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -26,8 +27,8 @@ def federation(
     files: list[Path],
     taps: list[Tap] | None = None,
     secure: bool = False,
-) -> Iterator[str]:
-    """Start a SuperLink and the clients of some files, and yield what `flwr run` calls the SuperLink.
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start a SuperLink, which `flwr run` calls ``here``, and the clients of some files, and yield these processes.
 
     Args:
         folder: of logs, keys and Flower's own files.
@@ -44,21 +45,23 @@ def federation(
     with ExitStack() as stack:
         link = [BIN / "flower-superlink", "--host", "127.0.0.1", "--port", str(port)]
         link += certified(ca.parent) if secure else ["--insecure"]
-        stack.enter_context(process(folder, "superlink", [*link, "--disable-runtime-dependency-installation"]))
+        link += ["--disable-runtime-dependency-installation"]
+        started = [stack.enter_context(process(folder, "superlink", link))]
         wait_for(lambda: listens(port), 600)
-        for file in files:
+        with ThreadPoolExecutor() as pool:  # each takes seconds
+            keys = list(pool.map(registered, [folder] * len(files), [file.stem for file in files])) if secure else []
+        for place, file in enumerate(files):
             to = port
             if taps is not None:
                 taps.append(Tap(port))
                 to = taps[-1].port
             options: list[object] = ["--superlink", f"127.0.0.1:{to}"]
             if secure:
-                key = registered(folder, file.stem)
-                options += ["--root-certificates", ca, "--auth-supernode-private-key", key]
+                options += ["--root-certificates", ca, "--auth-supernode-private-key", keys[place]]
             else:
                 options += ["--insecure"]
-            stack.enter_context(process(folder, file.stem, [*JOIN, file, *options]))
-        yield "here"
+            started.append(stack.enter_context(process(folder, file.stem, [*JOIN, file, *options])))
+        yield started
 
 
 def certified(folder: Path) -> list[object]:
@@ -113,7 +116,9 @@ def process(folder: Path, name: str, command: list[object]) -> Iterator[subproce
 
 def environment(folder: Path) -> dict[str, str]:
     own = {"FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-    return {**os.environ, **own, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    found = {**os.environ, **own, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    found.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, Flower's process of each message would compile Flower anew
+    return found
 
 
 def free_port() -> int:

@@ -89,12 +89,12 @@ def in_one_process(
     """Run the federation of `deal_out` as always, with all samples in this process; `out` are absent, by round."""
     file = yaml.safe_load((folder / "federation.yml").read_text())
     asked, (method, *_) = file["experiment"], file["methods"]
-    files = sorted(folder.glob("client-*.yml"))
+    own = [yaml.safe_load(each.read_text()) for each in sorted(folder.glob("client-*.yml"))]
     fed = in_memory.federation(
         f"clients:{folder / 'clients'}",
         clients=None,
-        architectures=[yaml.safe_load(file.read_text())["architecture"] for file in files],
-        partition="natural",
+        architectures=[each["architecture"] for each in own],
+        partition={"scheme": "natural", "validation_share": own[0].get("validation_share", 0.1)},
         image=asked.get("image"),
         public={"source": f"npz:{folder / 'public.npz'}", "batch": 30},
         compute={"device": "cpu"},
