@@ -11,12 +11,13 @@ sends, where None leaves the choice to ``knowledge.select``.
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.channel import Delivery, Message
+from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
 from ktpfl_pipeline.core.knowledge.encodings import pack
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_teachers, soft_predictions
@@ -72,13 +73,13 @@ def train_and_predict(
         sizes = dict.fromkeys(trained, logits[0].float().nbytes)
         return Upload(trained, batch, logits, soft_predictions(logits, temperature), sizes)
     batch = batch.cpu()
-    found = fed.upload(arriving, batch, t, None if chosen is None else chosen.cpu())
-    known = torch.stack([each.known for each in found])  # (|S|, B)
+    found = _delivered(fed, "upload", trained, fed.logits(arriving, batch, t), batch, t, chosen=chosen)
+    known = torch.stack([each.known for each in found.values()])  # (|S|, B)
     some = known.any(dim=0)
-    arrived = sent(torch.stack([each.values for each in found])[:, some], fed.device)
+    arrived = sent(torch.stack([each.values for each in found.values()])[:, some], fed.device)
     known = sent(known[:, some], fed.device)
     soft = _filled(soft_predictions(arrived, temperature), known)
-    sizes = {n: each.size for n, each in zip(trained, found, strict=True)}
+    sizes = {n: each.size for n, each in found.items()}
     return Upload(trained, batch[some], _filled(arrived, known), soft, sizes)
 
 
@@ -117,13 +118,10 @@ def teach(
     if len(upload.batch) and (not fed.knowledge.plain or since is not None):
         values, batch, made = learned.cpu(), upload.batch.cpu(), None if since is None else since.cpu()
         check_teachers(values, list(models))
-
-        def message(row: int) -> Message:
-            return Message(values[row], False, batch, t, len(fed.public), made)
-
-        found = fed.delivered("teachers", models, message)
-        sizes = {n: each.size + _named(each, batch, made, t) for n, each in zip(models, found, strict=True)}
-        distilled = fed.distill_delivered(models, found, batch, t)
+        found = _delivered(fed, "teachers", models, values, batch, t, since=made)
+        sizes = {n: each.size + _named(each, batch, made, t) for n, each in found.items()}
+        received = sent(torch.stack([each.values for each in found.values()]), fed.device)
+        distilled = fed.distill(models, received, batch, t)
     else:
         distilled = fed.distill(models, learned, upload.batch, t) if len(upload.batch) else models
     whole = fed.public_batch(t)
@@ -133,6 +131,25 @@ def teach(
         for n, size in sizes.items()
     }
     return PersonalState({**state.models, **distilled}), RoundReport(models, traffic)
+
+
+def _delivered(
+    fed: Federation,
+    way: Literal["upload", "teachers"],
+    models: Models,
+    values: Tensor,
+    batch: Tensor,
+    t: int,
+    since: Tensor | None = None,
+    chosen: Tensor | None = None,
+) -> dict[int, Delivery]:
+    """Send each client's predictions, (|S|, B, K) in the models' order, and let both ends remember what they must."""
+    chosen_by, found = [None] * len(models) if chosen is None else chosen.cpu(), {}
+    for n, own, some in zip(models, values.cpu(), chosen_by, strict=True):
+        message = Message(own, way == "upload", batch, t, len(fed.public), since, some)
+        found[n] = deliver(fed.knowledge, message, fed.client_states.before(way, n))
+    fed.client_states.add(way, {n: each.kept for n, each in found.items()})
+    return found
 
 
 def _named(delivery: Delivery, batch: Tensor, made: Tensor | None, t: int) -> int:

@@ -22,7 +22,6 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, NotCoveredError, diverged
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
@@ -216,31 +215,6 @@ class Federation(Setting):
             if n in results
         }
         return torch.stack([false.get(n, results[n]) for n in models])
-
-    def upload(self, models: Models, batch: Tensor, t: int, chosen: Tensor | None = None) -> list[Delivery]:
-        """Return what arrives of each model's logits on `batch`, as `knowledge` sends them, in the models' order.
-
-        Args:
-            chosen: (|S|, B) which of them each client sends; None leaves that to ``knowledge.select``.
-        """
-        values = self.logits(models, batch, t).cpu()
-
-        def message(row: int) -> Message:
-            picked = None if chosen is None else chosen[row]
-            return Message(values[row], True, batch, t, len(self.public), chosen=picked)
-
-        return self.delivered("upload", models, message)
-
-    def delivered(self, way: str, models: Models, message: Callable[[int], Message]) -> list[Delivery]:
-        """Send each client's message, by its row, on a `way`, and let both ends remember what they must."""
-        states = [self.client_states.before(way, n) for n in models]
-        found = [deliver(self.knowledge, message(row), kept) for row, kept in enumerate(states)]
-        self.client_states.add(way, {n: each.kept for n, each in zip(models, found, strict=True)})
-        return found
-
-    def distill_delivered(self, models: Models, teachers: list[Delivery], batch: Tensor, t: int) -> Models:
-        """Distil into each model the decoded teacher that its client received."""
-        return self.distill(models, sent(torch.stack([each.values for each in teachers]), self.device), batch, t)
 
     def distill(self, models: dict[Key, Params], teachers: Tensor, batch: Tensor, t: int) -> dict[Key, Params]:
         """Return each model, of a client or of the server, fitted to its teacher on the public samples for R epochs.

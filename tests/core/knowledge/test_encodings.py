@@ -105,25 +105,6 @@ def test_top_k_of_all_classes_is_all_of_it() -> None:
     assert torch.allclose(TopK(10).decode(TopK(10).encode(given), 7, 10), given, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_bytes_of_another_size_are_refused(name: str) -> None:
-    encoding = ALL[name]
-    buffers = encoding.encode(torch.softmax(values(), dim=1))
-    for samples, classes in ((7, 300), (9, 10), (10**12, 10)):  # nothing of that size is made
-        with pytest.raises(
-            InputError, match=r"bytes where \d+ belong: both ends must have the same knowledge settings"
-        ):
-            encoding.decode(buffers, samples, classes)
-    with pytest.raises(InputError, match="both ends must have the same"):
-        encoding.decode((*buffers[:-1], buffers[-1][:-1]), 7, 10)
-
-
-def test_a_class_that_there_is_not_is_refused() -> None:
-    probabilities, _ = TopK(1).encode(torch.tensor([[0.9, 0.1, 0.0]]).double())
-    with pytest.raises(InputError, match="name class 3, and there are 3: both ends"):
-        TopK(1).decode((probabilities, b"\x03"), 1, 3)
-
-
 def test_flags_come_back() -> None:
     for number in (0, 1, 8, 13):
         flags = torch.arange(number) % 3 == 0

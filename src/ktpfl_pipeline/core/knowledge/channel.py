@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.knowledge.encodings import SAME, Buffers, encoding_of, pack
+from ktpfl_pipeline.core.knowledge.encodings import encoding_of, pack
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.updates import project
@@ -27,14 +26,12 @@ class Delivery:
         known: (B,) which of the samples it knows a prediction of.
         size: bytes that were sent.
         kept: what both ends remember of it.
-        buffers: what was sent of the predictions themselves.
     """
 
     values: Tensor
     known: Tensor
     size: int
     kept: Params
-    buffers: Buffers = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +72,7 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
     mask = b"" if chosen is None else pack(sent[due])
     empty, places = torch.zeros(message.public, values.shape[1], dtype=values.dtype), batch[sent]
     residuals = kept.get("residuals", empty)
-    decoded, buffers, lost = transmit(knowledge, values[sent], message.logits, residuals[places])
+    decoded, size, lost = transmit(knowledge, values[sent], message.logits, residuals[places])
     state: dict[str, Tensor] = {}
     if lost is not None:
         state["residuals"] = residuals.index_put((places,), lost.to(residuals))
@@ -85,7 +82,7 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
         state["values"] = kept.get("values", empty).index_put((places,), decoded)
         state["rounds"] = rounds.index_put((places,), torch.tensor(t, dtype=torch.int32))
         found, known = state["values"][batch], state["rounds"][batch] > 0
-    return Delivery(found, known, sum(map(len, buffers)) + len(mask), state, buffers)
+    return Delivery(found, known, size + len(mask), state)
 
 
 def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
@@ -97,8 +94,10 @@ def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
 
 def transmit(
     knowledge: Knowledge, values: Tensor, logits: bool, residuals: Tensor
-) -> tuple[Tensor, Buffers, Tensor | None]:
+) -> tuple[Tensor, int, Tensor | None]:
     """Return values as the receiver has them, the bytes that travelled, and what is lost, if it is fed back.
+
+    Logits are known up to a constant of each sample, and a distribution is the nearest one to what arrived.
 
     Args:
         knowledge: names the encoding.
@@ -106,16 +105,9 @@ def transmit(
         logits: which of these.
         residuals: (n, K), what was lost when the same samples were sent last.
     """
-    if encoding_of(knowledge) is None or not len(values):
-        return values, (values.float().numpy().tobytes(),), None
-    buffers, lost = encode(knowledge, values, logits, residuals)
-    return decode(knowledge, buffers, tuple(values.shape), logits).to(values), buffers, lost
-
-
-def encode(knowledge: Knowledge, values: Tensor, logits: bool, residuals: Tensor) -> tuple[Buffers, Tensor | None]:
-    """Return the bytes that the sender makes of values, and what is lost by that, if it is fed back; see `transmit`."""
     encoding = encoding_of(knowledge)
-    assert encoding is not None
+    if encoding is None or not len(values):
+        return values, values.float().nbytes, None
     given = values.double()
     if logits:
         given = torch.softmax(given, dim=1) if encoding.of_probabilities else given - given.amax(dim=1, keepdim=True)
@@ -123,23 +115,10 @@ def encode(knowledge: Knowledge, values: Tensor, logits: bool, residuals: Tensor
         given = given + residuals
         given = given - given.mean(dim=1, keepdim=True)
     buffers = encoding.encode(given)
-    return buffers, given - encoding.decode(buffers, *values.shape) if encoding.feeds_back else None
-
-
-def decode(knowledge: Knowledge, buffers: Buffers, shape: tuple[int, ...], logits: bool) -> Tensor:
-    """Return what the receiver reads, (n, K) float64.
-
-    Logits are known up to a constant of each sample, and a distribution is the nearest one to what arrived.
-
-    Raises:
-        InputError: if the bytes are not of so many samples and classes.
-    """
-    encoding = encoding_of(knowledge)
-    assert encoding is not None
-    if len(buffers) != encoding.parts:
-        raise InputError(f"Encoded predictions have {len(buffers)} parts where {encoding.parts} belong: {SAME}")
-    samples, classes = shape
-    decoded = encoding.decode(buffers, samples, classes)
+    found = encoding.decode(buffers, *values.shape)
+    lost = given - found if encoding.feeds_back else None
     if encoding.of_probabilities:
-        return decoded.clamp_min(TINY).log() if logits else decoded
-    return decoded if logits else project(decoded)
+        found = found.clamp_min(TINY).log() if logits else found
+    elif not logits:
+        found = project(found)
+    return found.to(values), sum(map(len, buffers)), lost

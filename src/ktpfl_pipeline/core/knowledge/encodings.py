@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 
 Buffers = tuple[bytes, ...]
@@ -36,12 +35,10 @@ class Encoding(ABC):
     Attributes:
         of_probabilities: whether values must be distributions, and are when they come back.
         feeds_back: whether what is lost is added to what is sent next.
-        parts: how many buffers there are.
     """
 
     of_probabilities: ClassVar[bool] = False
     feeds_back: ClassVar[bool] = False
-    parts: ClassVar[int] = 2
 
     @abstractmethod
     def encode(self, values: Tensor) -> Buffers:
@@ -49,17 +46,11 @@ class Encoding(ABC):
 
     @abstractmethod
     def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
-        """Return what they say, (B, K) float64.
-
-        Raises:
-            InputError: if the bytes are not of so many samples and classes.
-        """
+        """Return what they say, (B, K) float64."""
 
 
 class Float16(Encoding):
     """Half precision: 2 B K bytes."""
-
-    parts = 1
 
     def encode(self, values: Tensor) -> Buffers:
         """Return the values rounded to half precision; one too large for it becomes the largest."""
@@ -67,7 +58,7 @@ class Float16(Encoding):
 
     def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
         """Return the rounded values."""
-        return _tensor(_read(buffers[0], "<f2", samples * classes), samples)
+        return _tensor(np.frombuffer(buffers[0], "<f2"), samples)
 
 
 class UInt8(Encoding):
@@ -82,8 +73,8 @@ class UInt8(Encoding):
 
     def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
         """Return the nearest points of the grid."""
-        low, step = _read(buffers[0], "<f4", 2).astype(float)
-        return _tensor(low + step * _read(buffers[1], "u1", samples * classes), samples)
+        low, step = np.frombuffer(buffers[0], "<f4").astype(float)
+        return _tensor(low + step * np.frombuffer(buffers[1], "u1"), samples)
 
 
 class Sign(Encoding):
@@ -104,7 +95,7 @@ class Sign(Encoding):
 
     def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
         """Return one of two values for each class of a sample, whose mean is 0."""
-        scale = float(_read(buffers[0], "<f4", 1)[0])
+        scale = float(np.frombuffer(buffers[0], "<f4")[0])
         return _centred_signs(unpack(buffers[1], samples * classes).view(samples, classes)).mul_(scale)
 
 
@@ -124,16 +115,11 @@ class TopK(Encoding):
 
     def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
         """Return distributions."""
-        chosen = _tensor(_read(buffers[1], _class_type(classes), samples * self.k).astype(np.int64), samples)
-        if int(chosen.max()) >= classes:
-            raise InputError(f"Encoded predictions name class {int(chosen.max())}, and there are {classes}: {SAME}")
-        largest = _tensor(_read(buffers[0], "<f4", samples * self.k).astype(float), samples)
+        largest = _tensor(np.frombuffer(buffers[0], "<f4"), samples)
+        chosen = _tensor(np.frombuffer(buffers[1], _class_type(classes)), samples)
         rest = (1.0 - largest.sum(dim=1, keepdim=True)).clamp_min(0.0) / max(1, classes - self.k)
         found = rest.expand(samples, classes).scatter(1, chosen, largest)
         return found / found.sum(dim=1, keepdim=True)
-
-
-SAME = "both ends must have the same knowledge settings."
 
 
 def encoding_of(knowledge: Knowledge) -> Encoding | None:
@@ -149,7 +135,7 @@ def pack(flags: Tensor) -> bytes:
 
 def unpack(buffer: bytes, number: int) -> Tensor:
     """Return what `pack` made of so many flags, (number,) bool."""
-    return torch.from_numpy(np.unpackbits(_read(buffer, "u1", (number + 7) // 8), count=number)).bool()
+    return torch.from_numpy(np.unpackbits(np.frombuffer(buffer, "u1"), count=number)).bool()
 
 
 def _centred_signs(above: Tensor) -> Tensor:
@@ -159,13 +145,6 @@ def _centred_signs(above: Tensor) -> Tensor:
 
 def _class_type(classes: int) -> Any:
     return np.min_scalar_type(classes - 1).newbyteorder("<")
-
-
-def _read(buffer: bytes, kind: Any, number: int) -> Any:
-    """Return `number` values from a buffer, which must have as many."""
-    if len(buffer) != (needed := np.dtype(kind).itemsize * number):
-        raise InputError(f"Encoded predictions have {len(buffer)} bytes where {needed} belong: {SAME}")
-    return np.frombuffer(buffer, kind)
 
 
 def _tensor(values: Any, samples: int) -> Tensor:
