@@ -1,6 +1,6 @@
 """How predictions are sent: which ones, in which encoding, and with which caches at both ends.
 
 - `settings`: the settings of an experiment.
-- `encodings`: conversion from numbers to bytes and back.
+- `encodings`: what arrives of numbers, and in how many bytes.
 - `channel`: the transfer of one client's predictions in a round, with its cache and its error feedback.
 """

@@ -114,11 +114,10 @@ def transmit(
     if encoding.feeds_back:
         given = given + residuals
         given = given - given.mean(dim=1, keepdim=True)
-    buffers = encoding.encode(given)
-    found = encoding.decode(buffers, *values.shape)
+    found, size = encoding.received(given)
     lost = given - found if encoding.feeds_back else None
     if encoding.of_probabilities:
         found = found.clamp_min(TINY).log() if logits else found
     elif not logits:
         found = project(found)
-    return found.to(values), sum(map(len, buffers)), lost
+    return found.to(values), size, lost

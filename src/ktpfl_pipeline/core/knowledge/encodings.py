@@ -1,4 +1,4 @@
-"""Encodings of predictions: from numbers to the bytes that are sent, and back to the receiver's numbers.
+"""Encodings of predictions: which numbers arrive where others are sent, and in how many bytes.
 
 - ``float16``: IEEE half precision.
 - ``uint8``: 256 equal steps between the smallest and the largest value; CFD quantises so (Sattler, Marban, Rischke,
@@ -10,14 +10,11 @@
 
 A constant added to all logits of a sample does not change its softmax, so the decoded values are correct up to such a
 constant.
-
-Arguments that encodings share: `values`, (B, K) real numbers on the CPU, one row per sample, B at least 1; `buffers`,
-the result of `encode` for B = `samples` of K = `classes`.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -25,15 +22,14 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.knowledge.settings import Knowledge
 
-Buffers = tuple[bytes, ...]
 LARGEST = float(np.finfo("<f2").max)
 
 
 class Encoding(ABC):
-    """Converts values to bytes and back.
+    """What a sender makes of its values, and what the receiver makes of that.
 
     Attributes:
-        of_probabilities: whether values must be distributions, and are when they come back.
+        of_probabilities: whether values must be distributions, and are when they arrive.
         feeds_back: whether what is lost is added to what is sent next.
     """
 
@@ -41,40 +37,31 @@ class Encoding(ABC):
     feeds_back: ClassVar[bool] = False
 
     @abstractmethod
-    def encode(self, values: Tensor) -> Buffers:
-        """Return the bytes that travel."""
+    def received(self, values: Tensor) -> tuple[Tensor, int]:
+        """Return what arrives of values, (B, K) real numbers on the CPU, B at least 1; and the bytes that are sent.
 
-    @abstractmethod
-    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
-        """Return what they say, (B, K) float64."""
+        What arrives is (B, K) float64.
+        """
 
 
 class Float16(Encoding):
     """Half precision: 2 B K bytes."""
 
-    def encode(self, values: Tensor) -> Buffers:
-        """Return the values rounded to half precision; one too large for it becomes the largest."""
-        return (values.clamp(-LARGEST, LARGEST).numpy().astype("<f2").tobytes(),)
-
-    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
-        """Return the rounded values."""
-        return _tensor(np.frombuffer(buffers[0], "<f2"), samples)
+    def received(self, values: Tensor) -> tuple[Tensor, int]:
+        """Round to half precision; a value too large for it becomes the largest."""
+        halves = values.clamp(-LARGEST, LARGEST).numpy().astype("<f2")
+        return torch.from_numpy(halves.astype(np.float64)), halves.nbytes
 
 
 class UInt8(Encoding):
     """256 steps: B K + 8 bytes. A value moves by half a step at most."""
 
-    def encode(self, values: Tensor) -> Buffers:
-        """Return the smallest value and the step, in float32, and the number of steps of each value."""
+    def received(self, values: Tensor) -> tuple[Tensor, int]:
+        """Send the smallest value and the step, in float32, and the number of steps of each value."""
         grid = np.array([values.min(), (values.max() - values.min()) / 255], "<f4")
         low, step = grid.astype(float)
-        steps = ((values.double() - low) / (step or 1.0)).round().clamp(0, 255)
-        return grid.tobytes(), steps.numpy().astype("u1").tobytes()
-
-    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
-        """Return the nearest points of the grid."""
-        low, step = np.frombuffer(buffers[0], "<f4").astype(float)
-        return _tensor(low + step * np.frombuffer(buffers[1], "u1"), samples)
+        steps = ((values.double() - low) / (step or 1.0)).round().clamp(0, 255).numpy().astype("u1")
+        return torch.from_numpy(low + step * steps), grid.nbytes + steps.nbytes
 
 
 class Sign(Encoding):
@@ -86,17 +73,16 @@ class Sign(Encoding):
 
     feeds_back = True
 
-    def encode(self, values: Tensor) -> Buffers:
-        """Return the scale of least squared error, in float32, and which values are above their sample's mean."""
-        above = values >= values.mean(dim=1, keepdim=True)
-        signs = _centred_signs(above)
-        scale = (values * signs).sum() / signs.square().sum().clamp_min(1.0)  # at least 1, unless all is equal
-        return np.array([scale], "<f4").tobytes(), pack(above.flatten())
+    def received(self, values: Tensor) -> tuple[Tensor, int]:
+        """Send which values are above their sample's mean, and the scale of least squared error, in float32.
 
-    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
-        """Return one of two values for each class of a sample, whose mean is 0."""
-        scale = float(np.frombuffer(buffers[0], "<f4")[0])
-        return _centred_signs(unpack(buffers[1], samples * classes).view(samples, classes)).mul_(scale)
+        One of two values arrives for each class of a sample; their mean is 0.
+        """
+        above = values >= values.mean(dim=1, keepdim=True)
+        signs = 2.0 * above.double() - 1.0
+        signs = signs - signs.mean(dim=1, keepdim=True)
+        scale = (values * signs).sum() / signs.square().sum().clamp_min(1.0)  # at least 1, unless all is equal
+        return signs * float(scale.float()), 4 + len(pack(above.flatten()))
 
 
 @dataclass(frozen=True)
@@ -107,19 +93,14 @@ class TopK(Encoding):
 
     k: int
 
-    def encode(self, values: Tensor) -> Buffers:
-        """Return the probabilities in float32, and their classes."""
-        largest = values.sort(dim=1, descending=True, stable=True)
-        classes = largest.indices[:, : self.k].numpy().astype(_class_type(values.shape[1]))
-        return largest.values[:, : self.k].numpy().astype("<f4").tobytes(), classes.tobytes()
-
-    def decode(self, buffers: Buffers, samples: int, classes: int) -> Tensor:
-        """Return distributions."""
-        largest = _tensor(np.frombuffer(buffers[0], "<f4"), samples)
-        chosen = _tensor(np.frombuffer(buffers[1], _class_type(classes)), samples)
-        rest = (1.0 - largest.sum(dim=1, keepdim=True)).clamp_min(0.0) / max(1, classes - self.k)
-        found = rest.expand(samples, classes).scatter(1, chosen, largest)
-        return found / found.sum(dim=1, keepdim=True)
+    def received(self, values: Tensor) -> tuple[Tensor, int]:
+        """Send the probabilities in float32, and their classes; distributions arrive."""
+        ordered = values.sort(dim=1, descending=True, stable=True)
+        chosen, largest = ordered.indices[:, : self.k], ordered.values[:, : self.k].float().double()
+        rest = (1.0 - largest.sum(dim=1, keepdim=True)).clamp_min(0.0) / max(1, values.shape[1] - self.k)
+        found = rest.expand(values.shape).scatter(1, chosen, largest)
+        name = np.min_scalar_type(values.shape[1] - 1).itemsize
+        return found / found.sum(dim=1, keepdim=True), largest.numel() * (4 + name)
 
 
 def encoding_of(knowledge: Knowledge) -> Encoding | None:
@@ -131,22 +112,3 @@ def encoding_of(knowledge: Knowledge) -> Encoding | None:
 def pack(flags: Tensor) -> bytes:
     """Return flags, (n,) bool, as bits: ⌈n / 8⌉ bytes."""
     return np.packbits(flags.cpu().numpy()).tobytes()
-
-
-def unpack(buffer: bytes, number: int) -> Tensor:
-    """Return what `pack` made of so many flags, (number,) bool."""
-    return torch.from_numpy(np.unpackbits(np.frombuffer(buffer, "u1"), count=number)).bool()
-
-
-def _centred_signs(above: Tensor) -> Tensor:
-    signs = 2.0 * above.double() - 1.0
-    return signs - signs.mean(dim=1, keepdim=True)
-
-
-def _class_type(classes: int) -> Any:
-    return np.min_scalar_type(classes - 1).newbyteorder("<")
-
-
-def _tensor(values: Any, samples: int) -> Tensor:
-    kind = np.int64 if np.issubdtype(values.dtype, np.integer) else np.float64
-    return torch.from_numpy(values.astype(kind)).view(samples, -1)
