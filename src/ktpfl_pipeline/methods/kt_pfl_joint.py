@@ -54,7 +54,7 @@ class KTpFLJoint(KTpFL):
 
     Attributes:
         confidence: γ, the extra weight of clients with confident predictions; 0 is off, and safer where public samples
-            come from another domain than private ones (docs/results/joint.md).
+            come from another domain than private ones (benchmarks/results/2026-11-24-joint.md).
         start_share: α, how far the model that a client uses lies from its trained model w_n toward its start v_n.
         memory: β, the weight of the earlier rounds in that model; 0 keeps only this round's.
     """
