@@ -31,10 +31,10 @@ DIMENSIONS = 8
 """The most dimensions of a tensor."""
 TEXT = 2**24
 """The most bytes of one packet's header."""
-DEPTH = 8
-"""The deepest nesting of values."""
 NESTED = 64
 """The deepest nesting of lists and objects in a packet's JSON."""
+INITIAL = 0
+"""The number of a client's initial model, which server and client draw from the federation's seed."""
 FORM = f"{', '.join(DTYPES)} with at most {DIMENSIONS} dimensions and {LIMIT:,} values"
 """What tensors in messages may be, in words."""
 
@@ -54,22 +54,15 @@ class Packet:
 
 @dataclass(frozen=True, eq=False)
 class Left:
-    """A model that a client has stored.
+    """A model that a client has.
 
     Attributes:
-        version: the number that the client gave the model.
+        version: the number that the client gave it when it stored it; `INITIAL` for its initial model.
         model: its tensors if they travel too; else None.
     """
 
     version: int
     model: Params | None = None
-
-
-@dataclass(frozen=True)
-class Initial:
-    """The initial model of an architecture, which server and clients draw from the federation's seed."""
-
-    architecture: str
 
 
 def packed(value: Any) -> Packet:
@@ -87,7 +80,7 @@ def unpacked(packet: Packet) -> Any:
     if "value" not in packet.values:
         raise InputError("it has no value.")
     unread = dict(packet.tensors)
-    value = _value(packet.values["value"], unread, DEPTH)
+    value = _value(packet.values["value"], unread)
     if unread:
         raise InputError(f"it has {len(unread)} tensors that its value does not name.")
     return value
@@ -95,7 +88,7 @@ def unpacked(packet: Packet) -> Any:
 
 def to_bytes(packet: Packet) -> bytes:
     """Return a packet as bytes: the length of the header, the header in JSON, and the tensors one after another."""
-    listed = [[name, *_kind(tensor)] for name, tensor in packet.tensors.items()]
+    listed = [[name, str(each.dtype).removeprefix("torch."), each.shape] for name, each in packet.tensors.items()]
     header = json.dumps({"values": packet.values, "tensors": listed}).encode()
     tensors = (tensor.detach().cpu().contiguous().numpy().tobytes() for tensor in packet.tensors.values())
     return b"".join([len(header).to_bytes(LENGTH, "big"), header, *tensors])
@@ -136,10 +129,6 @@ def from_bytes(data: bytes) -> Packet:
     return Packet(values, tensors)
 
 
-def _kind(tensor: Tensor) -> tuple[str, tuple[int, ...]]:
-    return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
-
-
 def _is_kind(dtype: Any, shape: Any) -> bool:
     """Return whether a tensor may have a dtype and a shape: at most `DIMENSIONS` dimensions and `LIMIT` elements."""
     if dtype not in DTYPES or not isinstance(shape, tuple | list) or len(shape) > DIMENSIONS:
@@ -164,8 +153,6 @@ def _tree(value: Any, tensors: dict[str, Tensor]) -> Any:
             tree = value
         case Tensor():
             tree = {"tensor": _added(value, tensors)}
-        case Initial():
-            tree = {"initial": value.architecture}
         case Left():
             given = {} if value.model is None else _tree(value.model, tensors)
             tree = {"left": value.version, **given}
@@ -189,22 +176,20 @@ def _added(tensor: Tensor, tensors: dict[str, Tensor]) -> str:
     return name
 
 
-def _value(tree: Any, tensors: dict[str, Tensor], depth: int) -> Any:
+def _value(tree: Any, tensors: dict[str, Tensor]) -> Any:
     """Return the value of a tree; the tensors that it names are removed from `tensors`."""
     try:
         match tree:
             case None | bool() | int() | float() | str():
                 return tree
             case {"left": int(version), **rest} if set(rest) <= {"model"} and 0 <= version < 2**63:
-                return Left(version, _value(rest, tensors, depth) if rest else None)
+                return Left(version, _value(rest, tensors) if rest else None)
             case {"tensor": str(place), **rest} if not rest:
                 return tensors.pop(place)
-            case {"initial": str(name), **rest} if not rest:
-                return Initial(name)
             case {"model": dict(places), **rest} if not rest:
                 return {name: tensors.pop(place) for name, place in places.items()}
-            case {"tuple": list(parts), **rest} if depth and not rest:
-                return tuple(_value(part, tensors, depth - 1) for part in parts)
+            case {"tuple": list(parts), **rest} if not rest:
+                return tuple(_value(part, tensors) for part in parts)
     except (KeyError, TypeError):  # it names no tensor
         pass
     raise InputError(f"it has the value {reprlib.repr(tree)[:80]}, which is not allowed.")

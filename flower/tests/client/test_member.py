@@ -6,7 +6,7 @@ import pytest
 import torch
 from real_clients import NoLink, deal_out, met_federation
 
-from ktpfl_flower.wire import Initial, Left, Packet, packed
+from ktpfl_flower.wire import INITIAL, Left, Packet, packed
 from ktpfl_pipeline.core.rounds import checkpoint
 
 BATCH = torch.arange(10)
@@ -31,14 +31,13 @@ def said(member, head, operation, *arguments):
     ("operation", "arguments", "sentence"),
     [
         ("os.system", ("rm",), "a client offers train, distill"),
-        ("logits+state", ({}, (Initial("mlp"), BATCH)), "a client offers"),
-        ("train", (Initial("mlp"),), "other arguments than a model"),
-        ("train", (Initial("mlp"), 2), "other arguments than"),
-        ("train", (Initial("mlp"), 1, -1), "other arguments than"),
-        ("train", (Initial("cnn"), 1), "names the initial model of 'cnn'"),
+        ("logits+state", ({}, (Left(INITIAL), BATCH)), "a client offers"),
+        ("train", (Left(INITIAL),), "other arguments than a model"),
+        ("train", (Left(INITIAL), 2), "other arguments than"),
+        ("train", (Left(INITIAL), 1, -1), "other arguments than"),
         ("train", ({"weight": torch.zeros(2)}, 1), "other arguments than"),
-        ("evaluate", (Initial("mlp"), "all"), "other arguments than"),
-        ("distill", (Initial("mlp"), torch.zeros(10, 3), BATCH, 1), "other arguments than"),
+        ("evaluate", (Left(INITIAL), "all"), "other arguments than"),
+        ("distill", (Left(INITIAL), torch.zeros(10, 3), BATCH, 1), "other arguments than"),
     ],
 )
 def test_what_no_client_does_is_refused(begun, operation, arguments, sentence):
@@ -50,10 +49,9 @@ def test_what_the_method_does_not_declare_is_refused_whatever_the_server_says(be
     method, member, head = begun
     asked = {"kt_pfl": ("class_means", 4), "fedproto": ("logits", BATCH)}[method]
     assert (
-        f"{method} declares to exchange only"
-        in said(member, head, asked[0], Initial("mlp"), asked[1]).values["refused"]
+        f"{method} declares to exchange only" in said(member, head, asked[0], Left(INITIAL), asked[1]).values["refused"]
     )
-    trained = said(member, head, "train", Initial("mlp"), 1)
+    trained = said(member, head, "train", Left(INITIAL), 1)
     assert not trained.tensors  # though it is wanted
     assert list(trained.values["value"]) == ["left"]
 
@@ -88,13 +86,13 @@ def test_a_disk_that_is_full_is_not_told_with_its_paths(begun, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "_write", full)
-    answered = said(member, head, "train", Initial("mlp"), 1).values["refused"]
+    answered = said(member, head, "train", Left(INITIAL), 1).values["refused"]
     assert answered == "its own file, samples or disk cannot be used; its log states the cause."
 
 
 def test_a_disk_that_may_not_be_written_is_not_told_either(begun, monkeypatch):
     _, member, head = begun
-    made = said(member, head, "train", Initial("mlp"), 1).values["value"]["left"]
+    made = said(member, head, "train", Left(INITIAL), 1).values["value"]["left"]
 
     def denied(path, missing_ok):
         raise PermissionError(13, "Permission denied", str(path))

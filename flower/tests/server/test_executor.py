@@ -100,7 +100,7 @@ def test_a_client_that_lost_its_models_goes_on_as_one_that_joins(tmp_path, caplo
     assert [record.cohort for record in history] == [[0, 1, 2]] * 2  # round 2 was started again
     assert "Client 1 has lost its stored models" in caplog.text
     first = [asked for kind, n, asked, _ in link.seen if n == 1 and asked.values.get("operation") == "train"][-1]
-    assert first.values["value"]["tuple"] == [{"initial": "cnn_bn"}, 2]
+    assert first.values["value"]["tuple"] == [{"left": 0}, 2]
 
 
 def test_a_client_that_was_started_again_is_taken_over_while_its_old_node_is_listed(tmp_path, caplog):

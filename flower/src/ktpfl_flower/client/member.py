@@ -7,9 +7,11 @@ stopped between any two messages.
 
 import logging
 import re
+import secrets
 import shutil
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +19,127 @@ import torch
 from torch import Tensor
 
 from ktpfl_flower import operations
-from ktpfl_flower.alike import Data, versions
+from ktpfl_flower.alike import Arithmetic, Data, versions
 from ktpfl_flower.client import client_file
-from ktpfl_flower.client.participation import Participation, Told
 from ktpfl_flower.client.private import fingerprint, private, refusal
-from ktpfl_flower.wire import Packet, from_bytes, packed, to_bytes, unpacked
+from ktpfl_flower.wire import INITIAL, Left, Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.outcome import performed
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.kinds import described
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Setting
-from ktpfl_pipeline.core.settings import Compute
-from ktpfl_pipeline.core.validation import Rule, Seed, value_of
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.validation import Count, Rule, Seed, value_of
+from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Told:
+    """The settings of a run, which the server sends before its first round, with the number of that message."""
+
+    run: str
+    method: str
+    seed: Seed
+    rounds: Count
+    classes: Count
+    clients: list[int]
+    training: LocalTraining
+    distillation: Distillation
+    compute: Arithmetic
+    number: Seed
+
+
+class Participation:
+    """A client's part of one run.
+
+    Attributes:
+        told: the settings of the run, which the server sent.
+        folder: the folder with the stored models, each named by its number.
+        space: the client's workspace.
+        known: the values against which the arguments of operations are checked.
+        last: the number of the newest message.
+    """
+
+    def __init__(self, told: Told, of: Setting, folder: Path) -> None:
+        self.told, self.folder, self.last = told, folder, 0
+        with private():  # an error may name the device of its file
+            self.space = Workspace(of)
+        self._architecture = of.clients[0].architecture
+        self.known = operations.Known(of, operations.shapes_of(of, self._architecture))
+        self._here: dict[int, Params] = {}
+
+    def take(self, number: Any) -> None:
+        """Accept a message by its number; an older message would delete newer models.
+
+        Raises:
+            InputError: if the number is not greater than all before.
+        """
+        if type(number) is not int or not self.last < number < 2**63:
+            raise InputError(
+                f"message {str(number)[:40]} is not newer than message {self.last}, which was received before."
+            )
+        self.last = number
+
+    def readable(self) -> list[int]:
+        """Return the numbers of the stored models that can be read."""
+        return [number for number in sorted(self._numbers()) if self._found(number) is not None]
+
+    def resolved(self, value: Any) -> Any:
+        """Return arguments in which the models replace their numbers."""
+        if isinstance(value, tuple):
+            return tuple(map(self.resolved, value))
+        if isinstance(value, Left):
+            if value.version == INITIAL:
+                return self.known.setting.initial_model(self._architecture)
+            if (found := self._found(value.version)) is None:
+                raise LostError(f"its model {value.version} does not exist or cannot be read.")
+            return found
+        if isinstance(value, Mapping):
+            return {name: tensor.to(self.space.device) for name, tensor in value.items()}
+        return value
+
+    def keep(self, value: Any, travels: bool) -> Any:
+        """Store a model that an operation made, and return its number, with the model itself if it `travels`."""
+        if not isinstance(value, Mapping) or not value:
+            return value
+        number = INITIAL + 1 + secrets.randbits(62)  # random, so a number is never used again after a loss
+        with private():
+            checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
+        self._here[number] = value
+        return Left(number, value if travels else None)
+
+    def forget_all_but(self, keep: list[int]) -> None:
+        """Delete the models that the server no longer needs."""
+        with private():
+            for number in set(self._numbers()).difference(keep):
+                self._file(number).unlink(missing_ok=True)
+                self._here.pop(number, None)
+
+    def _found(self, number: int) -> Params | None:
+        """Return a stored model; None if it does not exist or, with a warning, cannot be read."""
+        if number not in self._here:
+            try:
+                content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
+            except InputError as error:
+                logger.warning("A stored model is lost: %s", error)
+                return None
+            if content is None:
+                return None
+            self._here[number] = content["model"]
+        return self._here[number]
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"{number}.pt"
+
+    def _numbers(self) -> list[int]:
+        return [int(file.stem) for file in self.folder.glob("*.pt") if file.stem.isdecimal()]
 
 
 class Member:
@@ -53,8 +158,6 @@ class Member:
         with private():
             self.own = client_file.read(client_file.ClientFile, file)
         self._folder = file.resolve().parent
-        self._found: LabelledDataset | None = None
-        self._class_names, self._data = list[str](), Data()
         self._run: Participation | None = None
 
     def check(self) -> None:
@@ -81,7 +184,8 @@ class Member:
             return refusal(kind, error)
 
     def _register(self, packet: Packet) -> Packet:
-        parts, found = self._splits(value_of(Rule.of(Seed), packet.values.get("seed"), "the seed")), self._samples()
+        found, class_names, data = self._found
+        parts = self._splits(value_of(Rule.of(Seed), packet.values.get("seed"), "the seed"))
         try:
             run = self._entered_before(packet)
         except InputError:  # it does not know the run, or cannot read its files
@@ -96,24 +200,24 @@ class Member:
                 "architecture": self.own.architecture,
                 "sizes": [len(part) for part in parts],
                 "shape": list(found.shape),
-                "data": asdict(self._data),
-                "classes": self._class_names,
+                "data": asdict(data),
+                "classes": class_names,
                 "versions": versions(),
-                "fingerprint": fingerprint(self._samples(), self._folder / f".client-{self.own.client}-secret"),
+                "fingerprint": fingerprint(found, self._folder / f".client-{self.own.client}-secret"),
             }
         )
 
     def _begin(self, packet: Packet) -> Packet:
         told = client_file.understood(Told, packet.values, "the server")
         leaves = ", ".join(sorted(operations.exchanges(told.method))) or "only measures"
-        public = packet.tensors.get("public", torch.empty(0))
-        if public.dtype != self._samples().inputs.dtype or tuple(public.shape[1:]) != self._samples().shape:
+        public, own = packet.tensors.get("public", torch.empty(0)), self._found[0]
+        if public.dtype != own.inputs.dtype or tuple(public.shape[1:]) != own.shape:
             raise InputError(
-                f"the public set has {described(public)}, but this client has {described(self._samples().inputs)}. "
+                f"the public set has {described(public)}, but this client has {described(own.inputs)}. "
                 "Bring images to one size with image, and texts to one length."
             )
-        if (known := self._samples().vocabulary) is not None:
-            check_ids(public, known.size, "the public set")
+        if own.vocabulary is not None:
+            check_ids(public, own.vocabulary.size, "the public set")
         folder = self._place(told.run)
         content: dict[str, Any] = {"settings": {"run": told.run}, "told": packet.values, "public": public}
         with private():
@@ -163,15 +267,15 @@ class Member:
         logger.info("The run has ended; this client's model is in %s.", file)
         return Packet({})
 
-    def _samples(self) -> LabelledDataset:
-        if self._found is None:
-            with private():
-                self._found, self._class_names, self._data = client_file.samples(self.own, self._folder)
-        return self._found
+    @cached_property
+    def _found(self) -> tuple[LabelledDataset, list[str], Data]:
+        """The client's samples, the names of their classes, and what others compare of them."""
+        with private():
+            return client_file.samples(self.own, self._folder)
 
     def _splits(self, seed: int) -> tuple[LabelledDataset, ...]:
         with private():
-            return client_file.splits(self.own, self._samples(), seed)
+            return client_file.splits(self.own, self._found[0], seed)
 
     def _place(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{1,64}", run):
@@ -193,22 +297,20 @@ class Member:
     def _entered(self, told: Told, public: Tensor) -> Participation:
         if self.own.client not in told.clients:
             raise InputError(f"client {self.own.client} does not belong to the run, whose clients are {told.clients}.")
-        me, shape = self.own.client, self._samples().shape
         train, validation, test = self._splits(told.seed)
-        mine = Client(me, self.own.architecture, train, validation, test, self.own.name)
-        space = Setting(
-            clients=(mine,),
+        setting = Setting(
+            clients=(Client(self.own.client, self.own.architecture, train, validation, test, self.own.name),),
             public=public,
             public_batch_size=len(public),
             classes=told.classes,
-            build=partial(models.build, shape=shape, classes=told.classes),
+            build=partial(models.build, shape=self._found[0].shape, classes=told.classes),
             seed=told.seed,
             rounds=told.rounds,
             training=told.training,
             distillation=told.distillation,
             compute=Compute(device=self.own.device, **asdict(told.compute)),
         )
-        return Participation(told, space, me, self._place(told.run))
+        return Participation(told, setting, self._place(told.run))
 
 
 def answered(member: Member, kind: str, message: bytes) -> bytes:

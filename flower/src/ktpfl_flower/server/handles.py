@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ktpfl_flower.operations import shapes_of
-from ktpfl_flower.wire import Initial, Left
+from ktpfl_flower.wire import INITIAL, Left
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Handle, Params
@@ -26,6 +26,10 @@ class Held(Handle):
     def __init__(self, client: int, left: Left, shapes: Params) -> None:
         """Store what the client sent about the model; `shapes` is empty for what is only a part of a client's state."""
         self.client, self.version, self._model, self.shapes = client, left.version, left.model, dict(shapes)
+
+    def is_of(self, n: int) -> bool:
+        """Return whether client n has the model."""
+        return n == self.client
 
     def open(self) -> dict[str, Tensor]:
         """Return the model if the client sent it.
@@ -54,10 +58,16 @@ class Held(Handle):
 class Drawn(Handle):
     """The initial model of an architecture, drawn from the seed when it is opened, so that it need not travel."""
 
+    version = INITIAL
+
     def __init__(self, setting: Setting, architecture: str) -> None:
         """Draw nothing yet."""
         self.architecture, self._setting = architecture, setting
         self.shapes = dict(shapes_of(setting, architecture))
+
+    def is_of(self, n: int) -> bool:
+        """Return whether it is the initial model of client n."""
+        return self.architecture == self._setting.by_id[n].architecture
 
     def open(self) -> dict[str, Tensor]:
         """Return the model."""
@@ -69,9 +79,7 @@ class Drawn(Handle):
 
 
 def named(value: Any, n: int) -> Any:
-    """Return an argument in which the names of models that client n has, or can draw, replace the models."""
-    if isinstance(value, Held):
-        return Left(value.version) if value.client == n else value.open()
-    if isinstance(value, Drawn):
-        return Initial(value.architecture)
+    """Return an argument in which the numbers of models that client n has replace the models."""
+    if isinstance(value, Held | Drawn):
+        return Left(value.version) if value.is_of(n) else value.open()
     return tuple(named(part, n) for part in value) if isinstance(value, tuple) else value
