@@ -16,7 +16,7 @@ from real_clients import COMPARED, NoLink, deal_out, in_one_process, planned
 from ktpfl_flower.alike import Data
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job
-from ktpfl_flower.server.registration import Registration
+from ktpfl_flower.server.attendance import Registration
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.analysis.results import FinishedRun, summarise
 from ktpfl_pipeline.core.errors import InputError

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import torch
 import yaml
-from annotated_types import Ge, Le, Lt, MaxLen
+from annotated_types import MaxLen
 from torch import Tensor
 
 from ktpfl_flower.alike import Data, prepared
@@ -16,7 +16,7 @@ from ktpfl_pipeline.config.schema import Image
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import is_path
-from ktpfl_pipeline.core.validation import Distinct, Reads, Share, default, parse
+from ktpfl_pipeline.core.validation import Distinct, Natural, Part, Reads, Share, default, parse
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
 from ktpfl_pipeline.data.partition.split import is_whole, least, split, stream
 from ktpfl_pipeline.data.settings import Partition, Text
@@ -63,7 +63,7 @@ class ClientFile:
         kept: the folder in which the client stores its models between rounds.
     """
 
-    client: Annotated[int, Ge(0), Le(2**31 - 1)]
+    client: Natural
     source: str
     architecture: str
     name: Name = ""
@@ -73,7 +73,7 @@ class ClientFile:
     image: Image | None = None
     text: Text = field(default_factory=Text)
     test_share: Share = Partition.test_share
-    validation_share: Annotated[float, Ge(0), Lt(1)] = Partition.validation_share
+    validation_share: Part = Partition.validation_share
     device: str = "auto"
     kept: str = "kept"
 

@@ -9,27 +9,71 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from math import prod
+from typing import Annotated, Any, Protocol
 
-from ktpfl_flower.alike import Data
+from annotated_types import Ge, Le, MaxLen, MinLen
+
+from ktpfl_flower.alike import Data, versions
+from ktpfl_flower.client.client_file import Name, Names, check_architecture, understood
 from ktpfl_flower.server.federation_file import Plan
-from ktpfl_flower.server.registration import (
-    Registration,
-    check_classes,
-    check_data,
-    check_model,
-    other_versions,
-    registration,
-)
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.errors import InputError, printable
 from ktpfl_pipeline.core.identity import differences
+from ktpfl_pipeline.core.validation import LARGEST, Natural, Seed
 
 logger = logging.getLogger(__name__)
 AWAY = "has not registered since the server started"
 """Why a client is missing that this process has not met."""
 AGAIN = 60.0
 """Seconds after which the log names the awaited clients again."""
+CHANGING = {"told", "kept", "last", "address"}
+"""Fields of a registration that may change during a run."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """What a client sends when it registers.
+
+    Attributes:
+        client: its number.
+        name: its name in reports.
+        architecture: of its model.
+        data: the kind of its samples, and their vocabulary.
+        sizes: numbers of samples for training, validation and testing.
+        shape: of one sample.
+        classes: names of its classes, in the order of its labels.
+        versions: as `alike.versions` returns them.
+        fingerprint: of its samples; it changes with them and reveals nothing else.
+        told: whether it knows the settings of the run.
+        kept: numbers of the stored models of that run that it can read.
+        last: the number of the last message that it accepted.
+        address: where messages reach it; not from the client.
+    """
+
+    client: Natural
+    name: Name
+    architecture: Annotated[str, MaxLen(200)]
+    data: Data
+    sizes: Annotated[list[Natural], MinLen(3), MaxLen(3)]
+    shape: Annotated[list[Annotated[int, Ge(1), Le(2**16)]], MinLen(1), MaxLen(4)]
+    classes: Annotated[Names, MinLen(1)]
+    versions: dict[str, str]
+    fingerprint: Annotated[str, MaxLen(64)]
+    told: bool = False
+    kept: list[Seed] = field(default_factory=list)
+    last: Seed = 0
+    address: int = 0
+
+    @property
+    def who(self) -> str:
+        """The client in messages."""
+        return f"Client {self.client} {self.name}".rstrip() + f" (node {self.address})"
+
+    def lasting(self) -> dict[str, Any]:
+        """Return the fields that must not change during a run."""
+        return {name: value for name, value in asdict(self).items() if name not in CHANGING}
 
 
 class Link(Protocol):
@@ -75,25 +119,10 @@ class Attendance:
             what the transport adds.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        run: str,
-        seed: int,
-        plan: Plan,
-        data: Data,
-    ) -> None:
-        """Store the arguments; no message is sent, and replies to messages of other runs are ignored.
-
-        Args:
-            link: the connection to the clients.
-            run: the name of the run.
-            seed: the seed with which clients split their samples.
-            plan: the plan in the server's file.
-            data: the kind of the public samples, and their vocabulary.
-        """
+    def __init__(self, link: Link, run: str, seed: int, plan: Plan, public: Data) -> None:
+        """Send nothing yet; replies to messages of other runs are ignored."""
         self.run, self.clients = run, dict[int, Registration]()
-        self.plan, self._file, self._data = plan, plan.file, data
+        self.plan, self._file, self._public = plan, plan.file, public
         self.wire: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter()}
         self.here: dict[int, int] = {}
         self.why: dict[int, str] = {}
@@ -134,7 +163,10 @@ class Attendance:
                 self._link.pause()
         silent = ", ".join(map(str, sorted(self._asked)))
         if known and 0 < len(self.clients) < wanted:
-            self._take_up(known)
+            met, self.clients, self.here, self.why = self.clients, dict(known), {}, dict.fromkeys(known, AWAY)
+            for said in met.values():
+                with _admitting(said.address):
+                    self._readmit(said)
         elif len(self.clients) != wanted:
             who = f" Nodes {silent} did not reply to the request to register; check their programs." if silent else ""
             raise InputError(
@@ -146,30 +178,45 @@ class Attendance:
             logger.warning("Nodes %s did not reply to the request to register; the run starts without them.", silent)
 
     def _start_with(self, said: Registration) -> None:
-        """Register a client with which the run starts, if it fits the others."""
+        """Register a client with which the run starts, if it fits the server and the clients that have registered.
+
+        Raises:
+            InputError: naming the client, and what both have.
+        """
+        kind, vocabulary, others = said.data.kind, said.data.vocabulary, list(self.clients.values())
         if said.client in self.clients:
             raise InputError(
                 f"{said.who} has the same number as node {self.here[said.client]}. Give each client's file a different "
                 "number. If the client was only restarted, run the same command again "
                 "in a minute, when its old node has disconnected."
             )
-        check_data(said, self._data)
-        if self.clients and (first := next(iter(self.clients.values()))).shape != said.shape:
+        if kind != self._public.kind:
             raise InputError(
-                f"{said.who} has {said.data.kind} of shape {said.shape}, but the other clients' shape is {first.shape}."
+                f"{said.who} has {kind}, but the public set has {self._public.kind}. The server and all clients must "
+                "have samples of one kind."
+            )
+        if vocabulary != self._public.vocabulary:
+            raise InputError(
+                f"{said.who} has another vocabulary than the public set ({vocabulary}; the public set: "
+                f"{self._public.vocabulary}). Use one vocabulary at the server and at all clients: the same arrays "
+                "'vocabulary' and 'padding' in .npz files, or the same text.tokenizer."
+            )
+        if others and others[0].shape != said.shape:
+            raise InputError(
+                f"{said.who} has {kind} of shape {said.shape}, but the other clients' shape is {others[0].shape}."
                 " Bring images to one size with image in its file, and texts to one length."
             )
-        check_classes(said, [self._file.class_names, *(other.classes for other in self.clients.values())])
+        for known in (self._file.class_names, *(other.classes for other in others)):
+            for label, (ours, theirs) in enumerate(zip(known, said.classes, strict=False)):
+                if ours != theirs:
+                    whole = sorted({*known, *said.classes})
+                    raise InputError(
+                        f"{said.who} uses label {label} for {theirs!r}, but other clients use it for {ours!r}. "
+                        "Put the same list of classes into all clients' files, for example class_names: "
+                        f"[{', '.join(whole)}]."
+                    )
         self.clients[said.client] = said
         self._let_in(said)
-
-    def _take_up(self, known: Mapping[int, Registration]) -> None:
-        """Continue an earlier run with the clients that have registered."""
-        met = self.clients
-        self.clients, self.here, self.why = dict(known), {}, dict.fromkeys(known, AWAY)
-        for said in met.values():
-            with _admitting(said.address):
-                self._readmit(said)
 
     def wait(self, clients: Sequence[int], least: int) -> None:
         """Register new clients, and wait until `least` of these clients take part, or until the deadline."""
@@ -274,37 +321,43 @@ class Attendance:
 
     def _readmit(self, said: Registration) -> None:
         """Register a client that belongs to the run and has not changed; else raise InputError."""
-        self._check_returned(said)
-        if (other := self.here.get(said.client)) is not None:
-            self._replaced.add(other)
-        self._let_in(said)
-        logger.info("Client %d is registered.", said.client)
-
-    def _check_returned(self, said: Registration) -> None:
-        """Check that a client belongs to the run and is unchanged; else raise InputError."""
         n = said.client
         if n not in self.clients:
             raise InputError(
                 f"{said.who} does not belong to this run, whose clients are {sorted(self.clients)}. Correct the "
                 "number in its file."
             )
-        began, now = (one.lasting() for one in (self.clients[n], said))
-        if changes := differences(began, now):
-            why = f"has changed since the run started ({changes}); restore its samples and its file"
-            self.why[n] = why
-            raise InputError(f"{said.who} {why}, or start another run.")
-        if n in self.here and not (said.told and self.kept[n].issubset(said.kept)):
-            raise InputError(
-                f"{said.who} has the same number as node {self.here[n]}. Give each client's file a different number."
-            )
+        if changes := differences(self.clients[n].lasting(), said.lasting()):
+            self.why[n] = f"has changed since the run started ({changes}); restore its samples and its file"
+            raise InputError(f"{said.who} {self.why[n]}, or start another run.")
+        if n in self.here:
+            if not (said.told and self.kept[n].issubset(said.kept)):
+                raise InputError(
+                    f"{said.who} has the same number as node {self.here[n]}. Give each client's file a different "
+                    "number."
+                )
+            self._replaced.add(self.here[n])
+        self._let_in(said)
+        logger.info("Client %d is registered.", n)
 
     def _read(self, address: int, packet: Packet) -> Registration:
-        """Return the registration of a client, having checked it and its versions; else raise InputError."""
-        said = registration(address, packet)
-        if why := other_versions(said):
-            self.why[said.client] = why
-            raise InputError(f"{said.who} {why}.")
-        check_model(said)
+        """Return the registration in a client's reply; raise InputError if the client cannot take part in any run."""
+        who, ours = f"The client at node {address}", versions()
+        if "refused" in packet.values:
+            raise InputError(f"{who} refused to register: {packet.values['refused']}")
+        said = understood(Registration, {**packet.values, "address": address}, who)
+        if said.versions != ours:
+            fix = "install the server's versions"
+            if {**said.versions, "processor": ours["processor"]} == ours:
+                fix = "use the server's kind of processor, because others round differently"
+            self.why[said.client] = f"has {said.versions}, but the server has {ours}; {fix}"
+            raise InputError(f"{said.who} {self.why[said.client]}.")
+        if prod(said.shape) > LARGEST:
+            raise InputError(
+                f"{said.who} has {said.data.kind} of shape {said.shape}, which is too large. Set image in its file to "
+                "a smaller size."
+            )
+        check_architecture(said.architecture, said.who)
         return said
 
     def _let_in(self, said: Registration) -> None:

@@ -6,7 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Le, MinLen
+from annotated_types import Gt, MinLen
 
 from ktpfl_flower import operations
 from ktpfl_flower.alike import arithmetic
@@ -16,7 +16,7 @@ from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, REAL, Experiment
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.validation import Count, Reads
+from ktpfl_pipeline.core.validation import Chance, Count, Reads
 
 DEFAULTS: dict[str, Any] = {
     "private": {"source": REAL},
@@ -67,7 +67,7 @@ class FederationFile:
     class_names: Names = field(default_factory=list)
     patience: Annotated[float, Gt(0)] = 600
     deadline: Annotated[float, Gt(0)] = 600
-    quorum: Annotated[float, Ge(0), Le(1)] = 0.6
+    quorum: Chance = 0.6
     tries: Count = 3
     on_unsound: Literal["skip", "stop"] = "skip"
 

@@ -14,10 +14,9 @@ from torch import Tensor
 from ktpfl_flower.alike import Data, arithmetic, prepared, versions
 from ktpfl_flower.client.client_file import understood
 from ktpfl_flower.server import federation_file
-from ktpfl_flower.server.attendance import Attendance, Link
+from ktpfl_flower.server.attendance import Attendance, Link, Registration
 from ktpfl_flower.server.executor import RealExecutor, RealFederation
 from ktpfl_flower.server.federation_file import Plan
-from ktpfl_flower.server.registration import Registration
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline import models
 from ktpfl_pipeline.__main__ import CONF
