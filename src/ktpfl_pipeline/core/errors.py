@@ -3,7 +3,7 @@
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,17 @@ def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
+def meant(given: str, known: Iterable[str]) -> str:
+    """Return the hint after a name that does not exist, in brackets; empty where no known name is near."""
+    hint = nearest(given, known, "")
+    return hint and f" ({hint})"
+
+
+def listed(names: Sequence[object], most: int = 10) -> str:
+    """Return the first names, at most so many, and how many more there are: ``a, b and 3 more``."""
+    return ", ".join(map(str, names[:most])) + f" and {len(names) - most:,} more" * (len(names) > most)
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
     """Return the error for a name that does not exist, with the nearest one that does.
 
@@ -158,7 +169,5 @@ def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
         known: the existing names.
     """
     names = list(known)
-    near = difflib.get_close_matches(given, names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
     choice = f"choose from {', '.join(names)}" if names else "there are none"
-    return InputError(f"{what} {given!r} is unknown{hint}: {choice}.")
+    return InputError(f"{what} {given!r} is unknown{meant(given, names)}: {choice}.")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,9 +98,6 @@ class Federation(Setting):
         log: records of the current round.
     """
 
-    covered: ClassVar[frozenset[Callable[..., Any]]] = dp_sgd.COVERED
-    """Client operations that private training allows."""
-
     executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
     client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
     current: CurrentRun = field(default_factory=CurrentRun, repr=False, compare=False)
@@ -122,15 +119,15 @@ class Federation(Setting):
         Raises:
             NotCoveredError: if training is private, and ε does not cover the operation.
         """
-        self._check_covered(operation)
         return self._result(phase, operation, calls).values
 
-    def _check_covered(self, operation: Operation[Any]) -> None:
-        if self.private and operation not in self.covered:
+    def _result(
+        self, phase: str, operation: Operation[Value], calls: Calls[Key], resumes: bool = False
+    ) -> PhaseResult[Key, Value]:
+        if self.private and operation not in dp_sgd.COVERED:
             raise NotCoveredError(f"uses private samples in {getattr(operation, '__name__', operation)}")
-
-    def _result(self, phase: str, operation: Operation[Value], calls: Calls[Key]) -> PhaseResult[Key, Value]:
-        result = self.executor.run(self, phase, operation, calls, self.current.progress)
+        performed = Resuming(operation) if resumes else operation
+        result = self.executor.run(self, phase, performed, calls, self.current.progress)
         self.log.add(phase, result)
         return result
 
@@ -305,8 +302,7 @@ class Federation(Setting):
         keeps = (recipe or self.training).keeps and not thrown_away
         states = {n: self.client_states.before(phase, n) for n in calls} if keeps else {}
         given: Calls[Key] = {n: (states[n], calls[n]) for n in calls} if keeps else calls
-        self._check_covered(operation)
-        result = self._result(phase, Resuming(operation) if keeps else operation, given)
+        result = self._result(phase, operation, given, keeps)
         found: dict[int | str, str] = {}
         for n in calls:
             if not math.isfinite(result.losses.get(n, 0.0)):

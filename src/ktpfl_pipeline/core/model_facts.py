@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import Shape
-from ktpfl_pipeline.core.weights import frozen_names, tied_names
+from ktpfl_pipeline.core.weights import frozen_names, is_frozen, tied_names
 
 PARAMETRIZED = ".parametrizations."
 """In the names of tensors from which torch computes a weight, as with `weight_norm`."""
@@ -136,17 +136,11 @@ def prepared(module: nn.Module, facts: ModelFacts) -> nn.Module:
     """Return a module that is safe to use: its input stays as it was, and frozen layers stay in evaluation mode."""
     if facts.changes_input:
         module.register_forward_pre_hook(_copied)
-    for part in _frozen_layers(module):
-        part.eval()
-        part.train = lambda mode=True, part=part: part  # type: ignore[method-assign, misc]
+    for part in module.modules():
+        if is_frozen(part) and [*part.buffers(recurse=False)]:  # such as BatchNorm of a frozen backbone
+            part.eval()
+            part.train = lambda mode=True, part=part: part  # type: ignore[method-assign, misc]
     return module
-
-
-def _frozen_layers(module: nn.Module) -> list[nn.Module]:
-    """Return the layers with buffers whose own parameters are all frozen, such as BatchNorm of a frozen backbone."""
-    owners = [part for part in module.modules() if [*part.buffers(recurse=False)]]
-    own = [(part, [*part.parameters(recurse=False)]) for part in owners]
-    return [part for part, parameters in own if parameters and not any(each.requires_grad for each in parameters)]
 
 
 def _copied(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -142,12 +142,17 @@ def frozen_names(module: nn.Module) -> list[str]:
     """
     found = []
     for prefix, part in module.named_modules():
-        own = dict(part.named_parameters(recurse=False))
-        names = [name for name, parameter in own.items() if not parameter.requires_grad]
-        if own and len(names) == len(own):
+        names = [name for name, parameter in part.named_parameters(recurse=False) if not parameter.requires_grad]
+        if is_frozen(part):
             names += [name for name, _ in part.named_buffers(recurse=False)]
         found += [f"{prefix}.{name}" if prefix else name for name in names]
     return found
+
+
+def is_frozen(layer: nn.Module) -> bool:
+    """Return whether a layer has parameters of its own, and all of them are frozen."""
+    own = list(layer.parameters(recurse=False))
+    return bool(own) and not any(parameter.requires_grad for parameter in own)
 
 
 def select(models: Models, clients: Iterable[int]) -> Models:

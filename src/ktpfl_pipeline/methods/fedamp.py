@@ -16,6 +16,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Proximal
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
+from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.method import PersonalParameters, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.weights import Params, gram, matrix_of, mix, squared_distances, vector_of
 
@@ -54,12 +55,10 @@ class FedAMP(PersonalParameters):
 
     def weights_of_seen(self, state: PersonalState, fed: Federation) -> Tensor:
         """Return ξ, (N, N) float64, rows that sum to one; clients that never uploaded have only their own weight."""
-        xi = torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)
         seen = [n for n in fed.by_id if n in state.models]
-        if len(seen) > 1:
-            positions = fed.positions(seen)
-            xi[positions[:, None], positions] = self.mixture([state.models[n] for n in seen], fed)
-        return xi
+        if len(seen) < 2:
+            return torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)
+        return among(self.mixture([state.models[n] for n in seen], fed), fed.positions(seen), len(fed.clients))
 
     def mixture(self, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (α/σ) exp(-‖w_i - w_j‖² / σ) off the diagonal, rows that sum to one, (n, n)."""

@@ -174,11 +174,8 @@ def encoded(update: Params, energy: float) -> Params:
 
 def decoded(update: Params, like: Params) -> Params:
     """Return the decoded update, with the names and shapes of the model `like`."""
-    return {
-        name: update[name] if name in update else _product(update, name).view_as(tensor)
-        for name, tensor in like.items()
-    }
-
-
-def _product(update: Params, name: str) -> Tensor:
-    return (update[f"{name}/u"] * update[f"{name}/s"]) @ update[f"{name}/v"]
+    found = dict(update)
+    for name in like.keys() - update.keys():
+        product = (update[f"{name}/u"] * update[f"{name}/s"]) @ update[f"{name}/v"]
+        found[name] = product.view_as(like[name])
+    return {name: found[name] for name in like}

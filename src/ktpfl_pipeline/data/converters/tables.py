@@ -4,16 +4,14 @@ Columns of numbers are features as they are, and columns of text become one feat
 new text in almost every row (an id, a name, free text) is refused instead, since it would become one feature per row.
 """
 
-import difflib
 import math
-from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, listed, meant
 from ktpfl_pipeline.data.sources.labels import is_number, numbered
 from ktpfl_pipeline.data.sources.table import MISSING, Cells, Table, read
 
@@ -69,7 +67,7 @@ def convert(file: Path, settings: Settings) -> Converted:
     if not any(kept):
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
     names, labels = numbered(table[settings.label])
-    said.append(f"{settings.label}: the label, {len(names)} classes ({_listed(names)})")
+    said.append(f"{settings.label}: the label, {len(names)} classes ({listed(names)})")
     arrays: Arrays = {"labels": labels.numpy(), "classes": np.array(names)}
     if settings.client:
         arrays["clients"] = np.array(table[settings.client], dtype=str)
@@ -86,8 +84,8 @@ def _check_columns(file: Path, names: list[str], settings: Settings) -> None:
     dropped = [("drop", name) for name in settings.drop]
     for option, wanted in (("label", settings.label), ("client", settings.client), *dropped):
         if wanted is not None and wanted not in names:
-            near = "".join(f" (did you mean {name!r}?)" for name in difflib.get_close_matches(wanted, names, n=1))
-            raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {_listed(names)}.")
+            near = meant(wanted, names)
+            raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {listed(names)}.")
 
 
 class _Feature(NamedTuple):
@@ -136,9 +134,5 @@ def _one_hot(file: Path, name: str, cells: Cells, absent: int) -> _Feature:
             f" many features: leave it out with --drop {name!r}{hint}."
         )
     one_hot = (np.array(texts)[:, None] == np.array(values)).astype(np.float32)
-    said = f"{name}: {len(values)} features, one per value ({_listed(values)})"
+    said = f"{name}: {len(values)} features, one per value ({listed(values)})"
     return _Feature(one_hot, [f"{name}={value}" for value in values], said + f", {absent:,} missing" * (absent > 0))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:10]) + f" and {len(names) - 10:,} more" * (len(names) > 10)

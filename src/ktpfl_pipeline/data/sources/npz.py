@@ -1,7 +1,6 @@
 """An `.npz` file of the user's own: checked by its headers, then read."""
 
 import contextlib
-import difflib
 import io
 import math
 import zipfile
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, meant
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
@@ -226,10 +225,9 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
         raise InputError(f"{path} has no array {missing}, only {others}: {_SAVE_AGAIN}.")
     for name in _names(file):
         if name not in _KNOWN:
-            near = "".join(f" (did you mean {known!r}?)" for known in difflib.get_close_matches(name, _KNOWN, n=1))
             raise InputError(
-                f"{path} has an array {name!r}, which is not known{near}: the names are {', '.join(_KNOWN)}; save it"
-                " under one of them, or leave it out."
+                f"{path} has an array {name!r}, which is not known{meant(name, _KNOWN)}: the names are"
+                f" {', '.join(_KNOWN)}; save it under one of them, or leave it out."
             )
     _check_inputs(path, found[0], *headers[found[0]], found[0])
     _check_others(path, found[0], headers)

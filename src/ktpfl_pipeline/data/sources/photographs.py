@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.core.machine.resources import gib
 from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, readable
@@ -25,7 +25,6 @@ Size = tuple[int, int]  # height and width
 
 IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
-NAMED = 10  # unreadable files that one message names
 LYING = (5, 6, 7, 8)  # EXIF orientations with which width and height are exchanged
 ORIENTATION = 0x0112  # EXIF's tag
 
@@ -101,8 +100,7 @@ class _Unreadable:
             )
 
     def __str__(self) -> str:
-        more = f" and {len(self.errors) - NAMED:,} more" * (len(self.errors) > NAMED)
-        return ", ".join(str(file) for file in list(self.errors)[:NAMED]) + more
+        return listed([*self.errors])
 
 
 def photographs(

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.core.machine.resources import gib
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file
 from ktpfl_pipeline.data.sources.labels import numbered
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, MAX_FILE, check_claim, readable
-from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, NAMED, Reading, photographs
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
 logger = logging.getLogger(__name__)
 Cells = list[str | None]
@@ -151,8 +151,7 @@ def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor
     there = [os.path.lexists(file) for file in files]
     if not all(there):
         lost = [path for path, found in zip(paths, there, strict=True) if not found]
-        named = ", ".join(lost[:NAMED]) + f" and {len(lost) - NAMED:,} more" * (len(lost) > NAMED)
-        told = f"{place} lists {len(files):,} images, and {len(lost):,} of them are not there: {named}"
+        told = f"{place} lists {len(files):,} images, and {len(lost):,} of them are not there: {listed(lost)}"
         if not reading.skip or not any(there):
             raise InputError(
                 f"{told}. Correct the paths, which start at the folder of the table, or set image.unreadable to skip."

@@ -11,7 +11,7 @@ import torch
 
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core import kinds
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.core.machine.memory import used_up_by
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.data import sources
@@ -103,11 +103,10 @@ def _warn_of_gaps(labels: Any, source: str) -> None:
     """
     absent = labels.bincount().eq(0).nonzero().flatten().tolist()
     if absent:
-        which = f"class{'es' * (len(absent) > 1)} {', '.join(map(str, absent[:10]))}"
-        more = f" and {len(absent) - 10:,} more" * (len(absent) > 10)
         logger.warning(
-            f"{source}: no sample has {which}{more}; labels count from 0, so models have {int(labels.max()) + 1:,} "
-            "classes. To change this, renumber the labels, or list the existing ones in private.classes."
+            f"{source}: no sample has class{'es' * (len(absent) > 1)} {listed(absent)}; labels count from 0, so models "
+            f"have {int(labels.max()) + 1:,} classes. To change this, renumber the labels, or list the existing ones "
+            "in private.classes."
         )
 
 
