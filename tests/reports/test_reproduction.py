@@ -46,7 +46,7 @@ class TestBesideThePaper:
             ((0.75, 0.76), "None"),  # not finished, so empty
         ):
             with case(accuracies):
-                (row,) = entries(reproduction.beside_the_paper([cell("kt_pfl", *accuracies)])[0])
+                (row,) = entries(reproduction.beside_the_paper([cell("kt_pfl", *accuracies)]))
                 assert row["agrees"] == said
                 assert row["paper"] == "75.60"
 
@@ -54,13 +54,13 @@ class TestBesideThePaper:
         one = cell("kt_pfl", 0.9)
         object.__setattr__(one, "seeds", [0])
         assert (
-            entries(reproduction.beside_the_paper([one])[0])[0]["agrees"]
+            entries(reproduction.beside_the_paper([one]))[0]["agrees"]
             == "not significant, with 1 seed, and an interval needs at least 3"
         )
 
     def test_a_method_that_the_paper_does_not_have_has_no_number(self, cell: Made) -> None:
         cells = [cell(method, 0.5, 0.6, 0.7) for method in ("sim_pfl", "local", "kt_pfl")]
-        assert not reproduction.beside_the_paper(cells[1:2])[0].rows
+        assert not reproduction.beside_the_paper(cells[1:2]).rows
         found = entries(reproduction.accuracy_table("table1", cells))
         beside = [row["Fashion-MNIST, two labels: paper"] for row in found]
         assert beside == ["72.71", "not in the paper", "75.60"]
@@ -68,11 +68,11 @@ class TestBesideThePaper:
 
     def test_a_column_of_the_study_has_its_own_number(self, cell: Made) -> None:
         cells = [cell("kt_pfl", 0.7, 0.7, 0.7, part="table4", label=label) for label in ("ρ = 0.3", "ρ = 2")]
-        (row,) = entries(reproduction.beside_the_paper(cells)[0])
+        (row,) = entries(reproduction.beside_the_paper(cells))
         assert (row["cell"], row["paper"]) == ("Fashion-MNIST, ρ = 0.3", "89.30")
 
     def test_a_variant_of_a_part_has_the_numbers_of_its_table(self, cell: Made) -> None:
-        (row,) = entries(reproduction.beside_the_paper([cell("fedmd", part="table1_rate")])[0])
+        (row,) = entries(reproduction.beside_the_paper([cell("fedmd", part="table1_rate")]))
         assert (row["part"], row["paper"]) == ("Table 1 (rate)", "66.10")
 
 
@@ -84,7 +84,7 @@ def test_whether_the_order_is_the_papers(cell: Made) -> None:
         ((0.5,), "None"),
     ):
         with case(fedmd):
-            (row,) = entries(reproduction.orders([cell("kt_pfl", 0.7, 0.81, 0.9), cell("fedmd", *fedmd)])[0])
+            (row,) = entries(reproduction.orders([cell("kt_pfl", 0.7, 0.81, 0.9), cell("fedmd", *fedmd)]))
             assert row["methods"] == "KT-pFL minus FedMD"
             assert row["paper"] == "+9.5"
             assert row["agrees"] == said
@@ -92,7 +92,7 @@ def test_whether_the_order_is_the_papers(cell: Made) -> None:
 
 def test_two_readings_of_one_row_of_the_papers_have_no_order(cell: Made) -> None:
     cells = [cell(method, 0.7, 0.8, 0.9) for method in ("kt_pfl", "kt_pfl_authors", "fedmd")]
-    found = [row["methods"] for row in entries(reproduction.orders(cells)[0])]
+    found = [row["methods"] for row in entries(reproduction.orders(cells))]
     assert len(found) == 2
     assert all(row.endswith(" minus FedMD") for row in found)
 
@@ -126,10 +126,10 @@ def test_the_best_setting_of_the_study(cell: Made) -> None:
                 "ρ = 2": (0.99, 1.0, 1.0),
             }
             cells = [cell("kt_pfl", *values, part="table4", label=label) for label, values in labels.items()]
-            (row,) = entries(reproduction.findings(cells)[0])
+            (row,) = entries(reproduction.findings(cells))
             assert (row["best"], row["agrees"]) == ("ρ = 0.5", said)
             unfinished = [*cells[:2], cell("kt_pfl", part="table4", label="ρ = 0.7")]
-            assert entries(reproduction.findings(unfinished)[0])[0]["agrees"] == "None"
+            assert entries(reproduction.findings(unfinished))[0]["agrees"] == "None"
 
 
 def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:

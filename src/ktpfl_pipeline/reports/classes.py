@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import local_only
 from ktpfl_pipeline.analysis.statistics import mean_over_clients, paired
 from ktpfl_pipeline.reports import figures
@@ -95,27 +94,6 @@ def table(results: Sequence[MethodResult]) -> Table:
         *map(of, shown),
     ]
     return Table.of("classes", columns, sorted(order))
-
-
-def rows_by_class(run: FinishedRun, ids: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per class: its test samples, and the share of them that is recognized (empty without samples)."""
-    if not run.confusion:
-        return []
-    found = zip(run.classes, recalls([run]), run.confusion, strict=True)
-    return [
-        {**ids, "class": label, "name": name, "test_samples": sum(counts), "accuracy": share}
-        for label, (name, share, counts) in enumerate(found)
-    ]
-
-
-def rows_of_confusion(run: FinishedRun, ids: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per true and predicted class that any test sample has: the number of these samples."""
-    return [
-        {**ids, "true": run.classes[true], "predicted": run.classes[said], "samples": count}
-        for true, counts in enumerate(run.confusion)
-        for said, count in enumerate(counts)
-        if count
-    ]
 
 
 def majority_note(results: Sequence[MethodResult]) -> str:

@@ -6,10 +6,10 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.roles import local_only
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
-from ktpfl_pipeline.reports import classes
 
 TEXTS = {
     *("method", "minus", "point", "run_id", "key", "run_ids", "minus_run_ids", "owner", "architecture", "mixture"),
@@ -55,8 +55,14 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
         means = {name: fmean(there) for name, each in beside.items() if (there := benign(each, run.adversaries))}
         if run.majority:
             means["majority_class"] = mean_over_clients(run.majority, run.adversaries)
-        files["classes.csv"] += classes.rows_by_class(run, ids)
-        files["confusion.csv"] += classes.rows_of_confusion(run, ids)
+        known = zip(run.classes, recalls([run]), run.confusion, strict=True) if run.confusion else ()
+        for label, (name, recall, counts) in enumerate(known):
+            of_class = {"class": label, "name": name, "test_samples": sum(counts), "accuracy": recall}
+            files["classes.csv"].append({**ids, **of_class})
+            said = {other: count for other, count in zip(run.classes, counts, strict=True) if count}
+            files["confusion.csv"] += [
+                {**ids, "true": name, "predicted": each, "samples": n} for each, n in said.items()
+            ]
         for point, values in finals.items():
             clients = benign(values, run.adversaries)
             deviation, worst = pstdev(clients), worst_decile(clients)

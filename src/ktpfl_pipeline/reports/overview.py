@@ -20,13 +20,12 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
 from ktpfl_pipeline.reports import columns as shared
-from ktpfl_pipeline.reports import figures, paper, study, words
+from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.study import Setting
-from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
 
 ONE = ", one architecture"
@@ -169,12 +168,12 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
 
 def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
-    settings = []
+    shown: list[Column] = []
     for column, each in columns.items():
         cited = {method: paper.written(each.settings, method) for method in each.methods}
-        settings.append(Setting(column, each.methods, {} if paper.differences(each.settings) else cited))
+        shown += setting_columns(column, each.methods, {} if paper.differences(each.settings) else cited)
     latex = f"Accuracy: {words.HEADLINE} {words.averaged(None)} Bold: {words.BOLD}"
-    return study.accuracy_table(name, _titles(columns), settings, latex=latex)
+    return methods_table(name, _titles(columns), shown, latex)
 
 
 def difference_table(columns: Columns, name: str = "differences") -> Table:

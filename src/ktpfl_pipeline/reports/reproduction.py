@@ -8,7 +8,7 @@ Arguments that the functions share: `cells`, all of them, in the order of the co
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, groupby
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, paired_difference
@@ -18,7 +18,7 @@ from ktpfl_pipeline.analysis.roles import ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.analysis.study import Cell, seconds_left
 from ktpfl_pipeline.core.metrics import ADAPTED
-from ktpfl_pipeline.reports import columns, figures, paper, study, words
+from ktpfl_pipeline.reports import columns, figures, paper, words
 from ktpfl_pipeline.reports.columns import METHOD, Column
 from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
@@ -26,29 +26,11 @@ from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, in
 from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import marked, plural, point_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
-"""What a `Verdict` can be."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether our result agrees with the paper's.
-
-    Attributes:
-        agrees: `AGREES`, `DIFFERS` or `UNDECIDED`.
-        because: what a table adds; empty for nothing.
-    """
-
-    agrees: str
-    because: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.agrees}{self.because}"
-
-
+"""What a verdict begins with: whether our result agrees with the paper's."""
 DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
     "bytes": (
@@ -73,7 +55,6 @@ NOTES = {
     f"{DIFFERS}: it lies on the other. {UNDECIDED}: it includes zero. Intervals are not corrected for their number.",
 }
 WHERE = Column("cell", "Cell")
-OURS_MINUS = Column("ours_minus", "Ours minus paper", "points")
 
 
 def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell], made: Provenance) -> Report:
@@ -87,7 +68,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
     """
     by_part = {name: [cell for cell in cells if cell.part == name] for name in parts}
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
-    verdicts = [verdict for _, verdicts in (beside, ordered, best) for verdict in verdicts]
+    alike = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
     once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # runs that an earlier part has too
     finished = [
         ({"cell": f"{named(cell.part)}: {_column(cell)}, {cell.title}"}, cell.result)
@@ -100,23 +81,23 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
             Section(f"{named(name)}: {title}", _blocks(name, shows, by_part[name]))
             for name, (title, shows) in parts.items()
         ),
-        Section("Cell by cell next to the paper", [beside[0]]),
-        Section("In the paper's order?", [ordered[0]], folded=True),
-        Section("The best setting of the paper's study", [best[0]]),
+        Section("Cell by cell next to the paper", [beside]),
+        Section("In the paper's order?", [ordered], folded=True),
+        Section("The best setting of the paper's study", [best]),
         Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
-        Section("What is done, and what is left", [plan_table(_alike(cells))], folded=True),
+        Section("What is done, and what is left", [plan_table([list(own) for _, own in alike])], folded=True),
         runs(finished, [WHERE], [HEADLINE]),
     ]
     return Report(
         name="paper",
         title="The paper's tables and figures",
         kind="Reproduction of KT-pFL (NeurIPS 2021)",
-        summary=summary(cells, verdicts),
+        summary=summary(cells, [beside, ordered, best]),
         facts=[plural(len(parts), "part"), plural(len(cells), "cell"), made.machine],
         made=made.told(),
         sections=[section for section in sections if section],
-        brief=[beside[0].without("part") if beside[0].rows else _by_column(cells)],
+        brief=[beside.without("part") if beside.rows else _by_column(cells)],
     )
 
 
@@ -187,76 +168,75 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
     titles: dict[str, str] = {}
     for cell in cells:
         titles.setdefault(cell.method, marked(cell.result) if cell.result else cell.title)
-    settings = [
-        study.Setting(
+    shown = [
+        each
+        for column, own in _columns(cells)
+        for each in setting_columns(
             column,
             {cell.method: cell.result for cell in own if cell.result},
             {cell.method: _written(cell) for cell in own} if any(_number(cell) is not None for cell in own) else {},
             [cell.method for cell in own if cell.failed and not cell.result],
+            point,
         )
-        for column, own in _columns(cells)
     ]
     full = name if point == HEADLINE else f"{name}-{point}"
-    return study.accuracy_table(full, titles, settings, point, latex=point_title(point))
+    return methods_table(full, titles, shown, point_title(point))
 
 
-Judged = tuple[Table, list[Verdict]]
-"""A table with the verdicts of its rows, as far as they are finished."""
-
-
-def _judged(name: str, shown: Sequence[Column], rows: Sequence[tuple[Mapping[str, Entry], Verdict | None]]) -> Judged:
-    """Return a table of rows with their verdicts in its last column, and these verdicts."""
-    entries = [{**row, columns.AGREES.key: str(verdict) if verdict else None} for row, verdict in rows]
-    return Table(name, [*shown, columns.AGREES], entries), [verdict for _, verdict in rows if verdict]
-
-
-def beside_the_paper(cells: Sequence[Cell]) -> Judged:
+def beside_the_paper(cells: Sequence[Cell]) -> Table:
     """Return one row for each cell of which the paper's number is known: ours, the paper's, and whether they agree."""
-    rows: list[tuple[dict[str, Entry], Verdict | None]] = []
+    rows: list[dict[str, Entry]] = []
     for cell in cells:
         number = _number(cell)
         if number is None:
             continue
         found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
-        row = {
-            "part": named(cell.part),
-            "cell": _column(cell),
-            "method": cell.title,
-            "ours": accuracy(cell.final),
-            "paper": _written(cell),
-            "ours_minus": interval(found),
-        }
-        rows.append((row, verdict(found, 0)))
-    first = [Column("part", "Part"), WHERE, METHOD.but(value=None)]
-    return _judged("beside", [*first, Column("ours", "Ours", "%"), columns.PAPER, OURS_MINUS], rows)
+        rows.append(
+            {
+                "part": named(cell.part),
+                "cell": _column(cell),
+                "method": cell.title,
+                "ours": accuracy(cell.final),
+                "paper": _written(cell),
+                "ours_minus": interval(found),
+                "agrees": verdict(found, 0),
+            }
+        )
+    shown = [
+        *(Column("part", "Part"), WHERE, METHOD.but(value=None), Column("ours", "Ours", "%"), columns.PAPER),
+        *(Column("ours_minus", "Ours minus paper", "points"), columns.AGREES),
+    ]
+    return Table("beside", shown, rows)
 
 
-def orders(cells: Sequence[Cell]) -> Judged:
+def orders(cells: Sequence[Cell]) -> Table:
     """Return one row for two methods of a column whose numbers in the paper differ: which one is ahead?"""
-    rows: list[tuple[dict[str, Entry], Verdict | None]] = []
+    rows: list[dict[str, Entry]] = []
     for column, own in _columns(cells):
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
             if first == second:  # two readings of one row of the paper's
                 continue
             found = paired_difference(a.result, b.result) if a.result and b.result else None
-            row: dict[str, Entry] = {
-                "cell": f"{named(a.part)}: {column}",
-                "methods": f"{a.title} minus {b.title}",
-                "paper": points(first - second),
-                "ours": interval(found),
-            }
-            rows.append((row, verdict(found, 1 if first > second else -1)))
-    shown = [WHERE, Column("methods", "Methods"), columns.PAPER.but(unit="points"), Column("ours", "Ours", "points")]
-    return _judged("orders", shown, rows)
+            rows.append(
+                {
+                    "cell": f"{named(a.part)}: {column}",
+                    "methods": f"{a.title} minus {b.title}",
+                    "paper": points(first - second),
+                    "ours": interval(found),
+                    "agrees": verdict(found, 1 if first > second else -1),
+                }
+            )
+    ours, papers = Column("ours", "Ours", "points"), columns.PAPER.but(unit="points")
+    return Table("orders", [WHERE, Column("methods", "Methods"), papers, ours, columns.AGREES], rows)
 
 
-def findings(cells: Sequence[Cell]) -> Judged:
+def findings(cells: Sequence[Cell]) -> Table:
     """Return one row for each best setting of KT-pFL in the paper: our accuracy there, minus our best elsewhere.
 
     The other settings are those that the paper compared and that are run here.
     """
-    rows: list[tuple[dict[str, Entry], Verdict | None]] = []
+    rows: list[dict[str, Entry]] = []
     of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
     for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
         own = {cell.label: cell for cell in group}
@@ -268,34 +248,38 @@ def findings(cells: Sequence[Cell]) -> Judged:
             found = None
             if ours.result and len(finished) == len(against):
                 found = paired_difference(ours.result, ranked(finished)[0])
-            row = {
-                "cell": f"{named(part)}: {paper.dataset(settings)}",
-                "best": best,
-                "ours": accuracy(ours.final),
-                "minus_others": interval(found),
-            }
-            rows.append((row, verdict(found, 1)))
-    minus = Column("minus_others", "Minus our best of the others", "points")
-    return _judged("best", [WHERE, Column("best", "Best in the paper"), Column("ours", "Ours there", "%"), minus], rows)
+            rows.append(
+                {
+                    "cell": f"{named(part)}: {paper.dataset(settings)}",
+                    "best": best,
+                    "ours": accuracy(ours.final),
+                    "minus_others": interval(found),
+                    "agrees": verdict(found, 1),
+                }
+            )
+    there, minus = Column("ours", "Ours there", "%"), Column("minus_others", "Minus our best of the others", "points")
+    return Table("best", [WHERE, Column("best", "Best in the paper"), there, minus, columns.AGREES], rows)
 
 
-def verdict(found: Difference | None, side: int) -> Verdict | None:
+def verdict(found: Difference | None, side: int) -> str | None:
     """Return whether a difference is on the paper's `side` of zero, or for side 0, zero; None without a difference."""
     if found is None:
         return None
     if found.ends is None:
-        return Verdict(UNDECIDED, f", with {words.too_few(found.seeds)}")
-    if side == 0:
-        away = f": {abs(100 * found.mean):.1f} points {'above' if found.mean > 0 else 'below'}"
-        return Verdict(AGREES) if found.sign == 0 else Verdict(DIFFERS, away)
-    return Verdict({side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS))
+        return f"{UNDECIDED}, with {words.too_few(found.seeds)}"
+    if side:
+        return {side: AGREES, 0: UNDECIDED}.get(found.sign, DIFFERS)
+    away = f"{abs(100 * found.mean):.1f} points {'above' if found.mean > 0 else 'below'}"
+    return f"{DIFFERS}: {away}" if found.sign else AGREES
 
 
-def summary(cells: Sequence[Cell], verdicts: Iterable[Verdict]) -> str:
-    """State how much is finished, and how often it agrees with the paper."""
-    full, counts = sum(cell.result is not None for cell in cells), Counter(verdict.agrees for verdict in verdicts)
-    known = ", ".join(f"{counts[word]} {word}" for word in (AGREES, DIFFERS, UNDECIDED) if counts[word])
+def summary(cells: Sequence[Cell], judged: Iterable[Table]) -> str:
+    """State how much is finished, and how often the `judged` rows agree with the paper."""
+    verdicts = [str(row["agrees"]) for table in judged for row in table.rows]
+    counts = {word: sum(said.startswith(word) for said in verdicts) for word in (AGREES, DIFFERS, UNDECIDED)}
+    known = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     compared = f"Compared with the paper's numbers, orders and best settings: {known}." if known else ""
+    full = sum(cell.result is not None for cell in cells)
     return f"{full} of {plural(len(cells), 'cell')} finished. {progress(cells)} {compared}".strip()
 
 
@@ -340,12 +324,6 @@ def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
         for own in groups
         for first in own[:1]
     ]
-
-
-def _alike(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return each cell by itself, and those of a column that failed for one reason together."""
-    groups = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
-    return [list(own) for _, own in groups]
 
 
 def _column(cell: Cell) -> str:

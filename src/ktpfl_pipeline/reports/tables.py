@@ -1,6 +1,6 @@
-"""The tables of a comparison."""
+"""The tables of a comparison, and those of methods by setting that the overview and the paper's report share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
@@ -12,7 +12,7 @@ from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import classes, columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, Compared, accuracy_at
 from ktpfl_pipeline.reports.model import ID, Section, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, mean, percent
+from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent
 
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
@@ -56,14 +56,41 @@ def difference_table(results: Sequence[MethodResult]) -> Table:
     return Table.of("differences", columns.baselines(main, lead), rows)
 
 
-THEOREM = [
-    Column("mixture", "Mixture"),
-    Column("fit_loss", "Loss, fitted half", "nats"),
-    Column("test_loss", "Loss, other half", "nats"),
-    Column("test_accuracy", "Accuracy, other half", "%"),
-    Column("fit_no_worse", "No worse, fitted half", "clients"),
-    Column("test_no_worse", "No worse, other half", "clients"),
-]
+def setting_columns(
+    title: str,
+    results: Mapping[str, MethodResult],
+    cited: Mapping[str, str | None],
+    failed: Collection[str] = (),
+    point: str = HEADLINE,
+) -> list[Column]:
+    """Return the columns of one setting in a table of methods by setting; a row is a method's registry name.
+
+    These are the final accuracy at an evaluation point and, next to the headline, the paper's number.
+
+    Args:
+        title: of the setting, unique in the table.
+        results: the finished results by method.
+        cited: the paper's numbers by method; empty if the setting is not the paper's.
+        failed: methods that cannot be finished.
+        point: the evaluation point.
+    """
+    best = clear_best(list(results.values()), point)
+
+    def ours(method: str) -> Entry:
+        if method in failed:
+            return "failed"
+        result = results.get(method)
+        return accuracy(result.final.get(point), result is best) if result else None
+
+    shown = [accuracy_at(point).but(key=title, title=title, value=ours)]
+    if point == HEADLINE and any(cited.values()):
+        shown.append(columns.PAPER.but(key=f"{title}: paper", title=f"{title}: paper", value=cited.get))
+    return shown
+
+
+def methods_table(name: str, titles: Mapping[str, str], shown: Sequence[Column], latex: str) -> Table:
+    """Return the methods with `titles`, by registry name, in the `setting_columns` of several settings."""
+    return Table.of(name, [columns.METHOD.but(value=lambda method: titles[method]), *shown], titles, latex=latex)
 
 
 def theorem_table(result: MethodResult) -> Table:
@@ -78,21 +105,19 @@ def theorem_table(result: MethodResult) -> Table:
     def means(of: str, mixture: str) -> list[float]:
         return [mean_over_clients(getattr(run.theorem, of)[mixture], run.adversaries) for run in runs]
 
+    def loss(half: str) -> Callable[[str], Entry]:
+        return lambda mixture: mean(means(half, mixture), "{:.3f}".format)
+
     shown = [
-        mixture for mixture in MIXTURES if runs and all(run.theorem and mixture in run.theorem.fit for run in runs)
+        Column("mixture", "Mixture", value=str.capitalize),
+        Column("fit_loss", "Loss, fitted half", "nats", value=loss("fit")),
+        Column("test_loss", "Loss, other half", "nats", value=loss("test")),
+        Column("test_accuracy", "Accuracy, other half", "%", value=lambda mixture: mean(means("accuracy", mixture))),
+        Column("fit_no_worse", "No worse, fitted half", "clients", value=lambda each: _no_worse(each, runs, "fit")),
+        Column("test_no_worse", "No worse, other half", "clients", value=lambda each: _no_worse(each, runs, "test")),
     ]
-    rows: list[dict[str, Entry]] = [
-        {
-            "mixture": mixture.capitalize(),
-            "fit_loss": mean(means("fit", mixture), "{:.3f}".format),
-            "test_loss": mean(means("test", mixture), "{:.3f}".format),
-            "test_accuracy": mean(means("accuracy", mixture)),
-            "fit_no_worse": _no_worse(mixture, runs, "fit"),
-            "test_no_worse": _no_worse(mixture, runs, "test"),
-        }
-        for mixture in shown
-    ]
-    return Table.of("theorem", THEOREM, rows)
+    checked = [each for each in MIXTURES if runs and all(run.theorem and each in run.theorem.fit for run in runs)]
+    return Table.of("theorem", shown, checked)
 
 
 def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | None:

@@ -45,19 +45,18 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
 def _columns() -> list[Column]:
     """Return counted traffic and bytes sent, up and down, mean over seeds; a row is a result and its `Sum`."""
 
-    def both(way: str, ending: str, name: str) -> list[Column]:
-        def counted(result: MethodResult, total: Sum, *_: object) -> Entry:
-            return small_megabytes(fmean(total(ledger(run, ending)) for run in result.runs))
+    def column(key: str, title: str, of_run: Callable[[FinishedRun], list[int]]) -> Column:
+        def value(result: MethodResult, total: Sum, *_: object) -> Entry:
+            return small_megabytes(fmean(total(of_run(run)) for run in result.runs))
 
-        def sent(result: MethodResult, total: Sum, *_: object) -> Entry:
-            return small_megabytes(fmean(total(run.wire[name]) for run in result.runs))
+        return Column(key, title, "MB", value=value)
 
-        return [
-            Column(f"counted{ending}", f"Counted {way}", "MB", value=counted),
-            Column(f"sent{ending}", f"Sent {way}", "MB", value=sent),
-        ]
-
-    return [*both("up", "_up", "received"), *both("down", "_down", "sent")]  # as seen from the clients
+    return [  # as seen from the clients
+        column("counted_up", "Counted up", lambda run: ledger(run, "_up")),
+        column("sent_up", "Sent up", lambda run: run.wire["received"]),
+        column("counted_down", "Counted down", lambda run: ledger(run, "_down")),
+        column("sent_down", "Sent down", lambda run: run.wire["sent"]),
+    ]
 
 
 def by_method(results: Sequence[MethodResult]) -> Table:

@@ -28,15 +28,8 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {
-        "kind": lambda block: type(block).__name__,
-        "entry": entry,
-        "head": head,
-        "joined": joined,
-        "slug": slug,
-        "texts": texts,
-    }
-    environment.filters |= {"drawing": drawing, "json": json.dumps, "sortable": sortable}
+    environment.filters |= {"kind": lambda block: type(block).__name__, "json": json.dumps}
+    environment.filters |= {each.__name__: each for each in (drawing, entry, head, joined, slug, sortable, texts)}
     return environment.get_template("page.html.jinja")
 
 
