@@ -2,9 +2,8 @@
 
 import pytest
 
-from ktpfl_pipeline.analysis.compared import compared, comparison
 from ktpfl_pipeline.analysis.convergence import gain
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import compared, comparison, summarise
 
 
 @pytest.fixture

@@ -6,10 +6,18 @@ from dataclasses import replace
 import pytest
 from cases import case
 
-from ktpfl_pipeline.analysis.compared import compared, comparison
 from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import HEADLINE, Curve, FinishedRun, MethodResult, summarise
-from ktpfl_pipeline.analysis.roles import local_only, subject
+from ktpfl_pipeline.analysis.results import (
+    HEADLINE,
+    Curve,
+    FinishedRun,
+    MethodResult,
+    compared,
+    comparison,
+    local_only,
+    subject,
+    summarise,
+)
 from ktpfl_pipeline.analysis.statistics import Difference
 
 SEVEN = [(t / 10, t / 10 + 0.1) for t in range(1, 8)]  # the last five: 0.5 and 0.6

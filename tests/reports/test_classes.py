@@ -10,8 +10,7 @@ import pytest
 from written import keys, row
 
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import MethodResult, summarise
-from ktpfl_pipeline.analysis.roles import headline, subject
+from ktpfl_pipeline.analysis.results import MethodResult, headline, subject, summarise
 from ktpfl_pipeline.reports import classes, comparison, tables
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.headline import adapted, leaders, tiles

@@ -24,11 +24,7 @@ def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results if all were made with these settings, and saw the same data with each seed.
-
-    Args:
-        results: of one comparison.
-        settings: what all its methods share, now.
+    """Return the results of a comparison if all were made with its settings, and saw the same data with each seed.
 
     Raises:
         InputError: naming the method and what differs.

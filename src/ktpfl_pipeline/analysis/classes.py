@@ -26,13 +26,7 @@ def recalls(runs: Sequence[FinishedRun]) -> list[float | None]:
 
 
 def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, list[Any]]:
-    """Return the fields ``confusion`` and ``majority`` of a `FinishedRun` whose clients' labels are in this process.
-
-    Args:
-        method: as it was run.
-        result: the run.
-        fed: its federation.
-    """
+    """Return the fields ``confusion`` and ``majority`` of a `FinishedRun` whose clients' labels are in this process."""
     each = fed.confusion(method.personal(result.state, fed.by_id, fed), "test")  # (N, K, K)
     places = [int(place) for place in benign(range(len(each)), fed.positions(fed.adversary_ids).tolist())]
     frequent = [client.train.labels.bincount().argmax() for client in fed.clients]

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult
-from ktpfl_pipeline.analysis.roles import local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import Difference, benign, holm, mean_over_clients, paired
 from ktpfl_pipeline.core.metrics import ADAPTED
 
@@ -47,9 +46,7 @@ def architectures(results: Sequence[MethodResult]) -> list[str]:
     return list(dict.fromkeys(name for result in results for run in result.runs for name in run.architectures))
 
 
-def against_by_architecture(
-    reference: MethodResult | None, results: Sequence[MethodResult], point: str = HEADLINE
-) -> dict[str, Differences]:
+def against_by_architecture(reference: MethodResult | None, results: Sequence[MethodResult]) -> dict[str, Differences]:
     """Return the differences of `against` over the clients of each architecture; empty without the reference.
 
     A seed counts if both methods gave the architecture to at least one benign client. Differences are corrected for
@@ -60,18 +57,18 @@ def against_by_architecture(
     others = [each for each in results if each is not reference]
     found: dict[str, Differences] = {}
     for architecture in architectures(results):
-        theirs = _of_architecture(reference, architecture, point)
-        each = {result.method: paired(_of_architecture(result, architecture, point), theirs) for result in others}
+        theirs = _of_architecture(reference, architecture)
+        each = {result.method: paired(_of_architecture(result, architecture), theirs) for result in others}
         found[architecture] = holm(each)
     return found
 
 
-def _of_architecture(result: MethodResult, architecture: str, point: str) -> dict[int, float]:
+def _of_architecture(result: MethodResult, architecture: str) -> dict[int, float]:
     """Return by seed the mean final accuracy, in 0..1, of the clients with an architecture."""
     found = {}
     for run in result.runs:
         others = {place for place, name in enumerate(run.architectures) if name != architecture}
-        if point in result.final and (values := benign(run.final(point), {*run.adversaries, *others})):
+        if values := benign(run.final(HEADLINE), {*run.adversaries, *others}):
             found[run.seed] = fmean(values)
     return found
 

@@ -1,4 +1,4 @@
-"""Finished runs and their summary over seeds: plain data, ready for JSON.
+"""Finished runs and their summary over seeds: plain data, ready for JSON; and the roles of methods in a comparison.
 
 Accuracies are in 0..1, traffic is in bytes, times are in seconds. An evaluation point says when in a round the clients
 were evaluated: ``after_transfer`` is the headline, the personalized models at the round's end, after distillation (or
@@ -7,8 +7,8 @@ model was trained for e extra local epochs, evaluated and discarded. `ORDER` of 
 show them; those after adaptation follow.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -22,6 +22,8 @@ HEADLINE = "after_transfer"
 ORDER = (HEADLINE, "after_local", VALIDATION)
 LEADING = ("balanced_accuracy", "macro_f1", "auc")
 """Measures of the models after transfer that may lead a report instead of accuracy."""
+KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
+"""What a comparison leaves of each method for the overview."""
 COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
 
@@ -361,3 +363,55 @@ def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
     ]
     rounds = sorted(set.intersection(*map(set, means)))
     return Curve(rounds, [[by_round[t] for t in rounds] for by_round in means])
+
+
+def ranked(results: Sequence[MethodResult], point: str = HEADLINE) -> list[MethodResult]:
+    """Return the methods that have a final value at a point, the highest mean first, of equals the first."""
+    known = [result for result in results if point in result.final]
+    return sorted(known, key=lambda result: -result.final[point].mean)
+
+
+def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
+    """Return the local-only result, None where there is none."""
+    return next((result for result in results if result.method == "local"), None)
+
+
+def subject(results: Sequence[MethodResult]) -> MethodResult:
+    """Return the method that a report is about.
+
+    This is the method that the setting ``subject`` names, if it is among the results; otherwise KT-pFL, otherwise the
+    first method that exchanges knowledge, otherwise local-only training.
+    """
+    asked = results[0].settings.get("subject")
+    exchanging = [result for result in results if result.method != "local"]
+    preferred = [result for name in (asked, "kt_pfl") for result in results if result.method == name]
+    return [*preferred, *exchanging, *results][0]
+
+
+def headline(results: Sequence[MethodResult]) -> str:
+    """Return what leads a report: an entry of `MethodResult.final`.
+
+    It is the measure that the setting ``headline`` names where all results have it, and else accuracy after transfer.
+    """
+    asked = results[0].settings.get("headline", "accuracy")
+    return asked if asked in LEADING and all(asked in result.final for result in results) else HEADLINE
+
+
+def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a comparison that the overview of all comparisons needs, in plain values.
+
+    It has the comparison's ``name``, the ``settings`` that all its methods share, and ``methods``: the values `KEPT` of
+    each method, by registry name.
+    """
+    kept = [replace(result, runs=[]).to_dict() for result in results]
+    return {
+        "name": name,
+        "settings": settings,
+        "methods": {values["method"]: {part: values[part] for part in KEPT} for values in kept},
+    }
+
+
+def compared(content: Mapping[str, Any]) -> list[MethodResult]:
+    """Return the results, without their runs, that `comparison` wrote."""
+    left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
+    return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]

@@ -21,8 +21,7 @@ from kedro.pipeline.node import Node
 from ktpfl_pipeline.analysis.agreement import check_settings, comparable
 from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.provenance import here_and_now
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
-from ktpfl_pipeline.analysis.roles import headline, local_only
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, headline, local_only, summarise
 from ktpfl_pipeline.config import checks, tuned
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
@@ -74,14 +73,8 @@ def evaluate(experiment: Experiment, runs: list[FinishedRun]) -> MethodResult:
 def report(experiment: Experiment, hyperparameters: str, *results: MethodResult, section: str, name: str) -> Report:
     """Return the report on the results of all methods, and log it next to their runs.
 
-    A report on the same runs goes to the same run of the tracker: making it again replaces it.
-
-    Args:
-        experiment: its settings.
-        hyperparameters: what a tuning of it left, as for `resolve`.
-        results: of its methods.
-        section: the experiment's name.
-        name: of the report.
+    A report on the same runs goes to the same run of the tracker: making it again replaces it. `section` is the name of
+    the experiment.
 
     Raises:
         InputError: if a result was made with other settings or hyperparameters.
@@ -127,9 +120,14 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         methods: names in the registry of methods, or dotted paths.
     """
     settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
-    made = ("federation", "partition")
+    made = ["federation", "partition"]
     data = Pipeline(
-        _of_source(tuple(methods)),
+        [
+            step(load_private, [settings, "raw_folder"], "private"),
+            step(load_public, [settings, "raw_folder", "private"], "public_images"),
+            step(sample_public_set, [settings, "private", "public_images"], "public_set"),
+            step(partition_clients, [settings, "private", "public_set", "raw_folder"], made, methods=tuple(methods)),
+        ],
         namespace="data",
         inputs={"raw_folder"},
         outputs={dataset: f"{experiment}/{dataset}" for dataset in made},
@@ -167,22 +165,6 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         parameters=parameters,
     )
     return sum([data, *boxes], start=reported)
-
-
-def _of_source(methods: tuple[str, ...]) -> list[Node]:
-    """Return the steps from a source to the federation's data."""
-    settings = "params:experiment"
-    return [
-        step(load_private, [settings, "raw_folder"], "private"),
-        step(load_public, [settings, "raw_folder", "private"], "public_images"),
-        step(sample_public_set, [settings, "private", "public_images"], "public_set"),
-        step(
-            partition_clients,
-            [settings, "private", "public_set", "raw_folder"],
-            ["federation", "partition"],
-            methods=methods,
-        ),
-    ]
 
 
 def turn(node: Node) -> tuple[int, int]:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import local_only
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
 from ktpfl_pipeline.analysis.statistics import mean_over_clients, paired
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import Column
@@ -39,10 +38,7 @@ def majority(results: Sequence[MethodResult]) -> dict[int, float]:
 def majority_row(results: Sequence[MethodResult], accuracy: str, difference: str) -> list[dict[str, Entry]]:
     """Return the baseline's row of the main table, or no row where it is not known.
 
-    Args:
-        results: the methods.
-        accuracy: key of the column of its accuracy.
-        difference: key of the column of its difference to local-only.
+    The arguments are the keys of the columns of its accuracy and of its difference to local-only.
     """
     found, local = majority(results), local_only(results)
     if not found:

@@ -11,8 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import headline, local_only
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import words
@@ -201,28 +200,24 @@ FAIRNESS = [
 ]
 
 
-def _measure(key: str) -> Column:
-    title, meaning = words.MEASURES[key]
-    return Column(key, title, "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
-
-
-def _gain_of(measure: Column) -> Column:
-    return MINUS_LOCAL.but(
-        key=f"{measure.key}_minus_local",
-        title=f"{measure.title} minus local-only",
-        meaning=words.CORRECTED,
-        value=lambda result, compared: interval(compared.gain(result, measure.key)),
-    )
-
-
-MEASURES = [_measure(key) for key in words.MEASURES]
-"""Measures of models after transfer that a round's record may have."""
 TESTED = ("auc", "calibration_error")
 """Measures whose differences to local-only are tested."""
-QUALITY = [
-    METHOD,
-    *(column for measure in MEASURES for column in (measure, *([_gain_of(measure)] * (measure.key in TESTED)))),
-]
+
+
+def _measured(key: str) -> list[Column]:
+    """Return a measure of models after transfer, which a round's record may have, and its difference where tested."""
+    title, meaning = words.MEASURES[key]
+    gained = MINUS_LOCAL.but(
+        key=f"{key}_minus_local",
+        title=f"{title} minus local-only",
+        meaning=words.CORRECTED,
+        value=lambda result, compared: interval(compared.gain(result, key)),
+    )
+    measure = Column(key, title, "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
+    return [measure, gained] if key in TESTED else [measure]
+
+
+QUALITY = [METHOD, *(column for key in words.MEASURES for column in _measured(key))]
 
 
 def _reached(show: Callable[[contrasts.Reached], float], written: Callable[[float], str]) -> Callable[..., Entry]:

@@ -7,8 +7,7 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import local_only
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
 
 TEXTS = {

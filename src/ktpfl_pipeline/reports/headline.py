@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import headline, local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, Difference, seeds_to_decide
 from ktpfl_pipeline.reports import classes
 from ktpfl_pipeline.reports.figures.forest import VERDICTS

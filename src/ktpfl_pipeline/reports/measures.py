@@ -7,8 +7,7 @@ nothing of its subject was measured.
 from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.analysis.roles import local_only, ranked
+from ktpfl_pipeline.analysis.results import MethodResult, local_only, ranked
 from ktpfl_pipeline.reports import columns, words
 from ktpfl_pipeline.reports.columns import METHOD, Column, Compared
 from ktpfl_pipeline.reports.headline import adapted

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import local_only
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, local_only
 from ktpfl_pipeline.reports import classes, columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
 from ktpfl_pipeline.reports.model import ALERT

@@ -13,8 +13,7 @@ from itertools import combinations, groupby
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, paired_difference
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import ranked
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.analysis.study import Cell, seconds_left
 from ktpfl_pipeline.core.metrics import ADAPTED
@@ -158,13 +157,7 @@ def _by_column(cells: Sequence[Cell]) -> Table:
 
 
 def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> Table:
-    """Return the methods by column: accuracy where all seeds are finished, and the paper's next to the headline.
-
-    Args:
-        name: the part's.
-        cells: of the part.
-        point: evaluation point.
-    """
+    """Return the methods of a part by column: accuracy where all seeds are finished, and the paper's."""
     titles: dict[str, str] = {}
     for cell in cells:
         titles.setdefault(cell.method, marked(cell.result) if cell.result else cell.title)

@@ -5,8 +5,16 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, FinishedRun, MethodResult
-from ktpfl_pipeline.analysis.roles import headline, local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import (
+    HEADLINE,
+    ORDER,
+    FinishedRun,
+    MethodResult,
+    headline,
+    local_only,
+    ranked,
+    subject,
+)
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import classes, columns, notes, paper, words
@@ -72,7 +80,7 @@ def setting_columns(
         results: the finished results by method.
         cited: the paper's numbers by method; empty if the setting is not the paper's.
         failed: methods that cannot be finished.
-        point: the evaluation point.
+        point: evaluation point.
     """
     best = clear_best(list(results.values()), point)
 

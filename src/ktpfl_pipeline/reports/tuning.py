@@ -21,13 +21,7 @@ TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
 
 
 def build(name: str, tuning: Study, chosen: str) -> Report:
-    """Return the report on a tuning.
-
-    Args:
-        name: the tuning's.
-        tuning: all its trials.
-        chosen: the chosen values as comparisons read them, JSON.
-    """
+    """Return the report on a tuning; `chosen` is the text of the chosen values that comparisons read."""
     settings, outcome = tuning.cells[0].settings, summary(tuning)
     main = table(tuning, outcome)
     spaces = {

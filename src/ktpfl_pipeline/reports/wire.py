@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from statistics import fmean
 
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
-from ktpfl_pipeline.analysis.roles import subject
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
 from ktpfl_pipeline.reports.columns import TITLE, Column
 from ktpfl_pipeline.reports.model import Block, Notes, Table
 from ktpfl_pipeline.reports.numbers import Entry, small_megabytes

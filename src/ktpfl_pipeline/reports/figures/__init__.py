@@ -6,10 +6,14 @@ from ktpfl_pipeline.reports.figures.accuracy import (
     client_accuracy,
     spread_over_clients,
 )
-from ktpfl_pipeline.reports.figures.confusion import confusion_matrices
 from ktpfl_pipeline.reports.figures.forest import differences
 from ktpfl_pipeline.reports.figures.labels import labels_per_client
-from ktpfl_pipeline.reports.figures.matrix import coefficient_heatmaps, coefficient_panels, matrix_over_rounds
+from ktpfl_pipeline.reports.figures.matrix import (
+    coefficient_heatmaps,
+    coefficient_panels,
+    confusion_matrices,
+    matrix_over_rounds,
+)
 from ktpfl_pipeline.reports.figures.ranks import critical_differences
 from ktpfl_pipeline.reports.figures.theorem import theorem
 from ktpfl_pipeline.reports.figures.traffic import accuracy_by_bytes, accuracy_by_traffic, bytes_panels, traffic_panels

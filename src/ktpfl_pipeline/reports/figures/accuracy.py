@@ -11,8 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled

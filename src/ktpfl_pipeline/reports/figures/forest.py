@@ -9,8 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.analysis.contrasts import against
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
-from ktpfl_pipeline.analysis.roles import headline, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports.figures.base import arrange, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points

@@ -1,4 +1,4 @@
-"""The matrix of knowledge coefficients: after the last round, and from round to round."""
+"""Matrices: of knowledge coefficients, after the last round and from round to round, and of confusion."""
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -19,7 +19,7 @@ from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.accuracy import client_title
 from ktpfl_pipeline.reports.figures.base import WIDTH, styled
-from ktpfl_pipeline.reports.style import BLUE, GREEN, MUTED, NAMED, VERMILION
+from ktpfl_pipeline.reports.style import BLUE, GREEN, MUTED, NAMED, ON_DARK, ON_LIGHT, VERMILION
 
 ATTENTION = {
     "own": ("the client itself", BLUE),
@@ -31,6 +31,10 @@ BESIDE: Any = {"shrink": 0.85, "aspect": 14, "pad": 0.02, "label": "weight,\nsqu
 """The scale of weights at the right of panels."""
 BELOW: Any = {"orientation": "horizontal", "aspect": 34, "pad": 0.05}
 """A scale below its panel."""
+MOST = 30
+"""Classes up to which all are named on an axis."""
+WRITTEN = 6
+"""Classes up to which shares are written into the cells."""
 
 
 @styled
@@ -168,6 +172,42 @@ def even_attention(label_counts: Sequence[Sequence[int]]) -> dict[str, float]:
     even = torch.full((1, n, n), 1.0 / n, dtype=torch.float64)
     by_group = attention(even, label_similarity(torch.tensor(label_counts)))
     return {group: by_round[0] for group, by_round in by_group.items()}
+
+
+@styled
+def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
+    """Draw the confusion matrix of each method, over all its runs, one panel per method.
+
+    Row = true class, column = predicted class; a cell is the share of the class's test samples.
+
+    Raises:
+        ValueError: if a method has no confusion matrix.
+    """
+    if any(not run.confusion for result in results for run in result.runs):
+        raise ValueError("A method without a confusion matrix cannot be drawn.")
+    across = min(3 if len(results) <= 6 else 4, len(results))
+    titles = [result.title for result in results]
+    figure, panels = base.grid_of_panels(titles, across, WIDTH / max(across, 2) + 0.4, 60 // across)
+    names = results[0].runs[0].classes
+    short = [name if len(name) <= 14 else f"{name[:13]}…" for name in names]
+    for n, (axes, result) in enumerate(zip(panels, results, strict=True)):
+        counts = np.sum([run.confusion for run in result.runs], axis=0)
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        image = _heatmap(axes, shares, Normalize(0, 1))
+        axes.tick_params(length=0)
+        size: Any = min(7.5, 90 / len(names))
+        if len(names) <= MOST:
+            axes.set_xticks(range(len(names)), short, rotation=90 if max(map(len, short)) > 2 else 0, fontsize=size)
+            axes.set_yticks(range(len(names)), short if n % across == 0 else [""] * len(names), fontsize=size)
+        for row, column in np.ndindex(*shares.shape) if len(names) <= WRITTEN else ():
+            shade = ON_DARK if shares[row, column] > 0.6 else ON_LIGHT
+            written = f"{100 * shares[row, column]:.0f}"
+            axes.text(column, row, written, ha="center", va="center", fontsize=7, color=shade)
+    panels[0].set(xlabel="Predicted class", ylabel="True class")
+    rows = -(-len(results) // across)
+    place: Any = {"anchor": (0.0, 0.5 if rows == 1 else 1.0), "shrink": 0.7 / rows, "aspect": 24, "pad": 0.02}
+    base.color_bar(figure, image, panels, label="share of a class's test samples", **place)
+    return figure
 
 
 def _heatmap(axes: Axes, matrix: Any, norm: Normalize) -> Any:

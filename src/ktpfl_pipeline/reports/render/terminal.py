@@ -23,12 +23,7 @@ RULE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
 def text(report: Content, width: int | None = None) -> str:
-    """Return the heading, the summary and the brief blocks of a report.
-
-    Args:
-        report: the report.
-        width: characters per line; None: the terminal's width.
-    """
+    """Return the heading, the summary and the brief blocks of a report, in the terminal's width if none is given."""
     width = width or min(max(shutil.get_terminal_size((USUAL, 0)).columns, NARROWEST), WIDEST)
     parts = [report.name, *wrapped(report.summary, width), ""]
     for block in report.brief:
