@@ -25,12 +25,7 @@ class _Place(AbstractDataset[Any, Any]):
     """A file or folder of the project."""
 
     def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
-        """Remember the place.
-
-        Args:
-            filepath: the file or folder, relative to the project.
-            metadata: anything; Kedro ignores it, kedro-viz reads it.
-        """
+        """Remember the place, relative to the project; Kedro ignores `metadata`, and kedro-viz reads it."""
         self.place = Path(filepath)
         self.metadata = metadata
 
@@ -43,7 +38,7 @@ class _Place(AbstractDataset[Any, Any]):
 
 
 class _WholeFile(_Place):
-    """A file that is written whole and knows whether it is: `_write` makes its content from the data, `_read` the data.
+    """A file that is written whole and knows whether it is; `_write` writes the data to a place, `_read` reads them.
 
     Attributes:
         again: how to have it written again, for the message where it cannot be read.
@@ -62,7 +57,7 @@ class _WholeFile(_Place):
         if not self.place.exists():
             raise InputError(f"{self.place} is not there: {self.made}.")
         try:
-            return self._content()
+            return self._read(self.place)
         except Exception as error:  # bytes of any kind make readers stumble in any way
             if used_up(error):
                 raise  # the file may be whole
@@ -72,19 +67,13 @@ class _WholeFile(_Place):
     def save(self, data: Any) -> None:
         """Write the file next to the old one, then put it in its place."""
         with replacing(self.place, summed=True) as partial:
-            self._put(data, partial)
+            self._write(data, partial)
 
-    def _content(self) -> Any:
-        return self._read(content_of(self.place).decode())
+    def _read(self, place: Path) -> Any:
+        return content_of(place).decode()
 
-    def _put(self, data: Any, place: Path) -> None:
-        place.write_text(self._write(data), encoding="utf-8")
-
-    def _read(self, text: str) -> Any:
-        return text
-
-    def _write(self, data: Any) -> Any:
-        return data
+    def _write(self, data: Any, place: Path) -> None:
+        place.write_text(data, encoding="utf-8")
 
     def _exists(self) -> bool:
         return is_whole(self.place)
@@ -107,11 +96,11 @@ class JSONDataset(_WholeFile):
         """Return the values as kedro-viz shows them."""
         return JSONPreview(self.place.read_text(encoding="utf-8"))
 
-    def _read(self, text: str) -> Any:
-        return json.loads(text)
+    def _read(self, place: Path) -> Any:
+        return json.loads(super()._read(place))
 
-    def _write(self, data: Any) -> Any:
-        return json.dumps(data, indent=2)
+    def _write(self, data: Any, place: Path) -> None:
+        super()._write(json.dumps(data, indent=2), place)
 
 
 class ResultDataset(JSONDataset):
@@ -132,16 +121,17 @@ class ResultDataset(JSONDataset):
         super().save(data)
         self._saved = data
 
-    def _read(self, text: str) -> Any:
+    def _read(self, place: Path) -> Any:
         from ktpfl_pipeline.analysis.results import MethodResult
 
+        content = super()._read(place)
         try:
-            return MethodResult.from_dict(super()._read(text))
+            return MethodResult.from_dict(content)
         except ValueError as error:
             raise ValueError(f"it does not read as the result of a method: {error}") from error
 
-    def _write(self, data: Any) -> Any:
-        return super()._write(data.to_dict())
+    def _write(self, data: Any, place: Path) -> None:
+        super()._write(data.to_dict(), place)
 
 
 class CSVDataset(_WholeFile):
@@ -151,13 +141,13 @@ class CSVDataset(_WholeFile):
         """Return the first rows as kedro-viz shows them."""
         return TablePreview(self.load().head().to_dict(orient="split"))
 
-    def _read(self, text: str) -> Any:
+    def _read(self, place: Path) -> Any:
         import pandas as pd
 
-        return pd.read_csv(io.StringIO(text))
+        return pd.read_csv(io.StringIO(super()._read(place)))
 
-    def _write(self, data: Any) -> Any:
-        return data.to_csv(index=False)
+    def _write(self, data: Any, place: Path) -> None:
+        super()._write(data.to_csv(index=False), place)
 
 
 class FederationDataset(_WholeFile):
@@ -166,15 +156,15 @@ class FederationDataset(_WholeFile):
     again = "run the box that writes it again, with --namespaces=data"
     made = "run the whole pipeline, or first the box that writes it, with --namespaces=data"
 
-    def _content(self) -> Any:
+    def _read(self, place: Path) -> Any:
         import torch
 
         from ktpfl_pipeline.data.federated import FederatedData
 
-        check(self.place)
-        return FederatedData.from_plain(torch.load(self.place, weights_only=True, mmap=True))
+        check(place)
+        return FederatedData.from_plain(torch.load(place, weights_only=True, mmap=True))
 
-    def _put(self, data: Any, place: Path) -> None:
+    def _write(self, data: Any, place: Path) -> None:
         import torch
 
         with place.open("wb") as file:  # torch, given a path, would not say that the disk is full
@@ -184,12 +174,12 @@ class FederationDataset(_WholeFile):
 class EvidenceDataset(_WholeFile):
     """The `Evidence` of the paper's tables, see `analysis.evidence`."""
 
-    def _content(self) -> Any:
+    def _read(self, place: Path) -> Any:
         from ktpfl_pipeline.analysis import evidence
 
-        return evidence.load(self.place)
+        return evidence.load(place)
 
-    def _put(self, data: Any, place: Path) -> None:
+    def _write(self, data: Any, place: Path) -> None:
         from ktpfl_pipeline.analysis import evidence
 
         evidence.save(data, place)
@@ -240,11 +230,7 @@ class ReportDataset(_Place):
     _saved: Path | None = None  # the same
 
     def __init__(self, *, figures: Sequence[str] = (), **place: Any) -> None:
-        """Remember the place.
-
-        Args:
-            figures: kinds of figure files besides SVG: ``png``, ``pdf``.
-            **place: arguments of the base class.
+        """Remember the place, and the kinds of figure files besides SVG: ``png``, ``pdf``.
 
         Raises:
             InputError: if a kind is unknown.

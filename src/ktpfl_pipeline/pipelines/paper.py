@@ -64,7 +64,7 @@ def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Pat
         InputError: if a setting of a column cannot be.
     """
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
-    print(told(cells(planned, folder)))  # noqa: T201
+    print(told(cells(planned, folder, {})))  # noqa: T201
     return planned
 
 
@@ -88,16 +88,16 @@ def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, s
                     shutil.rmtree(checkpoints, ignore_errors=True)
             except Exception as error:  # whatever it is, the other cells can be run
                 failures[key] = str(error).partition("\n")[0] or type(error).__name__
-                asked, expected = each.asked, isinstance(error, InputError)
-                where = f"{asked.part}, {asked.section}, {asked.label}, {asked.method}, seed {seed}"
+                cell, expected = each.cell, isinstance(error, InputError)
+                where = f"{cell.part}, {cell.experiment}, {cell.label}, {cell.method}, seed {seed}"
                 logger.error("%s failed; the other runs continue: %s", where, failures[key], exc_info=not expected)
     return failures
 
 
-def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str] | None = None) -> list[Cell]:
+def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str]) -> list[Cell]:
     """Return the cells with what is finished of each, and how long a run of it takes."""
     runs = finished(planned, folder)
-    found = [each.cell(runs, failures) for each in planned]
+    found = [each.finished(runs, failures) for each in planned]
     return [judged(cell, each.job, found) for cell, each in zip(found, planned, strict=True)]
 
 

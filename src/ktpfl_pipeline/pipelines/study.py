@@ -20,7 +20,6 @@ from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.config.studies import CellSettings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity, identity_of_method
@@ -35,90 +34,66 @@ class Planned:
     """One cell of a study before its results are looked at.
 
     Attributes:
-        asked: its settings.
-        job: the runs, one for each seed.
-        keys: by seed, what identifies the run; empty where the data cannot be made.
-        failed: why the data cannot be made.
+        cell: without runs; it has no keys where its data cannot be made.
+        job: its runs, one for each seed.
+        where: start of a message about the setting.
     """
 
-    asked: CellSettings
+    cell: Cell
     job: Job
-    keys: dict[int, str]
-    failed: str = ""
+    where: str
 
-    @property
-    def samples(self) -> float | None:
-        """Private samples of a client, the mean over clients and seeds; None where the data cannot be made."""
-        if self.failed:
-            return None
-        partitions = self.job.data.partitions.values()
-        return fmean(sum(map(len, own)) for partition in partitions for own in partition.values())
-
-    def cell(self, runs: Mapping[str, FinishedRun], failures: Mapping[str, str] | None = None) -> Cell:
-        """Return the cell with those of its runs that are finished.
-
-        Args:
-            runs: finished runs, by key.
-            failures: why runs failed, by key.
-        """
-        asked, known = self.asked, failures or {}
-        return Cell(
-            part=asked.part,
-            experiment=asked.section,
-            label=asked.label,
-            method=asked.method,
-            settings=self.job.experiment.shared(),
-            hyperparameters=self.job.hyperparameters(),
-            seeds=self.job.experiment.seeds,
-            keys=self.keys,
-            runs=[runs[key] for key in self.keys.values() if key in runs],
-            value=asked.value,
-            failed=self.failed or next((known[key] for key in self.keys.values() if key in known), ""),
-            samples=self.samples,
-        )
+    def finished(self, runs: Mapping[str, FinishedRun], failures: Mapping[str, str]) -> Cell:
+        """Return the cell with its runs, or why they failed, from all finished and failed runs by key."""
+        keys = list(self.cell.keys.values())
+        failed = self.cell.failed or next((failures[key] for key in keys if key in failures), "")
+        return replace(self.cell, runs=[runs[key] for key in keys if key in runs], failed=failed)
 
     def run(self, seed: int, parent: str) -> FinishedRun:
-        """Run the method with one seed to its end, or take the run as it is where it finished before.
-
-        Args:
-            seed: of the run.
-            parent: the tracker's run that it is below.
-        """
+        """Run the method with one seed to its end, below the tracker's run `parent`, unless it finished before."""
         own = replace(self.job.experiment, seeds=[seed])
         data = replace(self.job.data)  # with samples of its own, which go when the run is finished
-        title = ", ".join(filter(None, (self.asked.label, title_of(self.asked.method))))
+        title = ", ".join(filter(None, (self.cell.label, self.cell.title)))
         (finished,) = run_all(replace(self.job, experiment=own, data=data, parent=parent), title)
         return finished
 
 
 def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Planned]:
-    """Return the cells of a study with their data, which are made once for all that have the same.
-
-    Args:
-        name: the study's.
-        cells: in the order in which they are run.
-        raw_folder: where samples are, and where downloads go.
-    """
+    """Return the cells of the study `name` with their data, which are made once for all that have the same."""
     loaded: dict[str, Any] = {}
     made: dict[str, Any] = {}  # the data, or why they cannot be made
     found = []
-    for cell in cells:
-        asked = cell.experiment
-        same = repr((asked.of_data(), asked.public.batch))  # which needs as many public samples
+    for asked in cells:
+        experiment, keys, samples = asked.experiment, dict[int, str](), None
+        same = repr((experiment.of_data(), experiment.public.batch))  # which needs as many public samples
         if same not in made:
             try:
-                made[same] = prepare(asked, raw_folder, loaded)
+                made[same] = prepare(experiment, raw_folder, loaded)
             except InputError as error:
                 made[same] = error
-        data, keys, failed = made[same], {}, ""
-        label = ", ".join(filter(None, (cell.section if cell.part else "", cell.label)))
-        job = Job(name, cell.method, asked, data, label=label)
-        if isinstance(data, InputError):
-            failed = str(data)  # the job is never run
-        else:
-            job = replace(job, experiment=settle(asked, data, name))
-            keys = {seed: digest(identity(job, seed)) for seed in asked.seeds}
-        found.append(Planned(cell, job, keys, failed))
+        data = made[same]
+        failed = str(data) if isinstance(data, InputError) else ""  # then the job is never run
+        label = ", ".join(filter(None, (asked.section if asked.part else "", asked.label)))
+        job = Job(name, asked.method, experiment, data, label=label)
+        if not failed:
+            job = replace(job, experiment=settle(experiment, data, name))
+            keys = {seed: digest(identity(job, seed)) for seed in experiment.seeds}
+            owned = (own for partition in data.partitions.values() for own in partition.values())
+            samples = fmean(sum(map(len, own)) for own in owned)
+        cell = Cell(
+            part=asked.part,
+            experiment=asked.section,
+            label=asked.label,
+            method=asked.method,
+            settings=job.experiment.shared(),
+            hyperparameters=job.hyperparameters(),
+            seeds=experiment.seeds,
+            keys=keys,
+            value=asked.value,
+            failed=failed,
+            samples=samples,
+        )
+        found.append(Planned(cell, job, asked.where))
     return found
 
 
@@ -129,8 +104,8 @@ def check_possible(planned: Sequence[Planned]) -> None:
         InputError: naming the first setting whose data cannot.
     """
     for each in planned:
-        if each.failed:
-            raise InputError(f"{each.asked.where}{each.failed}")
+        if each.cell.failed:
+            raise InputError(f"{each.where}{each.cell.failed}")
 
 
 def in_turn(planned: Sequence[Planned]) -> dict[str, tuple[Planned, int]]:
@@ -139,8 +114,9 @@ def in_turn(planned: Sequence[Planned]) -> dict[str, tuple[Planned, int]]:
     Within a setting all methods run with one seed before the next.
     """
     found: dict[str, tuple[Planned, int]] = {}
-    for _, cells in groupby(planned, key=lambda each: (each.asked.part, each.asked.section, repr(each.asked.value))):
-        runs = [(each, seed, key) for each in cells for seed, key in each.keys.items()]
+    settings = groupby(planned, key=lambda each: (each.cell.part, each.cell.experiment, repr(each.cell.value)))
+    for _, group in settings:
+        runs = [(each, seed, key) for each in group for seed, key in each.cell.keys.items()]
         seeds = list(dict.fromkeys(seed for _, seed, _ in runs))
         for each, seed, key in sorted(runs, key=lambda run: seeds.index(run[1])):
             found.setdefault(key, (each, seed))
@@ -153,13 +129,8 @@ def parent_run(
 ) -> Iterator[tuple[str, tracking.TrackedRun]]:
     """Yield the key and the tracker's run of a study, below which its runs are.
 
-    The key is a hash of all settings and the source that the study depends on: an equal one is continued.
-
-    Args:
-        name: the study's.
-        params: its settings, as they are logged.
-        planned: its cells.
-        tags: of the run.
+    The key is a hash of all settings and the source that the study depends on: an equal one is continued. `params` are
+    the study's settings, as they are logged.
     """
     jobs = [each.job for each in planned]
     key = digest(

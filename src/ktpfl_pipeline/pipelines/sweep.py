@@ -33,7 +33,7 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
     with parent_run(name, flat(plain(sweep)), planned, {"kind": "sweep", "sweep": name}) as (key, tracked):
         progress.expect(len(left))
         runs = {at: each.run(seed, tracked.run_id) for at, (each, seed) in left.items()}
-    return Study(plain(sweep), key, tracked.run_id, [each.cell(runs) for each in planned]).to_dict()
+    return Study(plain(sweep), key, tracked.run_id, [each.finished(runs, {}) for each in planned]).to_dict()
 
 
 def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Report:

@@ -64,8 +64,8 @@ def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
     Raises:
         InputError: if the training of all of them diverges.
     """
-    name, method, found = planned.job.name, planned.asked.method, list[Cell]()
-    space, configured = tune.space(method), planned.job.hyperparameters()
+    name, method, found = planned.job.name, planned.cell.method, list[Cell]()
+    space, configured = tune.space(method), planned.cell.hyperparameters
 
     def evaluate(changes: dict[str, Any]) -> float | None:
         found.append(run_candidate(planned, changes, len(found) + 1, parent))
@@ -83,12 +83,12 @@ def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
 
 def run_candidate(planned: Planned, changes: dict[str, Any], number: int, parent: str) -> Cell:
     """Run one candidate with every seed: the configured hyperparameters with `changes`; `number` counts from 1."""
-    job, method = planned.job, planned.asked.method
+    job, method = planned.job, planned.cell.method
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
-    experiment = replace(job.experiment, methods={method: {**job.hyperparameters(), **changes}})
+    experiment = replace(job.experiment, methods={method: {**planned.cell.hyperparameters, **changes}})
     job = replace(job, experiment=experiment, parent=parent, label=label, chooses=True)
     title = ", ".join(filter(None, (f"{title_of(method)}, trial {number}", label)))
-    cell = replace(Planned(planned.asked, job, {}).cell({}), value=changes, label=label)
+    cell = replace(planned.cell, keys={}, hyperparameters=job.hyperparameters(), value=changes, label=label)
     try:
         runs = run_all(job, title)
     except DivergedError as error:

@@ -67,29 +67,26 @@ def partition_clients(
     """
     made = federated(experiment, private, public_set, raw_folder)
     if methods:
-        check_models(experiment, made, methods)
+        created = {name: create(name, experiment.methods.get(name)) for name in methods}
+        promises.check_models(created, assemble(experiment, made, experiment.seeds[0]))
     return made, to_table(made.partitions, private.labels, made.names)
 
 
 def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
     """Return the `FederatedData` that these settings draw."""
-    partitions, asked = partitions_of(experiment, private, public_set), experiment.partition
+    asked = experiment.partition
     skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
+    if skew:
+        FeatureSkew(*skew, 0).check(private.inputs)
+    partitions = {seed: _partition_of(experiment, private, public_set, seed) for seed in experiment.seeds}
     names = owners(private, partitions) if asked.scheme == NATURAL else {}
     return FederatedData(
         private, public_set, partitions, experiment.of_data(), skew, names, _pretrained(experiment, private, raw_folder)
     )
 
 
-def partitions_of(experiment: Experiment, private: LabelledDataset, public_set: PublicSet) -> dict[int, Partition]:
-    """Return the partition of each seed of an experiment; samples of an open part belong to no client."""
-    asked = experiment.partition
-    if asked.feature_skew != "none":
-        FeatureSkew(asked.feature_skew, asked.feature_levels, 0).check(private.inputs)
-    return {seed: _partition_of(experiment, private, public_set, seed) for seed in experiment.seeds}
-
-
 def _partition_of(experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int) -> Partition:
+    """Return the partition of one seed; samples of an open part belong to no client."""
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == OPEN_PART:
         free[public_set.indices[seed]] = False
@@ -110,9 +107,7 @@ def owners(private: LabelledDataset, partitions: dict[int, Partition]) -> dict[i
     }
 
 
-def to_table(
-    partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]] | None = None
-) -> pd.DataFrame:
+def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:
     """Return one row per private sample: seed, client, split, index into the private samples, label.
 
     With the `names` of the clients by seed, a column has that of the owner.
@@ -148,16 +143,6 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
     if other not in loaded:
         loaded[other] = load_public(experiment, raw_folder, loaded[own])
     return federated(experiment, loaded[own], sample_public_set(experiment, loaded[own], loaded[other]), raw_folder)
-
-
-def check_models(experiment: Experiment, data: Any, methods: tuple[str, ...]) -> None:
-    """Check that all methods can use the clients' models, before the first one trains.
-
-    Raises:
-        InputError: naming all that do not fit together.
-    """
-    made = {name: create(name, experiment.methods.get(name)) for name in methods}
-    promises.check_models(made, assemble(experiment, data, experiment.seeds[0]))
 
 
 def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[str, Any]:

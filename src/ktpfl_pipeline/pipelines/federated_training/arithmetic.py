@@ -48,19 +48,13 @@ class Arithmetic(NamedTuple):
 
 
 _said: set[str] = set()
-Times = dict[str, list[float]]
-"""Seconds of a step by architecture, one for each arithmetic."""
 
 
 def settle(experiment: Experiment, data: FederatedData, name: str = "") -> Experiment:
     """Return the experiment with the dtype and memory format that its runs are computed in, the same for all of them.
 
-    What `auto` chose is logged once a process. Without `auto` there is no trial.
-
-    Args:
-        experiment: the settings.
-        data: of its federation.
-        name: of the experiment, sweep or tuning, whose runs go on with what they began with; empty for no such runs.
+    What `auto` chose is logged once a process. Without `auto` there is no trial. The runs of an experiment, sweep or
+    tuning of this `name` go on with what they began with; empty for no such runs.
     """
     ways = possible(experiment, data)
     way = ways[0] if len(ways) == 1 else _chosen(experiment, data, name, ways)
@@ -69,17 +63,22 @@ def settle(experiment: Experiment, data: FederatedData, name: str = "") -> Exper
 
 def _chosen(experiment: Experiment, data: FederatedData, name: str, ways: list[Arithmetic]) -> Arithmetic:
     """Return one of `ways`: that of the earlier runs, else the plainest if none is faster, else the fastest."""
-    question = _question(name, experiment, data, ways)
+    clients, device = _clients(experiment, data), Compute(experiment.compute.device).place().type
+    counts = ", ".join(f"{count} {each}" for each, count in sorted(clients.items()))
+    # All that a choice depends on, except the machine: runs may continue on another one.
+    question = f"{name}: {' or '.join(map(str, ways))} for {counts}, {_step(experiment, data)}, {device}"
     folder = tracking.current().checkpoints if name else None
     place = folder / name / CHOSEN if folder else None
     kept = _read(place).get(question) if place else None
     if begun := [way for way in ways if str(way) == kept]:
         _say(question, f"{name}.compute is {kept}, as auto chose when its runs started.")
         return begun[0]
-    times, clients = trial(experiment, data, ways), _clients(experiment, data)
+    times = trial(experiment, data, ways)
     totals = {way: sum(clients[each] * times[each][i] for each in clients) for i, way in enumerate(ways)}
     chosen = fastest(ways, totals)
-    _say(question, f"compute is {chosen}, as auto chose. {_told_of(times, ways)}")
+    rows = {each: zip(ways, own, strict=True) for each, own in times.items()}
+    told = [f"{each}: {', '.join(f'{way} {1e3 * s:.3g}' for way, s in row)}" for each, row in rows.items()]
+    _say(question, f"compute is {chosen}, as auto chose. Milliseconds a step, {'; '.join(told)}.")
     if place:
         _write(place, {**_read(place), question: str(chosen)})
     return chosen
@@ -111,11 +110,14 @@ def fastest(ways: Sequence[Arithmetic], seconds: Mapping[Arithmetic, float]) -> 
     return ways[0] if seconds[ways[0]] <= MARGIN * seconds[best] else best
 
 
-def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmetic]) -> Times:
-    """Return the seconds of a training step for each architecture, from the cache where this machine was timed."""
+def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmetic]) -> dict[str, list[float]]:
+    """Return by architecture the seconds of a training step in each arithmetic, from the cache where they are known."""
     place = Path(platformdirs.user_cache_dir("ktpfl_pipeline", appauthor=False)) / "trials.json"
-    known, machine = _read(place), _machine(experiment)
-    found: Times = {}
+    device, known = Compute(experiment.compute.device).place(), _read(place)
+    cpu = f"{processor()} {torch.backends.cpu.get_cpu_capability()}"
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
+    machine = f"{named}, torch {torch.__version__}, {experiment.compute.threads} threads"
+    found: dict[str, list[float]] = {}
     for architecture in _clients(experiment, data):
         step = f"{architecture}, {_step(experiment, data)}"
         seconds = known.setdefault(machine, {}).setdefault(step, {})
@@ -150,28 +152,6 @@ def _step(experiment: Experiment, data: FederatedData) -> str:
     """Return what a step's time depends on besides the architecture and the machine."""
     shape = "x".join(map(str, data.private.shape))
     return f"{shape}, {_classes(data)} classes, batches of {experiment.training.batch_size}"
-
-
-def _machine(experiment: Experiment) -> str:
-    """Return the device, what of torch is used of it, and the threads."""
-    device = Compute(experiment.compute.device).place()
-    cpu = f"{processor()} {torch.backends.cpu.get_cpu_capability()}"
-    named = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
-    return f"{named}, torch {torch.__version__}, {experiment.compute.threads} threads"
-
-
-def _question(name: str, experiment: Experiment, data: FederatedData, ways: Sequence[Arithmetic]) -> str:
-    """Return all that a choice depends on but the machine: runs may go on elsewhere."""
-    clients = ", ".join(f"{count} {each}" for each, count in sorted(_clients(experiment, data).items()))
-    device = Compute(experiment.compute.device).place().type
-    return f"{name}: {' or '.join(map(str, ways))} for {clients}, {_step(experiment, data)}, {device}"
-
-
-def _told_of(times: Times, tried: Sequence[Arithmetic]) -> str:
-    """Return the time of steps in words: ``Milliseconds a step, lenet: float32 contiguous 14, ...``."""
-    rows = {each: zip(tried, own, strict=True) for each, own in times.items()}
-    told = [f"{each}: {', '.join(f'{way} {1e3 * s:.3g}' for way, s in row)}" for each, row in rows.items()]
-    return f"Milliseconds a step, {'; '.join(told)}."
 
 
 def _say(question: str, line: str) -> None:

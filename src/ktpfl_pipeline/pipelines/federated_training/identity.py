@@ -59,9 +59,7 @@ class Job:
     def federation(self, seed: int, checkpoints: Path | None) -> tuple[Federation, Facts]:
         """Return the federation of one seed, and the facts about its data that reports use.
 
-        Args:
-            seed: of the run.
-            checkpoints: the folder of the method's checkpoints; None where none are kept.
+        `checkpoints` is the folder of the method's checkpoints; None where none are kept.
         """
         fed = assembly.assemble(self.experiment, self.data, seed)
         return fed, self.data.seeds[seed].facts(list(fed.by_id))
@@ -73,11 +71,7 @@ class Job:
     def ended(self, method: Any, result: Run, fed: Federation, trained: bool) -> dict[str, Any]:
         """Finish a run after its last round, and return the other fields of the `FinishedRun`.
 
-        Args:
-            method: as it was run.
-            result: the run.
-            fed: its federation.
-            trained: whether a round was trained in this process, and not all in an earlier one.
+        `trained` says whether a round was trained in this process, and not all in an earlier one.
         """
         return by_class(method, result, fed)
 
@@ -161,13 +155,10 @@ def _meaning(file: Path, changed: int) -> str:
     return ast.dump(tree)
 
 
-def _is_string(statement: ast.stmt) -> bool:
+def _is_string(statement: Any) -> bool:
     """Return whether a statement is only a string: a docstring, or the description of an attribute."""
-    return (
-        isinstance(statement, ast.Expr)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-    )
+    constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return constant and isinstance(statement.value.value, str)
 
 
 def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:

@@ -19,13 +19,8 @@ def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path) ->
     """Write the checkpoint of a run that has none, from the longest equal run with fewer rounds, if there is one.
 
     The rounds equal those of a run from round 1, bit for bit. The history has one additional evaluation, after the last
-    round of the shorter run.
-
-    Args:
-        job: the method and its experiment.
-        seed: the seed of the run.
-        settings: the identity of the run.
-        folder: the folder of its checkpoint, next to the folders of the method's other runs.
+    round of the shorter run. `settings` are the identity of the run; the `folder` of its checkpoint is next to those of
+    the method's other runs.
     """
     if (folder / "checkpoint.pt").exists() or not rounds_are_equal(job):
         return

@@ -1,4 +1,8 @@
-"""Running one method: each seed's federation through the engine, into the checkpoint and the tracker."""
+"""Running one method: each seed's federation through the engine, into the checkpoint and the tracker.
+
+Arguments that the functions share: `job`, the method and its experiment; `method` or `made`, the method as it was run;
+`result`, what its rounds came to; `fed`, its federation.
+"""
 
 import logging
 import tempfile
@@ -58,14 +62,21 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     tracker, folder = tracking.current(), checkpoints_of(job, seed, key)
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         progress.plan.say_anew()
-    entry = tracking.Entry(job.name, _title(job, seed), key, settings, _tags(job, seed))
     with (
         alone(folder, partial(logger.warning, WAITING, job.method, seed, job.name)) if folder else nullcontext(),
         closing(fed.executor),
-        tracker.run(entry, _dataset(job, facts)) as tracked,
+        tracker.run(_entry(job, seed, key, settings), _dataset(job, facts)) as tracked,
         progress.run(seed) as shown,
     ):
-        result = _train(job, made, fed, settings, folder, tracked, shown)
+        if folder and job.parent is None:
+            take_over(job, seed, settings, folder)
+        adversaries = fed.positions(fed.adversary_ids).tolist()
+        observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
+        file = folder and folder / "checkpoint.pt"
+        with own_errors(job.method, "method"):
+            result = engine.run(
+                made, fed, schedule(job.experiment), settings=settings, checkpoint_file=file, observer=observer
+            )
         known = {"run_id": tracked.run_id, "key": key, "data": settings["data"]}
         finished = _conclude(job, made, fed, facts, result, shown.trained, known)
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
@@ -74,27 +85,6 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as models:
                 log_end(tracked, untested(finished) if job.chooses else finished, asdict(made), models)
     return finished
-
-
-def _train(
-    job: Job,
-    made: Method[Any],
-    fed: Federation,
-    settings: dict[str, Any],
-    folder: Path | None,
-    tracked: tracking.TrackedRun,
-    shown: SeedProgress,
-) -> engine.Run:
-    """Run the rounds that are left; `folder` is that of the run's checkpoint, None where none is kept."""
-    adversaries = fed.positions(fed.adversary_ids).tolist()
-    observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
-    if folder and job.parent is None:
-        take_over(job, fed.seed, settings, folder)
-    file = folder and folder / "checkpoint.pt"
-    with own_errors(job.method, "method"):
-        return engine.run(
-            made, fed, schedule(job.experiment), settings=settings, checkpoint_file=file, observer=observer
-        )
 
 
 def _conclude(
@@ -156,17 +146,12 @@ def _checkpoints(job: Job) -> Path | None:
     return place and place / job.name / slug(job.method)
 
 
-def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor, **beside: Any) -> FinishedRun:
+def finished_run(method: str, fed: Federation, result: engine.Run, counts: Tensor, **beside: Any) -> FinishedRun:
     """Return what is kept of a run: what the federation and its rounds say of it, and what is given `beside`.
 
-    Args:
-        method: its name.
-        fed: the federation.
-        done: what its rounds came to.
-        counts: (N, K) private samples of each client by class; (N, 1) where only the clients know their labels.
-        **beside: other fields of `FinishedRun`.
+    `counts` are the private samples of each client by class, (N, K); (N, 1) where only the clients know their labels.
     """
-    matrices, adversaries = done.coefficients, fed.positions(fed.adversary_ids).tolist()  # (rounds, N, N)
+    matrices, adversaries = result.coefficients, fed.positions(fed.adversary_ids).tolist()  # (rounds, N, N)
     attention: dict[str, list[float]] = {}
     if matrices is not None and counts.shape[1] > 1 and matrix.mixes(matrices):
         attention = matrix.attention(matrices, label_similarity(counts), adversaries)
@@ -177,7 +162,7 @@ def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor,
         label_counts=counts.tolist(),
         names=[client.name for client in fed.clients if client.name],
         ids=list(fed.by_id),
-        history=done.history,
+        history=result.history,
         coefficients=None if matrices is None else matrices[-1].tolist(),
         matrices={} if matrices is None else matrix.snapshots(matrices),
         attention=attention,
@@ -188,14 +173,7 @@ def finished_run(method: str, fed: Federation, done: engine.Run, counts: Tensor,
 
 
 def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:
-    """Check Theorem 1 on the final models of a method; None where it has no coefficient matrix.
-
-    Args:
-        method: as it was run.
-        result: the finished run.
-        fed: its federation.
-        samples: test samples a client; without any, nothing is checked.
-    """
+    """Check Theorem 1 on the final models with so many test samples a client; None without these or a matrix."""
     if result.coefficients is None or samples == 0:
         return None
     models = method.personal(result.state, fed.by_id, fed)
@@ -207,14 +185,7 @@ def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samp
 
 @contextmanager
 def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: SeedData) -> Iterator[Path]:
-    """Yield a folder, which is then gone, with the clients' final models as one model of MLflow.
-
-    Args:
-        method: as it was run.
-        result: the finished run.
-        fed: its federation.
-        data: that it was made of.
-    """
+    """Yield a folder, which is then gone, with the clients' final models as one model of MLflow."""
     space = Workspace(fed)
     personal: Models = opened(method.personal(result.state, fed.by_id, fed))
     weights = {n: space.whole(n, params) for n, params in personal.items()}
@@ -229,14 +200,7 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
 def log_end(
     tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any], folder: Path | None = None
 ) -> None:
-    """Log the final numbers, the figures, the matrix and the history of a finished run.
-
-    Args:
-        tracked: where it is logged.
-        run: what came out.
-        hyperparameters: of its method.
-        folder: its personal models; None where they are not kept.
-    """
+    """Log the final numbers, the figures, the matrix and the history of a finished run, and its personal models."""
     result = summarise([run], hyperparameters)
     drawn: dict[str, Any] = {}
     tables: dict[str, Any] = {"run": run.to_dict()}
@@ -286,17 +250,14 @@ def _joined(found: Newcomers | None) -> dict[str, float]:
     return {**means, **beside, "newcomers/megabytes": sum(found.traffic.values()) / 1e6}
 
 
-def _title(job: Job, seed: int) -> str:
-    parts = (job.method, job.experiment.partition.scheme) if job.parent is None else (job.label, job.method)
-    return " · ".join(filter(None, (*parts, f"seed {seed}")))
-
-
-def _tags(job: Job, seed: int) -> dict[str, str]:
-    scheme = job.experiment.partition.scheme
+def _entry(job: Job, seed: int, key: str, settings: dict[str, Any]) -> tracking.Entry:
+    scheme, seeded = job.experiment.partition.scheme, f"seed {seed}"
     tags = {"experiment": job.name, "method": job.method, "partition": scheme, "seed": str(seed)}
-    return (
-        tags if job.parent is None else {**tags, "setting": job.label or "as configured", tracking.PARENT: job.parent}
-    )
+    if job.parent is None:
+        return tracking.Entry(job.name, f"{job.method} · {scheme} · {seeded}", key, settings, tags)
+    tags |= {"setting": job.label or "as configured", tracking.PARENT: job.parent}
+    title = " · ".join(filter(None, (job.label, job.method, seeded)))
+    return tracking.Entry(job.name, title, key, settings, tags)
 
 
 def _dataset(job: Job, facts: Facts) -> tracking.Dataset:
