@@ -45,14 +45,7 @@ def check_known(where: str, given: str, known: Collection[str]) -> None:
 
 
 def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], object]) -> None:
-    """Check that a name is in the registry `known`, or is a dotted path that leads to something of use.
-
-    Args:
-        where: as above.
-        given: the name or path.
-        known: the names of the registry.
-        find: imports what a dotted path names.
-    """
+    """Check that a name is in the registry `known`, or is a dotted path that `find` can import."""
     if given not in known and (meant := dotted(given)):
         raise InputError(f"{where} is {given!r}, which is not a dotted path, package.module:name; write {meant}.")
     if ":" not in given:

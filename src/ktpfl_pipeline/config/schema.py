@@ -194,9 +194,7 @@ class Evaluation:
             five evaluations count.
     """
 
-    adapt_epochs: Annotated[Any, Reads(_epochs, "a list of integers, or E for training.epochs")] = field(
-        default_factory=lambda: [0, 1, "E"]
-    )
+    adapt_epochs: AdaptEpochs = field(default_factory=lambda: [0, 1, "E"])
     global_samples: Natural = 1000
     closing_round: bool = False
     patience: Count | None = None

@@ -65,12 +65,7 @@ class Tuned:
 def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str, text: str) -> Experiment:
     """Return the experiment with its methods' configured or tuned hyperparameters.
 
-    Args:
-        name: the experiment's name.
-        experiment: its settings.
-        methods: the methods that will run.
-        file: the path of the tuned values, for messages.
-        text: the content of this file; empty if there is none.
+    The tuned values are the `text` of the `file`, which is empty if there is none.
 
     Raises:
         InputError: if tuned values are wanted, and a method has none or they were tuned for something else.

@@ -63,11 +63,7 @@ class Tracking:
 
 
 def configure(settings: Mapping[str, Any], project: Path) -> None:
-    """Make the tracker of this process.
-
-    Args:
-        settings: the content of tracking.yml; see `Tracking`.
-        project: the project's folder.
+    """Make the tracker of this process from the content of tracking.yml and the project's folder.
 
     Raises:
         InputError: if a setting is unknown or not allowed.

@@ -26,12 +26,9 @@ class MlflowTracker(Tracker):
     """Tracks runs in an MLflow store."""
 
     def __init__(self, store: str, artifacts: Path, checkpoints: Path | None = None) -> None:
-        """Remember the store; it is opened, and made where it is missing, at the first run.
+        """Remember the URI of the store, which is opened, and made where it is missing, at the first run.
 
-        Args:
-            store: an MLflow tracking URI.
-            artifacts: the folder for files where the store is a local database.
-            checkpoints: the folder of the checkpoints; None keeps none.
+        `artifacts` is the folder for files where the store is a local database.
         """
         super().__init__(checkpoints)
         self.store, self.artifacts = store, artifacts
@@ -41,8 +38,7 @@ class MlflowTracker(Tracker):
         """Yield the run of an entry; see `Tracker.run`."""
         store = Store(self.store, self.artifacts)
         with store.alone(), store.use() as client:
-            tracked = MlflowRun(store, self._find_or_create(client, entry))
-            tracked.start(dataset)
+            tracked = MlflowRun(store, self._find_or_create(client, entry), dataset)
         try:
             yield tracked
             with store.use():
@@ -116,19 +112,16 @@ def _last(client: Any, experiment_id: str) -> Any:
 class MlflowRun(TrackedRun):
     """An MLflow run in progress. A finished run is left unchanged, because its key shows that nothing has changed."""
 
-    def __init__(self, store: Store, run_id: str) -> None:
-        """Look up in the store how far the run is."""
+    def __init__(self, store: Store, run_id: str, dataset: Dataset | None) -> None:
+        """Look up in the store how far the run is; mark it as running, and log its dataset."""
         run = store.client.get_run(run_id)
         self.store, self.run_id = store, run_id
         self.complete = run.info.status == "FINISHED"
         self.logged = int(run.data.metrics.get("round", 0))
-
-    def start(self, dataset: Dataset | None = None) -> None:
-        """Mark the run as running, and log its dataset."""
         if not self.complete:
-            self.store.client.update_run(self.run_id, "RUNNING")
+            store.client.update_run(run_id, "RUNNING")
             if dataset:
-                self.store.client.log_inputs(self.run_id, datasets=[_input(dataset)])
+                store.client.log_inputs(run_id, datasets=[_input(dataset)])
 
     def stop(self, status: str) -> None:
         """Set the final status of the run: ``FINISHED``, ``FAILED`` or ``KILLED``."""
