@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports.style import GREY, INK, MUTED, NAMED, PAPER, RULE, a
 
 FEW = 4
 """Methods up to which a figure shows everything of each; with more, only of the `chief` ones."""
-_DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": (0, (4, 2.5))}
+_DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": base.DASHES}
 
 
 @styled
@@ -80,7 +80,7 @@ def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
             handles.setdefault(result.title, drawn[0])
         base.rounds_across(axes)
         axes.set_xlabel("Round")
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=5, handlelength=1.6)
+    base.legend_above(figure, handles, 5)
     return figure
 
 

@@ -27,7 +27,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.text import Annotation
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ktpfl_pipeline.reports.style import BLUE, GREY, INK, MUTED, NEUTRAL, ON_DARK, ON_LIGHT, PAPER, RULE, readable
 
@@ -45,6 +45,7 @@ FONTS = ("Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans
 """Fonts of a figure, the first that is installed first; those of `SCRIPTS` have the characters that these lack."""
 SCRIPTS = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Hiragino", "Microsoft YaHei", "Malgun", "Nirmala", "FreeSans")
 """Beginnings of the names of fonts for further scripts."""
+DASHES: Any = (0, (4, 2.5))
 _STYLE: Any = {  # matplotlib's names
     "text.parse_math": False,  # names of clients and classes are text, also with dollar signs
     **dict.fromkeys(("pdf.fonttype", "ps.fonttype"), 42),  # venues reject Type 3 fonts
@@ -150,11 +151,29 @@ def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
     axes.tick_params(length=0)
 
 
+def percent_up(axes: Axes) -> None:
+    """Use percent as vertical ticks, with a grid."""
+    axes.yaxis.set_major_formatter(PERCENT)
+    plain(axes, grid="y")
+
+
 def rounds_across(axes: Axes, ticks: int | Literal["auto"] = "auto") -> None:
     """Use integer rounds as horizontal ticks, and percent as vertical ticks."""
     axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter(PERCENT)
-    plain(axes, grid="y")
+    percent_up(axes)
+
+
+def decades_across(axes: Axes, ticks: Sequence[int] = (1, 2, 5), written: str = "{x:,g}") -> None:
+    """Make the horizontal axis logarithmic, with ticks at so many times each power of ten."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(10, subs=ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(written)
+
+
+def legend_above(figure: Figure, handles: dict[str, Any], columns: int) -> None:
+    """Put a legend above all panels."""
+    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=columns, handlelength=1.6)
 
 
 def color_bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: Any) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.study import Point
-from ktpfl_pipeline.reports.figures.base import PERCENT, apart, arrange, grid_of_panels, head, plain, single, styled
+from ktpfl_pipeline.reports.figures import base
+from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import three_digits
 from ktpfl_pipeline.reports.style import BLUE, GREY, MUTED, PAPER, RULE, VERMILION, look, readable
 from ktpfl_pipeline.reports.words import setting
@@ -28,11 +28,11 @@ def accuracy_by_traffic(results: Sequence[MethodResult]) -> Figure:
 
     The line joins the methods that no other beats in both. A method that sends nothing is a line across.
     """
-    figure, axes = single(3.7)
+    figure, axes = base.single(3.7)
     handles = _scatter(axes, results)
     axes.set_xlabel("Traffic of all clients over the whole run (MB)")
     lines = {name: handle for name, handle in handles.items() if handle.get_linestyle() != "None"}
-    head(axes, "Mean accuracy of the clients", lines)
+    base.head(axes, "Mean accuracy of the clients", lines)
     _name(axes, results, handles)
     return figure
 
@@ -40,12 +40,12 @@ def accuracy_by_traffic(results: Sequence[MethodResult]) -> Figure:
 @styled
 def traffic_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
     """Draw the same, one panel a comparison, with one legend for all."""
-    figure, panels = grid_of_panels(list(columns), min(2, len(columns)), 2.4, 44, above=0.5)
+    figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), 2.4, 44, above=0.5)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
         handles |= _scatter(axes, results)
         axes.set_xlabel("MB")
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4, handlelength=1.6)
+    base.legend_above(figure, handles, 4)
     return figure
 
 
@@ -65,7 +65,7 @@ def by_kind(result: MethodResult) -> dict[str, float]:
 @styled
 def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
     """Draw the bytes of each method by `KINDS`, as parts of one bar; one panel for each column."""
-    figure, panels = grid_of_panels(list(columns), min(2, len(columns)), 1.7, 44, above=0.4)
+    figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), 1.7, 44, above=0.4)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
         ends = [0.0] * len(results)
@@ -79,8 +79,8 @@ def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
         axes.invert_yaxis()
         axes.margins(x=0.14)
         axes.set_xlabel("MB")
-        plain(axes, grid="x")
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=3, handlelength=1.6)
+        base.plain(axes, grid="x")
+    base.legend_above(figure, handles, 3)
     return figure
 
 
@@ -90,7 +90,7 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
 
     Methods are a little apart at each value, whose name is above. A method that sends none is a line across.
     """
-    figure, axes = single(4.4)
+    figure, axes = base.single(4.4)
     methods = list(points[0].methods)
     senders = [method for method in methods if points[0].methods[method].predictions]
     handles: dict[str, Any] = {}
@@ -105,15 +105,14 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
             edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "zorder": 3}
             handles[found[0].title] = axes.errorbar(across, [final.mean for final in finals], spread, **style, **edge)
         else:
-            line = axes.axhline(found[0].final[HEADLINE].mean, color=colour, linewidth=1.2, linestyle=(0, (4, 2.5)))
+            line = axes.axhline(found[0].final[HEADLINE].mean, color=colour, linewidth=1.2, linestyle=base.DASHES)
             handles[f"{found[0].title} (sends none)"] = line
     axes.set_xlabel("Predictions of all clients over the whole run, up and down (MB)")
     axes.set_ylabel("Mean accuracy of the clients")
-    axes.yaxis.set_major_formatter(PERCENT)
-    plain(axes, grid="y")
-    figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4, handlelength=1.6)
+    base.percent_up(axes)
+    base.legend_above(figure, handles, 4)
     if senders:
-        _decades_across(axes, (1, 2, 5))
+        base.decades_across(axes)
         axes.margins(x=0.08, y=0.1)
         _name_values(axes, {setting(p.value): fmean(p.methods[m].predictions for m in senders) for p in points})
     return figure
@@ -121,12 +120,12 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
 
 def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
     """Write each value's name above the axes, moved aside where names would overlap, with a line down to its bytes."""
-    arrange(axes.figure)
+    base.arrange(axes.figure)
     left, right = (log10(end) for end in axes.get_xlim())
     width = axes.get_window_extent().width / axes.figure.dpi * 72
     ordered = sorted(sizes.items(), key=lambda pair: pair[1])
     at = [(log10(size / 1e6) - left) / (right - left) for _, size in ordered]
-    for (name, size), here in zip(ordered, apart(at, 11 / width, 0.0, 1.0), strict=True):
+    for (name, size), here in zip(ordered, base.apart(at, 11 / width, 0.0, 1.0), strict=True):
         axes.axvline(size / 1e6, color=RULE, linewidth=0.7, zorder=0)
         arrow: Any = {"arrowstyle": "-", "color": RULE, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
         place: Any = {"xytext": (here, 1.05), "textcoords": "axes fraction", "rotation": 60, "va": "bottom"}
@@ -156,10 +155,10 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
             edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "markersize": 7, "linestyle": "none"}
             (handle,) = axes.plot([result.sent / 1e6], [mean], marker=marker, color=colour, zorder=3, **edge)
         else:
-            handle = axes.axhline(mean, color=colour, linewidth=1.2, linestyle=(0, (4, 2.5)), zorder=2)
+            handle = axes.axhline(mean, color=colour, linewidth=1.2, linestyle=base.DASHES, zorder=2)
         handles[result.title if result.sent else f"{result.title} (sends nothing)"] = handle
     if some := [result.sent for result in results if result.sent]:
-        _decades_across(axes, (1, 2, 5) if log10(max(some) / min(some)) < 2.5 else (1,))
+        base.decades_across(axes, (1, 2, 5) if log10(max(some) / min(some)) < 2.5 else (1,))
         axes.margins(x=0.12, y=0.1)
     else:
         axes.set_xticks([])
@@ -167,14 +166,13 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
     room = max(0.0, NARROWEST - (high - low)) / 2
     axes.set_ylim(low - room, high + room)
     _part(axes, [handles[result.title] for result in results if result.sent])
-    axes.yaxis.set_major_formatter(PERCENT)
-    plain(axes, grid="y")
+    base.percent_up(axes)
     return handles
 
 
 def _part(axes: Axes, marks: Sequence[Any]) -> None:
     """Move marks sideways that would lie on another, by half of what they measure, so that each is seen."""
-    arrange(axes.figure)
+    base.arrange(axes.figure)
     step, taken = 3.5 * axes.figure.dpi / 72, list[tuple[float, float]]()
     for mark in marks:
         x, y = axes.transData.transform((mark.get_xdata()[0], mark.get_ydata()[0]))
@@ -183,14 +181,6 @@ def _part(axes: Axes, marks: Sequence[Any]) -> None:
         taken.append((free, y))
         if free != x:
             mark.set_xdata([axes.transData.inverted().transform((free, y))[0]])
-
-
-def _decades_across(axes: Axes, ticks: Sequence[int]) -> None:
-    """Make the axis across logarithmic, with ticks at so many times each power of ten."""
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(10, subs=ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def _name(axes: Axes, results: Sequence[MethodResult], handles: Mapping[str, Any]) -> None:

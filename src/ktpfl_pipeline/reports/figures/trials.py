@@ -6,11 +6,11 @@ from typing import Any
 
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.methods import title
-from ktpfl_pipeline.reports.figures.base import PERCENT, blank, head, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import blank, decades_across, head, percent_up, single, styled
 from ktpfl_pipeline.reports.style import NEUTRAL, look
 from ktpfl_pipeline.reports.words import setting
 
@@ -30,9 +30,8 @@ def search_history(methods: Mapping[str, Sequence[Cell]]) -> Figure:
         axes.plot(numbers, list(accumulate(scores, max)), color=colour, linewidth=1.2, drawstyle="steps-post")
         (handles[title(method)],) = axes.plot(numbers, scores, marker, color=colour, markersize=5)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    axes.yaxis.set_major_formatter(PERCENT)
     axes.set_xlabel("Candidate")
-    plain(axes, grid="y")
+    percent_up(axes)
     head(axes, "Validation accuracy", handles)
     return figure
 
@@ -53,15 +52,11 @@ def search_slices(space: Mapping[str, Any], cells: Sequence[Cell]) -> Figure:
         if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
             values = list(map(setting, values))
         elif isinstance(tried, Mapping) and tried.get("log") and min(values) > 0:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.xaxis.set_minor_locator(NullLocator())
+            decades_across(axes, written="{x:g}")
         shades: dict[str, Any] = {"cmap": "Blues", "norm": Normalize(-0.5 * len(finished), len(finished) - 1)}
         scores = [cell.score for cell in finished]
         axes.scatter(values, scores, 32, range(len(finished)), **shades, edgecolors=NEUTRAL, linewidths=0.5)
         axes.set_xlabel(name)
-        plain(axes, grid="y")
-    panels[0].yaxis.set_major_formatter(PERCENT)
+        percent_up(axes)
     panels[0].set_ylabel("Validation accuracy")
     return figure

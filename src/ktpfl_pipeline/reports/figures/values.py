@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.study import Point, chosen, numeric, touched
 from ktpfl_pipeline.reports import style
-from ktpfl_pipeline.reports.figures.base import PERCENT, head, label_ends, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import DASHES, head, label_ends, percent_up, single, styled
 from ktpfl_pipeline.reports.words import setting
 
 DECADE = 10
@@ -41,8 +41,7 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
     axes.set_xticks(places, list(map(setting, values)))
     axes.set_xlabel(title)
     axes.margins(x=0.04 if numbers else 0.12)
-    axes.yaxis.set_major_formatter(PERCENT)
-    plain(axes, grid="y")
+    percent_up(axes)
     head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=style.MUTED)})
     label_ends(axes, ends)
     return figure
@@ -56,7 +55,7 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
     finals = [point.methods[method].final[HEADLINE] for point in points]
     means, own = [final.mean for final in finals], touched(points, method)
     shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
-    dashes: Any = "-" if own else (0, (4, 2.5))
+    dashes = "-" if own else DASHES
     axes.plot(places, means, color=look.colour, linewidth=2 if numbers else 0, linestyle=dashes, zorder=3, **shape)
     handles: dict[str, Any] = {}
     if all(final.seed_std is not None for final in finals):
