@@ -49,7 +49,12 @@ def merged(old: Evidence, new: Evidence) -> Evidence:
 
 def save(evidence: Evidence, file: Path) -> None:
     """Write the file; its folder is made where there is none."""
-    runs = {run.key: _small(run).to_dict() for cell in evidence.cells for run in cell.runs}
+    plain = ("experiment", "method", "seed", "partition", "key", "architectures", "label_counts", "data")
+    runs = {}
+    for run in (run for cell in evidence.cells for run in cell.runs):
+        kept = {name: getattr(run, name) for name in (*plain, "ids", "adversaries")}
+        small = FinishedRun(**kept, run_id="", history=list(map(_round, run.history)), coefficients=None)
+        runs[run.key] = small.to_dict()
     content = {
         "scale": evidence.scale,
         "parts": evidence.parts,
@@ -78,12 +83,6 @@ def load(file: Path) -> Evidence:
         ) from error
     found = [replace(cell, runs=[runs[key] for key in cell.keys.values() if key in runs]) for cell in cells]
     return Evidence(content["scale"], parts, found)
-
-
-def _small(run: FinishedRun) -> FinishedRun:
-    plain = ("experiment", "method", "seed", "partition", "key", "architectures", "label_counts", "data")
-    kept = {name: getattr(run, name) for name in (*plain, "ids", "adversaries")}
-    return FinishedRun(**kept, run_id="", history=list(map(_round, run.history)), coefficients=None)
 
 
 def _round(record: RoundRecord) -> RoundRecord:

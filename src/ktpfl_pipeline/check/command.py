@@ -112,7 +112,12 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
             broken, told = broken + 1, str(error).splitlines()
             click.echo(f"FAILED  {promise}")
         except Exception as error:  # whatever the user's own code raises
-            broken, told = broken + 1, [f"it raised {raised(error, name)}", *own_lines(error, name)]
+            frames = [
+                f"{file}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
+                for file, line, function in own_frames(error, name)
+            ]  # of the user's own code; where none is, all
+            every = [part for line in traceback.format_exception(error) for part in line.rstrip().splitlines()]
+            broken, told = broken + 1, [f"it raised {raised(error, name)}", *(frames or every)]
             click.echo(f"FAILED  {promise}")
         else:
             click.echo(f"ok      {promise}")
@@ -122,17 +127,6 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
             break
     click.echo(f"{name}: {f'{broken} promise(s) broken' if broken else 'all promises are kept'}.")
     return not broken
-
-
-def own_lines(error: Exception, name: str) -> list[str]:
-    """Return the lines of the user's own code that led to an error; all lines, where none is the user's."""
-    frames = own_frames(error, name)
-    if not frames:
-        return [part for line in traceback.format_exception(error) for part in line.rstrip().splitlines()]
-    return [
-        f"{file}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
-        for file, line, function in frames
-    ]
 
 
 def _shape(kind: str, name: str, given: str, vocabulary: int | None) -> Shape:

@@ -1,7 +1,8 @@
 """Sections of conf/ that say only what differs from another: ``like: hetero_digits``."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
@@ -38,7 +39,8 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
         _check_name(name)
     chains = {name: _chain(name, sections) for name in named}
     ordered = sorted(chains, key=lambda name: len(chains[name]))  # an error names the section that has it
-    return {name: _complete([sections[each] for each in reversed(chains[name])]) for name in ordered}
+    own = {name: _without_like(section) for name, section in sections.items()}
+    return {name: reduce(deep_merge, (own[each] for each in reversed(chains[name])), {}) for name in ordered}
 
 
 def deep_merge(base: Any, change: Any) -> Any:
@@ -83,12 +85,8 @@ def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) 
     raise InputError(f"{where} is {other!r}, which does not exist; {hint}")
 
 
-def _complete(sections: Sequence[Any]) -> Any:
-    """Return sections laid over one another, the last on top."""
-    found: Any = {}
-    for own in sections:
-        found = deep_merge(found, {key: own[key] for key in own if key != LIKE} if isinstance(own, Mapping) else own)
-    return found
+def _without_like(section: Any) -> Any:
+    return {key: section[key] for key in section if key != LIKE} if isinstance(section, Mapping) else section
 
 
 def _kind(name: str) -> str:

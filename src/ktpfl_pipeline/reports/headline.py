@@ -116,14 +116,12 @@ def tiles(results: Sequence[MethodResult]) -> list[Tile]:
         difference = gained.get(result.method)
         role = ", ".join(role for role, whose in roles.items() if whose is result)
         reference = "; ".join(filter(None, ("the reference of all differences", classes.majority_note(results))))
-        note = reference if result is local else _to_local(difference) if difference else ""
+        note = reference if result is local else ""
+        if difference:
+            significant = VERDICTS[difference.sign][0] if difference.ends else too_few(difference.seeds)
+            note = f"{interval(difference)} percentage points to local-only: {significant}"
         found.append(Tile(result.title, role, f"{accuracy(result.final[lead])} %{leading(lead)}", note))
     return found
-
-
-def _to_local(found: Difference) -> str:
-    significant = VERDICTS[found.sign][0] if found.ends else too_few(found.seeds)
-    return f"{interval(found)} percentage points to local-only: {significant}"
 
 
 def advice(results: Sequence[MethodResult]) -> dict[str, str]:

@@ -27,11 +27,8 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
     points = contrasts.adaptations(results)
     if len(points) < 2:
         return []
-    diverged = (
-        ""
-        if results[0].settings.get("on_divergence", "stop") == "stop"
-        else " A model whose training diverged counts with its accuracy after transfer."
-    )
+    goes_on = results[0].settings.get("on_divergence", "stop") != "stop"
+    diverged = " A model whose training diverged counts with its accuracy after transfer." * goes_on
     meaning = (
         "every model, local-only's too, was trained for these extra local epochs on its client's own samples, "
         f"evaluated and discarded.{diverged} Differences are to local-only after as many extra epochs, "
@@ -52,11 +49,10 @@ def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
         f"local-only, {words.CORRECTED} Each column has few clients. It shows where a method helps one architecture "
         "and harms another, which a mean over all clients hides."
     )
-    shown = columns.by_architecture(names)
+    shown, latex = columns.by_architecture(names), f"Accuracy minus local-only by architecture: {meaning}"
     rows = ranked([result for result in results if result is not local])
-    table = Table.of("architectures", shown, rows, Compared(results), tinted=tinted(results)).filled()
-    latex = f"Accuracy minus local-only by architecture: {meaning}"
-    return Table(table.name, table.columns, table.rows, latex, table.tinted).explained(**{"By architecture": meaning})
+    table = Table.of("architectures", shown, rows, Compared(results), latex=latex, tinted=tinted(results))
+    return table.filled().explained(**{"By architecture": meaning})
 
 
 def fairness(results: Sequence[MethodResult]) -> list[Block]:

@@ -85,15 +85,9 @@ class Table:
         latex: str = "",
         tinted: Sequence[str] = (),
     ) -> "Table":
-        """Return a table whose entries the columns compute from each row.
+        """Return a table whose entries the columns compute from the object of each row, several as a tuple.
 
-        Args:
-            name: the table's name.
-            columns: its columns.
-            rows: the object of each row: the arguments of `Column.entry`, several as a tuple.
-            shared: further arguments, equal for all rows.
-            latex: see the class.
-            tinted: see the class.
+        These are the arguments of `Column.entry`; `shared` are further ones, equal for all rows.
         """
         given = [row if isinstance(row, tuple) else (row,) for row in rows]
         entries = [

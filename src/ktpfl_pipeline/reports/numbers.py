@@ -82,7 +82,9 @@ def between(difference: Difference) -> str:
 
 def weight(difference: Difference | None) -> Number | None:
     """Return a weight in units of 1/N with its 95 % interval: ``0.60 [0.40, 0.80]``."""
-    return None if difference is None else Number(difference.mean, _hundredths, ends=difference.ends)
+    if difference is None:
+        return None
+    return Number(difference.mean, lambda value: f"{value:.2f}".replace("-", MINUS), ends=difference.ends)
 
 
 def megabytes(count: float) -> Number:
@@ -118,7 +120,3 @@ def _percent(share: float) -> str:
 def _points(difference: float) -> str:
     value = round(100 * difference, 1)
     return f"{'+' if value > 0 else MINUS if value < 0 else ''}{abs(value):.1f}"
-
-
-def _hundredths(value: float) -> str:
-    return f"{value:.2f}".replace("-", MINUS)

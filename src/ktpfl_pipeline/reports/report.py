@@ -46,9 +46,6 @@ class Report(Content):
     def pictures(self, kinds: Collection[str] = ()) -> dict[str, bytes]:
         """Return each figure as SVG and as further `kinds`, by file name, and the first one as kedro-viz previews it.
 
-        Args:
-            kinds: of `style.FIGURE_FILES`.
-
         Raises:
             InputError: if a kind is unknown.
         """

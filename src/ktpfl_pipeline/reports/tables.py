@@ -1,6 +1,7 @@
 """The tables of a comparison, and those of methods by setting that the overview and the paper's report share."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
@@ -29,10 +30,7 @@ TOLERANCE = 1e-6
 def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
     """Return one row per method, the best first: accuracy at both points, gain over local-only, traffic, time.
 
-    Args:
-        results: the methods.
-        settings: the experiment's. They decide whether the paper's numbers are shown next to ours.
-        latex: the caption in LaTeX.
+    The settings of the experiment decide whether the paper's numbers are shown next to ours.
     """
     lead = headline(results)
     points = dict.fromkeys((lead, HEADLINE, "after_local"))
@@ -47,7 +45,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
     shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]
     made = Table.of("table", shown, ranked(results, lead), Compared(results), latex=latex, tinted=tinted(results))
     baseline = classes.majority_row(results, HEADLINE, MINUS_LOCAL.key if lead == HEADLINE else "")
-    return Table(made.name, made.columns, [*made.rows, *baseline], latex, made.tinted)
+    return replace(made, rows=[*made.rows, *baseline])
 
 
 def tinted(results: Sequence[MethodResult]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ktpfl_pipeline.reports.model import Block, Content, Links, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import Block, Content, Links, Notes, Picture, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 _SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<"})
@@ -14,14 +14,10 @@ def document(report: Content) -> str:
     parts = [f"# {report.heading}", f"**{report.summary}**", " · ".join(report.facts)]
     parts.append("\n".join(f"- {what}: `{told}`" for what, told in report.made.items() if told))
     for section in report.sections:
-        parts += _section(section)
+        parts += [f"## {section.title}" if section.title else "", *map(_block, section.blocks)]
         files = ", ".join(f"[{name}]({name})" for name in section.files if name in report.data)
         parts.append(f"The numbers, with their runs: {files}" if files else "")
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _section(section: Section) -> list[str]:
-    return [f"## {section.title}" if section.title else "", *map(_block, section.blocks)]
 
 
 def _block(block: Block) -> str:
