@@ -163,22 +163,20 @@ def check_arguments(name: str, arguments: Any, known: Known) -> None:
 def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known) -> None:
     """Check, at the server, the result of an operation with these arguments; raise InputError if it is not allowed."""
     classes = known.setting.classes
-    first: Any
-    second: Any
-    first, second = value if isinstance(value, tuple) and len(value) == 2 else (value, None)
     match find(name).gives:
         case "predictions":
             expected = f"predictions for {len(arguments[1])} samples and {classes} classes"
             sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
         case "prototypes":
             expected = f"prototypes of {arguments[1]} features, and numbers of samples, for {classes} classes"
-            sound = _tensor(first, (classes, arguments[1]), *FLOATS) and _tensor(second, (classes,), *FLOATS)
+            means, numbers = value if isinstance(value, tuple) and len(value) == 2 else (None, None)
+            sound = _tensor(means, (classes, arguments[1]), *FLOATS) and _tensor(numbers, (classes,), *FLOATS)
         case "numbers":
             expected = f"{len(METRICS)} measures: a finite loss, and shares from 0 to 1"
             sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
         case _:
             expected = "the number of a stored model of its architecture"
-            sound = _is_left(first, known.shapes) and (_is_state(second) if name.endswith(RESUMING) else first is value)
+            sound = isinstance(value, Left) and (value.model is None or _is_model(value.model, known.shapes))
     if not sound:
         raise InputError(f"expected {expected}.")
 
@@ -241,10 +239,6 @@ def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
     return all(kind.holds(value, known) for kind, value in zip(offer.takes, arguments, strict=False))
 
 
-def _is_state(value: Any) -> bool:
-    return isinstance(value, Left) or value == {}
-
-
 def _are_measures(value: Tensor) -> bool:
     """Return whether numbers can be an `Evaluation`: a finite loss, and shares."""
     named = dict(zip(METRICS, value, strict=True))
@@ -257,8 +251,3 @@ def _is_model(value: Any, shapes: Params) -> bool:
     if not isinstance(value, Mapping) or value.keys() != shapes.keys():
         return False
     return all(each.dtype == value[name].dtype and each.shape == value[name].shape for name, each in shapes.items())
-
-
-def _is_left(value: Any, shapes: Params) -> bool:
-    """Return whether a value is a stored model, with tensors of these shapes if they were sent."""
-    return isinstance(value, Left) and (value.model is None or _is_model(value.model, shapes))

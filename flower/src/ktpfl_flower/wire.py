@@ -57,7 +57,8 @@ class Left:
     """A model that a client has.
 
     Attributes:
-        version: the number that the client gave it when it stored it; `INITIAL` for its initial model.
+        version: the number that the client gave it when it stored it, with the state of its optimizer; `INITIAL` for
+            its initial model, with an empty state.
         model: its tensors if they travel too; else None.
     """
 
@@ -72,15 +73,13 @@ def packed(value: Any) -> Packet:
 
 
 def unpacked(packet: Packet) -> Any:
-    """Return the value that `packed` was given.
+    """Return the value that `packed` was given, or None.
 
     Raises:
-        InputError: if it is missing or not allowed, or the packet has tensors that it does not name.
+        InputError: if it is not allowed, or the packet has tensors that it does not name.
     """
-    if "value" not in packet.values:
-        raise InputError("it has no value.")
     unread = dict(packet.tensors)
-    value = _value(packet.values["value"], unread)
+    value = _value(packet.values.get("value"), unread)
     if unread:
         raise InputError(f"it has {len(unread)} tensors that its value does not name.")
     return value

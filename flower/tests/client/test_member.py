@@ -17,7 +17,7 @@ def begun(request, tmp_path):
     """A client that was told of a run of a method, and what a message of that run begins with."""
     link = NoLink(deal_out(tmp_path, request.param, ("mlp",) * 2, 1))
     fed = met_federation(tmp_path, link)
-    fed.executor.start(fed)
+    fed.executor.start()
     run = next(asked.values["run"] for kind, _, asked, _ in link.seen if kind == "begin")
     return request.param, link.members[1], {"run": run, "keep": [], "wanted": True, "number": 2**62}
 
@@ -75,7 +75,7 @@ def test_a_model_of_the_server_s_is_refused_where_none_is_exchanged(begun):
 def test_a_client_tells_its_owner_what_leaves_it(tmp_path, caplog):
     caplog.set_level("INFO")
     fed = met_federation(tmp_path, NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",), 1)))
-    fed.executor.start(fed)
+    fed.executor.start()
     assert f"Run {fed.executor.attendance.run[:6]} of kt_pfl starts: predictions leave this client." in caplog.text
 
 

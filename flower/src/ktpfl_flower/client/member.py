@@ -73,7 +73,7 @@ class Participation:
             self.space = Workspace(of)
         self._architecture = of.clients[0].architecture
         self.known = operations.Known(of, operations.shapes_of(of, self._architecture))
-        self._here: dict[int, Params] = {}
+        self._here: dict[int, dict[str, Any]] = {}
 
     def take(self, number: Any) -> None:
         """Accept a message by its number; an older message would delete newer models.
@@ -91,29 +91,28 @@ class Participation:
         """Return the numbers of the stored models that can be read."""
         return [number for number in sorted(self._numbers()) if self._found(number) is not None]
 
-    def resolved(self, value: Any) -> Any:
-        """Return arguments in which the models replace their numbers."""
+    def resolved(self, value: Any, part: str = "model") -> Any:
+        """Return arguments in which the models, or the states of their optimizers, replace their numbers."""
         if isinstance(value, tuple):
             return tuple(map(self.resolved, value))
         if isinstance(value, Left):
             if value.version == INITIAL:
-                return self.known.setting.initial_model(self._architecture)
+                return self.known.setting.initial_model(self._architecture) if part == "model" else {}
             if (found := self._found(value.version)) is None:
                 raise LostError(f"its model {value.version} does not exist or cannot be read.")
-            return found
+            return found[part]
         if isinstance(value, Mapping):
             return {name: tensor.to(self.space.device) for name, tensor in value.items()}
         return value
 
-    def keep(self, value: Any, travels: bool) -> Any:
-        """Store a model that an operation made, and return its number, with the model itself if it `travels`."""
-        if not isinstance(value, Mapping) or not value:
-            return value
-        number = INITIAL + 1 + secrets.randbits(62)  # random, so a number is never used again after a loss
+    def keep(self, model: Params, state: Params, travels: bool) -> Left:
+        """Store a model with its optimizer's state, and return its number, with the model itself if it `travels`."""
+        number = 1 + secrets.randbits(62)  # random, so a number is never used again after a loss
+        content = {"settings": {"run": self.told.run}, "model": dict(model), "state": dict(state)}
         with private():
-            checkpoint.save(self._file(number), {"settings": {"run": self.told.run}, "model": dict(value)})
-        self._here[number] = value
-        return Left(number, value if travels else None)
+            checkpoint.save(self._file(number), content)
+        self._here[number] = content
+        return Left(number, model if travels else None)
 
     def forget_all_but(self, keep: list[int]) -> None:
         """Delete the models that the server no longer needs."""
@@ -122,8 +121,8 @@ class Participation:
                 self._file(number).unlink(missing_ok=True)
                 self._here.pop(number, None)
 
-    def _found(self, number: int) -> Params | None:
-        """Return a stored model; None if it does not exist or, with a warning, cannot be read."""
+    def _found(self, number: int) -> dict[str, Any] | None:
+        """Return what is stored of a model; None if it does not exist or, with a warning, cannot be read."""
         if number not in self._here:
             try:
                 content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
@@ -132,7 +131,7 @@ class Participation:
                 return None
             if content is None:
                 return None
-            self._here[number] = content["model"]
+            self._here[number] = content
         return self._here[number]
 
     def _file(self, number: int) -> Path:
@@ -237,18 +236,17 @@ class Member:
             raise InputError("it does not list the models to keep.")
         operations.check_leaves(name, run.told.method)
         run.take(packet.values.get("number"))
-        arguments = run.resolved(given := unpacked(packet))
+        given, offer = unpacked(packet), operations.find(name)
+        resumes = name.endswith(operations.RESUMING)
+        arguments = tuple(map(run.resolved, given, ("state", "model"))) if resumes else run.resolved(given)
         operations.check_arguments(name, arguments, run.known)
         operations.check_sent(given, run.told.method)
         run.forget_all_but(keep)
-        offer = operations.find(name)
         outcome = performed(offer.perform, run.space, self.own.client, arguments)
-        value = outcome.value if outcome.optimizer_state is None else (outcome.value, outcome.optimizer_state)
-        travels = offer.gives == "model" and wanted and "parameters" in operations.exchanges(run.told.method)
-        if isinstance(value, tuple):
-            value = (run.keep(value[0], travels), *(run.keep(part, False) for part in value[1:]))
-        else:
-            value = run.keep(value, travels)
+        value = outcome.value
+        if offer.gives == "model":
+            travels = wanted and "parameters" in operations.exchanges(run.told.method)
+            value = run.keep(value, outcome.optimizer_state or {}, travels)
         answer = packed(value)
         loss = None if outcome.loss is None else float(outcome.loss)
         finite = None if outcome.finite is None else bool(outcome.finite)

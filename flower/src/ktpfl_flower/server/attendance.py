@@ -314,7 +314,7 @@ class Attendance:
         fresh = there.difference(self.here.values(), self._asked, self._replaced)
         asked = {address: self._stamped(self._request, time.time_ns()) for address in sorted(fresh)}
         self._asked |= fresh
-        for address, packet in self._link.ask("register", asked, 0) if asked else ():
+        for address, packet in self._link.ask("register", asked, 0):
             if "silent" not in packet.values:  # others reply later
                 self._asked.discard(address)
                 yield address, packet

@@ -1,13 +1,15 @@
 """The server's executor: every phase is a message to each of its clients, and models stay at the clients.
 
-A client without a valid reply in time drops out of the round (`ClientsMissing`), which the engine then runs without it.
-The replies of the others are reused in the same round, so no client trains twice.
+A method has a handle of a client's model, `Held`. It can be opened if the client sent the model, which it does only for
+methods that declare to exchange models. A client without a valid reply in time drops out of the round
+(`ClientsMissing`), which the engine then runs without it. The replies of the others are reused in the same round, so no
+client trains twice.
 """
 
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -16,8 +18,7 @@ from torch import Tensor
 
 from ktpfl_flower import operations
 from ktpfl_flower.server.attendance import Attendance
-from ktpfl_flower.server.handles import Drawn, Held, named
-from ktpfl_flower.wire import STAYS, Left, Packet, packed, to_bytes, unpacked
+from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, unpacked
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -26,7 +27,7 @@ from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, 
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
-from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.core.weights import Handle, Params
 
 logger = logging.getLogger(__name__)
 EVALUATED_ONLY = ("fine_tune", "adapt")
@@ -35,6 +36,65 @@ BEGIN, END = "the request to start the run", "the request to store its final mod
 """Requests in words."""
 MANY = 2**53
 """The most samples that one reply may count: floats are exact up to this."""
+
+
+class Held(Handle):
+    """A model that a client has stored, or the state of the optimizer that made it."""
+
+    def __init__(self, client: int, left: Left, shapes: Params) -> None:
+        """Store what the client sent about the model."""
+        self._client, self.version, self._model, self.shapes = client, left.version, left.model, dict(shapes)
+
+    def is_of(self, n: int) -> bool:
+        """Return whether client n has the model."""
+        return n == self._client
+
+    def open(self) -> dict[str, Tensor]:
+        """Return the model; raise InputError if the client did not send it, as the method does not exchange models."""
+        if self._model is None:
+            raise InputError(
+                f"Client {self._client}'s model would have to leave the client, but this method does not declare to "
+                "exchange models. Choose a method that does, or switch off the setting that needs the models."
+            )
+        return dict(self._model)
+
+    def kept(self) -> Any:
+        """Return the model if the client sent it, else this handle: what the final state of a run contains."""
+        return self if self._model is None else self.open()
+
+    def stored(self) -> Any:
+        """Return the model if the client sent it, else its number: what a checkpoint contains."""
+        return {"held": [self._client, self.version]} if self._model is None else self.open()
+
+
+class Drawn(Handle):
+    """The initial model of an architecture, drawn from the seed when it is opened, so that it need not travel."""
+
+    version = INITIAL
+
+    def __init__(self, setting: Setting, architecture: str) -> None:
+        """Draw nothing yet."""
+        self._architecture, self._setting = architecture, setting
+        self.shapes = dict(operations.shapes_of(setting, architecture))
+
+    def is_of(self, n: int) -> bool:
+        """Return whether it is the initial model of client n."""
+        return self._architecture == self._setting.by_id[n].architecture
+
+    def open(self) -> dict[str, Tensor]:
+        """Return the model."""
+        return dict(Setting.initial_model(self._setting, self._architecture))
+
+    def stored(self) -> Any:
+        """Return the architecture: what a checkpoint contains."""
+        return {"drawn": self._architecture}
+
+
+def named(value: Any, n: int) -> Any:
+    """Return an argument in which the numbers of models that client n has replace the models."""
+    if isinstance(value, Held | Drawn):
+        return Left(value.version) if value.is_of(n) else value.open()
+    return tuple(named(part, n) for part in value) if isinstance(value, tuple) else value
 
 
 class RealFederation(Federation):
@@ -64,27 +124,26 @@ class RealExecutor(Executor):
         resumed: whether the run continues from a checkpoint of an earlier process.
     """
 
-    def __init__(self, attendance: Attendance, method: str, begin: Callable[[Setting], Packet]) -> None:
-        """Send nothing yet.
-
-        Args:
-            attendance: which clients take part.
-            method: its name in the registry.
-            begin: returns the settings of a federation, which a client gets before its first phase.
-        """
-        self.attendance = attendance
+    def __init__(self, attendance: Attendance, method: str) -> None:
+        """Send nothing yet; `enter` comes first."""
+        self.attendance, self._method, self._file = attendance, method, attendance.plan.file
         self._here = SerialExecutor()
         self.resumed = False
-        self._method, self._begin, self._file = method, begin, attendance.plan.file
-        self._setting: Setting | None = None
-        self._known: dict[int, operations.Known] = {}
-        self._alive: dict[int, WeakValueDictionary[int, Held]] = {}
+        self._alive: dict[int, WeakValueDictionary[tuple[int, bool], Held]] = {}  # by number, and whether it stayed
         self._round = 0
         self._failed: dict[int, int] = {}  # attempts with too few clients, by round
         self._answered: dict[tuple[int, bytes], Outcome[Any]] = {}  # in this round, by client and sum of the request
         self._lost: set[int] = set()  # clients that lost models in this round
         self.bare: set[int] = set()
         self._revived: dict[int, bool] = {}  # whether a model of the checkpoint is lost, by client, until it is logged
+
+    def enter(self, setting: Setting, begin: Packet) -> None:
+        """Prepare for the clients of a setting, each of which gets a packet before its first phase."""
+        torch.set_num_threads(setting.compute.threads)
+        shapes = {name: operations.shapes_of(setting, name) for name in setting.models()}
+        self._known = {n: operations.Known(setting, shapes[own.architecture]) for n, own in setting.by_id.items()}
+        self._alive = {n: WeakValueDictionary() for n in setting.by_id}
+        self._begin = begin
 
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
@@ -105,24 +164,19 @@ class RealExecutor(Executor):
                 f"The phase {phase} of {self._method} is not supported with real clients. Choose a method from "
                 f"{', '.join(operations.TRIED)}."
             )
-        operations.check_leaves(name, self._method)
-        self.start(setting)
-        packets: dict[int, Packet] = {}
+        self.start()
         given: Mapping[Any, tuple[Any, ...]] = calls
+        outcomes, requests, asked = dict[Any, Outcome[Value]](), dict[int, tuple[int, bytes]](), dict[int, Packet]()
         for n, arguments in given.items():
             value = packed(tuple(named(argument, n) for argument in arguments))
-            request = {"operation": name, "wanted": phase not in EVALUATED_ONLY}
-            packets[n] = Packet({**value.values, **request}, value.tensors)
-        requests = {n: (n, hashlib.sha256(to_bytes(packet)).digest()) for n, packet in packets.items()}
-        known = self._answered
-        outcomes: dict[Any, Outcome[Value]] = {n: known[key] for n, key in requests.items() if key in known}
-        asked = {
-            n: Packet({**packet.values, "keep": sorted(self._alive[n])}, packet.tensors)
-            for n, packet in packets.items()
-            if n not in outcomes and n in self.attendance.here
-        }
-        for n in asked:  # the client deletes models that are not listed
-            self.attendance.kept[n] &= set(self._alive[n])
+            request = {**value.values, "operation": name, "wanted": phase not in EVALUATED_ONLY}
+            requests[n] = n, hashlib.sha256(to_bytes(Packet(request, value.tensors))).digest()
+            if requests[n] in self._answered:
+                outcomes[n] = self._answered[requests[n]]
+            elif n in self.attendance.here:
+                keep = {version for version, _ in self._alive[n]}  # the client deletes the other models
+                self.attendance.kept[n] &= keep
+                asked[n] = Packet({**request, "keep": sorted(keep)}, value.tensors)
         broken: dict[int, str] = {}
         what = f"the request for {operations.find(name).words}"
         evaluated = name == "evaluate" or phase in EVALUATED_ONLY
@@ -138,7 +192,7 @@ class RealExecutor(Executor):
             if evaluated and outcome.finite is not None and not outcome.finite:
                 broken[n] = "its model is NaN or infinite"
                 continue
-            outcomes[n] = known[requests[n]] = outcome
+            outcomes[n] = self._answered[requests[n]] = outcome
             progress(phase, len(outcomes), len(calls))
         missing = self.attendance.absent(given.keys() - outcomes.keys())
         if evaluated:  # a client whose copy diverges is left out of an evaluation; the run continues
@@ -162,20 +216,20 @@ class RealExecutor(Executor):
             self._round, self._answered, self._lost = t, {}, set()
         self.attendance.wait(clients, self._least(clients) if least is None else least)
         self._report_lost()
-        self.start(setting)
+        self.start()
         if first and (out := self.attendance.absent(setting.by_id)):
             raise InputError(
                 f"{ClientsMissing(out)} All clients are needed before the first round. Check their programs, restart "
                 "those that have ended, and run the same command again; finished methods are reused."
             )
         for n in list(self.attendance.here):
-            if lost := set(self._alive[n]) - self.attendance.kept[n]:
+            if lost := [key for key in self._alive[n] if key[0] not in self.attendance.kept[n]]:
                 if n in self._lost:  # else one client could make a round start over and over
                     self.attendance.exclude(n, f"came back without its models twice in round {t}")
                     continue
                 self._lost.add(n)
-                for version in lost:
-                    del self._alive[n][version]
+                for key in lost:
+                    del self._alive[n][key]
                 self._answered = {key: found for key, found in self._answered.items() if key[0] != n}
                 self.bare.add(n)
                 raise LostError(f"Client {n} has lost its stored models and continues like a new client.")
@@ -211,25 +265,19 @@ class RealExecutor(Executor):
         client when the next round starts.
         """
         self.resumed = True
-        self._enter(setting)
         match value:
             case {"drawn": str(architecture)}:
                 return Drawn(setting, architecture)
-            case {"held": [int(n), int(version)], "model": bool(whole)}:
-                return self._revived_model(setting, n, version, whole)
+            case {"held": [int(n), int(version)]}:
+                lost = n in self.attendance.here and version not in self.attendance.kept[n]
+                if n in self.attendance.here:
+                    self._revived[n] = self._revived.get(n, False) or lost
+                return Drawn(setting, setting.by_id[n].architecture) if lost else self._held(n, Left(version))
             case dict():
                 return {key: self.revived(setting, part) for key, part in value.items()}
             case list() | tuple():
                 return type(value)(self.revived(setting, part) for part in value)
         return value
-
-    def _revived_model(self, setting: Setting, n: int, version: int, whole: bool) -> Any:
-        if n in self.attendance.here:
-            lost = version not in self.attendance.kept[n]
-            self._revived[n] = self._revived.get(n, False) or lost
-            if lost:
-                return Drawn(setting, setting.by_id[n].architecture) if whole else {}
-        return self._held(n, Left(version), whole)
 
     @property
     def is_newest(self) -> bool:
@@ -237,11 +285,10 @@ class RealExecutor(Executor):
         here, lost = set(self.attendance.here), list(self._revived.values())
         return bool(here) and here <= self.attendance.told and not (lost and all(lost))
 
-    def start(self, setting: Setting) -> None:
+    def start(self) -> None:
         """Send the run's settings to clients that take part and do not have them yet."""
-        self._enter(setting)
         new = [n for n in self.attendance.here if n not in self.attendance.told]
-        for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin(setting)), BEGIN) if new else ():
+        for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin), BEGIN):
             self.attendance.told.add(n)
 
     def end(self, models: Mapping[int, Params]) -> None:
@@ -258,14 +305,6 @@ class RealExecutor(Executor):
     def close(self) -> None:
         """Free the workspace of the server's models."""
         self._here.close()
-
-    def _enter(self, setting: Setting) -> None:
-        if self._setting is not setting:
-            torch.set_num_threads(setting.compute.threads)
-            shapes = {name: operations.shapes_of(setting, name) for name in setting.models()}
-            self._known = {n: operations.Known(setting, shapes[own.architecture]) for n, own in setting.by_id.items()}
-            self._alive = {n: WeakValueDictionary() for n in setting.by_id}
-            self._setting = setting
 
     def _report_lost(self) -> None:
         """Name the clients that lost models of the checkpoint, before `start`, which deletes other runs."""
@@ -286,47 +325,31 @@ class RealExecutor(Executor):
 
     def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet) -> Outcome[Any]:
         """Return the outcome in a client's reply, having checked it; else raise InputError."""
-        given = Packet({"value": packet.values.get("value")}, packet.tensors)
-        value, loss, finite = unpacked(given), packet.values.get("loss"), packet.values.get("finite")
-        operations.check_answer(name, value, arguments, self._known[n])
+        value, known, samples = unpacked(packet), self._known[n], packet.values.get("samples", {})
+        loss, finite = packet.values.get("loss"), packet.values.get("finite")
+        operations.check_answer(name, value, arguments, known)
         if not (loss is None or type(loss) is float) or not (finite is None or type(finite) is bool):
             raise InputError("its loss is not a number.")
-        architecture = self._setting.by_id[n].architecture if self._setting else ""
-        if (samples := _counts(packet.values.get("samples"), architecture)) is None:
+        if not _is_count(samples, known.setting.by_id[n].architecture):
             raise InputError("it does not state how many samples it trained on.")
-        if finite and not _finite(value):
-            raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
         flag = None if finite is None else torch.tensor(finite)
         mean = None if loss is None else torch.tensor(loss, dtype=torch.float64)
-        held, state = self._handles(n, value, operations.find(name).gives == "model"), None
-        if name.endswith(operations.RESUMING):
-            held, state = held
-        return Outcome(held, mean, flag, samples, state)
-
-    def _handles(self, n: int, value: Any, whole: bool) -> Any:
-        """Return a value with handles of what stayed at client n: a model, if `whole`, and parts of its state."""
-        if isinstance(value, tuple):
-            return tuple(self._handles(n, part, whole and place == 0) for place, part in enumerate(value))
         if not isinstance(value, Left):
-            return value
+            return Outcome(value, mean, flag, samples)
+        if finite and not all(bool(tensor.isfinite().all()) for tensor in (value.model or {}).values()):
+            raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
         self.attendance.kept[n].add(value.version)
         self.bare.discard(n)
-        return self._held(n, value, whole)
+        state = self._held(n, Left(value.version)) if name.endswith(operations.RESUMING) else None
+        return Outcome(self._held(n, value), mean, flag, samples, state)
 
-    def _held(self, n: int, left: Left, whole: bool) -> Held:
-        return self._alive[n].setdefault(left.version, Held(n, left, self._known[n].shapes if whole else {}))
-
-
-def _finite(value: Any) -> bool:
-    """Return whether all tensors of the models in a reply are finite."""
-    if isinstance(value, tuple):
-        return all(map(_finite, value))
-    model = value.model if isinstance(value, Left) else None
-    return all(bool(tensor.isfinite().all()) for tensor in (model or {}).values())
+    def _held(self, n: int, left: Left) -> Held:
+        key = left.version, left.model is None
+        return self._alive[n].setdefault(key, Held(n, left, self._known[n].shapes))
 
 
-def _counts(samples: Any, architecture: str) -> dict[str, int] | None:
-    """Return numbers of samples by architecture as a client with this one counts them; None if they are not valid."""
+def _is_count(samples: Any, architecture: str) -> bool:
+    """Return whether these are numbers of samples by architecture as a client with this one counts them."""
     if not isinstance(samples, dict) or not samples.keys() <= {OWN, architecture}:
-        return None
-    return samples if all(type(number) is int and 0 <= number <= MANY for number in samples.values()) else None
+        return False
+    return all(type(number) is int and 0 <= number <= MANY for number in samples.values())

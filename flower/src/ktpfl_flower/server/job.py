@@ -131,8 +131,9 @@ class RealJob(Job):
             public_transport=experiment.public.transport,
             on_divergence=experiment.on_divergence,
             knowledge=experiment.knowledge,
-            executor=RealExecutor(attendance, self.method, self._begin),
+            executor=RealExecutor(attendance, self.method),
         )
+        fed.executor.enter(fed, self._begin(fed))
         sizes = torch.tensor([[sum(said.sizes)] for said in clients])
         described = [{name: value for name, value in said.lasting().items() if name != "versions"} for said in clients]
         return fed, Facts(
