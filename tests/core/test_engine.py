@@ -260,7 +260,7 @@ class TestRecords:
     def test_losses_are_in_the_order_of_the_cohort_and_the_servers_in_that_of_their_names(self) -> None:
         backwards = toy.federation(4, executor=toy.ReverseExecutor())
         (record,) = engine.run(FedDF(), backwards, Schedule(rounds=1)).history
-        losses = backwards.log.losses
+        losses = backwards.current.losses
         assert record.loss["train"] == [losses["train"][n] for n in (3, 7, 11, 12)]
         assert record.loss["fuse"] == [losses["fuse"][name] for name in ("conv", "linear", "mlp")]
 

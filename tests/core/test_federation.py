@@ -190,7 +190,7 @@ class TestFineTune:
     def test_its_losses_are_not_those_of_training(self) -> None:
         fed = toy.federation(2)
         fed.fine_tune(fed.initial_models())
-        assert set(fed.log.losses) == {"fine_tune"}
+        assert set(fed.current.losses) == {"fine_tune"}
 
 
 class TestDistillationOfTheServersModels:

@@ -70,7 +70,7 @@ def test_adversaries_and_divergence_add_no_wait(device: devices.Device, kind: An
                 fed.logits(fed.train(models, 2), batch, 2)
             found.append(counts.waits)
     assert found == [3, 3] if not device.real else found[0] == found[1]
-    assert false.log.restored == {11}
+    assert false.current.restored == {11}
 
 
 def test_what_the_server_does_waits_for_nothing(device: devices.Device) -> None:

@@ -126,5 +126,5 @@ def test_extractor_and_head_travel_both_ways(common: str, numbers: int) -> None:
 def test_samples_go_through_two_models() -> None:
     fed = toy.alike("conv", 2)
     _, report = FedMRL("linear").round(FedMRL("linear").init(fed), [3, 7], 1, fed)
-    samples = [fed.log.samples[n].total() for n in report.traffic]
+    samples = [fed.current.samples[n].total() for n in report.traffic]
     assert samples == [2 * 2 * 16, 2 * 2 * 17]  # E = 2 epochs of 16 and 17 images

@@ -58,7 +58,7 @@ class TestTraining:
         after = pull(fed, start, 2.0)[3]
         for name, gradient in zip(names, gradients, strict=True):
             assert torch.allclose(after[name], start[3][name] - 0.1 * gradient, rtol=0, atol=1e-13)
-        assert fed.log.losses["train"] == {3: pytest.approx(loss.item(), abs=1e-13)}
+        assert fed.current.losses["train"] == {3: pytest.approx(loss.item(), abs=1e-13)}
         assert total > 0.1
 
     def test_the_row_of_an_unknown_class_is_never_read(self) -> None:

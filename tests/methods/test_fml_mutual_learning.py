@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models, Params
-from ktpfl_pipeline.methods.fml import FML
+from ktpfl_pipeline.methods.fml import FML, train_pair
 
 FOUR = (*toy.ARCHITECTURES, "both")
 
@@ -25,7 +25,9 @@ def run(
     beta: float = 0.5,
     t: int = 1,
 ) -> tuple[Models, Models]:
-    return FML(architecture, alpha, beta).train(models, common, t, fed)
+    method, pairs = FML(architecture, alpha, beta), (models, dict.fromkeys(models, common))
+    trained, copies = fed.train_together(train_pair, pairs, t, method, method.architecture(fed))
+    return trained, copies
 
 
 def kl(teacher: Tensor, student: Tensor) -> Tensor:
@@ -70,7 +72,7 @@ class TestOneStep:
         assert toy.distance({3: trained[3]}, {3: mine}) < 1e-13
         assert toy.distance({3: copies[3]}, {3: theirs}) < 1e-13
         assert copies[3]["1.num_batches_tracked"] == 1
-        assert self.fed.log.losses["train"] == {3: pytest.approx(loss, abs=1e-13)}
+        assert self.fed.current.losses["train"] == {3: pytest.approx(loss, abs=1e-13)}
         assert toy.distance({3: trained[3]}, {3: own}) > 1e-3
         assert toy.distance({3: copies[3]}, {3: common}) > 1e-3
 

@@ -102,7 +102,7 @@ class TestTeachingOneself:
         models, batch = fed.train(fed.initial_models(), 1), fed.public_batch(1)
         distilled = fed.distill(models, own_teachers(fed, models, batch), batch, 1)
         assert toy.distance(models, distilled) < 1e-15
-        assert max(abs(loss) for loss in fed.log.losses["distill"].values()) < 1e-15
+        assert max(abs(loss) for loss in fed.current.losses["distill"].values()) < 1e-15
 
     @pytest.mark.parametrize("temperature", [1.0, 3.0])
     def test_a_phase_of_distillation_changes_nothing(self, temperature: float) -> None:
@@ -382,4 +382,4 @@ class TestTraffic:
         exchange.teach(fed, PersonalState(upload.models), upload, teachers, 1)
         for n, teacher, own in zip(EVERYONE, teachers, soft, strict=True):
             expected = F.kl_div(own.log(), teacher, reduction="batchmean").item()
-            assert fed.log.losses["distill"][n] == pytest.approx(expected, abs=1e-6)
+            assert fed.current.losses["distill"][n] == pytest.approx(expected, abs=1e-6)

@@ -121,9 +121,9 @@ def rounds(name: str, fed: Federation) -> dict[str, Any]:
     method = method_of(name)
     state, losses = method.init(fed), []
     for t in (1, 2):
-        fed.log.start_round()
+        fed.current.start_round()
         state, report = method.round(state, cohort.sample(fed, COHORT / len(toy.IDS), t), t, fed)
-        losses.append(fed.log.losses)
+        losses.append(fed.current.losses)
     models = method.personal(state, toy.IDS, fed)
     assert {tensor.device.type for params in models.values() for tensor in params.values()} == {fed.device.type}
     return {"state": state, "models": models, "losses": losses, "coefficients": report.coefficients}

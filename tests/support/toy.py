@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Observer
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import CurrentRun, Federation, RoundLog
+from ktpfl_pipeline.core.federation import CurrentRun, Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.settings import Compute
@@ -106,7 +106,7 @@ def federation_for(method: Method[Any], one: str = "both", **settings: Any) -> F
 
 def again(fed: Federation, **changes: Any) -> Federation:
     """Return the same federation with nothing loaded, and with `changes` to its fields."""
-    return replace(fed, **{"executor": SerialExecutor(), "current": CurrentRun(), "log": RoundLog(), **changes})
+    return replace(fed, **{"executor": SerialExecutor(), "current": CurrentRun(), **changes})
 
 
 class Script(SerialExecutor):

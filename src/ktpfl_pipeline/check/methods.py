@@ -20,7 +20,7 @@ from ktpfl_pipeline.check import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import CurrentRun, Federation, RoundLog
+from ktpfl_pipeline.core.federation import CurrentRun, Federation
 from ktpfl_pipeline.core.method import Method, Personal, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
 from ktpfl_pipeline.core.setting import Setting
@@ -296,7 +296,7 @@ def promises(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]
 
     def fresh() -> Federation:
         fed = recorded.federation()
-        return replace(fed, executor=SerialExecutor(), current=CurrentRun(), log=RoundLog())
+        return replace(fed, executor=SerialExecutor(), current=CurrentRun())
 
     return {
         "runs on toy data, and writes to no samples": finishes,

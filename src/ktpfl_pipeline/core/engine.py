@@ -163,7 +163,7 @@ def _run(
     for t in range(len(history) + 1, schedule.rounds + 1):
         if early_stopping.ends(history, schedule.patience, lying):
             break
-        fed.log.start_round()
+        fed.current.start_round()
         start = time.perf_counter()
         before, last = state, t == schedule.rounds
         sampled = sample(fed, 1.0 if last and schedule.closing_round else schedule.participation, t)
@@ -275,7 +275,7 @@ def _round(
             continue
         rest = [n for n in cohort if n not in out.reasons]
         fed.client_states.start_attempt()
-        fed.current.privately_trained.clear()
+        fed.current.start_attempt()
         try:
             found = method.round(before, rest, t, fed)
             promises.check_round(method, before, found, rest)
@@ -291,10 +291,9 @@ def _round(
                 logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, why[n])
             out.skipped += gone
         else:
-            if fed.log.restored >= set(rest):
+            if fed.current.restored >= set(rest):
                 raise diverged(dict.fromkeys(rest, "as did all of its cohort, so that no client learned anything"), t)
             return state, report, rest, out
-        fed.log.start_attempt()
 
 
 def _record(
@@ -304,10 +303,10 @@ def _record(
     return RoundRecord(
         round=t,
         cohort=cohort,
-        loss={phase: _in_order(values, cohort) for phase, values in fed.log.losses.items() if values},
+        loss={phase: _in_order(values, cohort) for phase, values in fed.current.losses.items() if values},
         traffic={ledger: [getattr(report.traffic[n], ledger) for n in cohort] for ledger in LEDGERS},
         work=_work(fed, cohort),
-        diverged=sorted({*out.skipped, *fed.log.restored}),
+        diverged=sorted({*out.skipped, *fed.current.restored}),
         absent=[*absent, *out.absent],
         late=[*late, *out.late],
         reasons={str(n): why for n, why in {**out.absent, **out.late}.items()},
@@ -319,7 +318,7 @@ def _work(fed: Federation, cohort: list[int]) -> dict[str, list[float]]:
     """Return each cohort member's work in this round: samples backpropagated, and floating-point operations."""
     samples, flops = [], []
     for n in cohort:
-        counted = fed.log.samples.get(n, Counter())
+        counted = fed.current.samples.get(n, Counter())
         samples.append(float(counted.total()))
         costs = {name: fed.cost(name or fed.by_id[n].architecture).flops for name in counted}
         flops.append(float(sum(BACKPROPAGATION * costs[name] * number for name, number in counted.items())))
@@ -328,7 +327,7 @@ def _work(fed: Federation, cohort: list[int]) -> dict[str, list[float]]:
 
 def _seconds(fed: Federation, spent: float) -> dict[str, float]:
     """Return the wall time of a round by phase; what no phase took is the server's."""
-    phases = dict(fed.log.seconds)
+    phases = dict(fed.current.seconds)
     return {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
 
 

@@ -35,30 +35,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class CurrentRun:
-    """What a run decides for the operations of its rounds.
+    """What a run decides for the operations of its rounds, and records of the phases of the current round.
 
     Attributes:
         progress: called for each client that has finished a phase.
         late_predictions: whether stragglers' predictions arrive late; false where stragglers miss rounds instead.
         privately_trained: pairs of client and round with private training: its ε covers one training per round.
-    """
-
-    progress: Progress = silent
-    late_predictions: bool = True
-    privately_trained: set[tuple[int, int]] = field(default_factory=set)
-
-
-@dataclass
-class RoundLog:
-    """Records of the phases of one round. No operation depends on it.
-
-    Attributes:
         losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
         seconds: wall time by phase.
         restored: clients that were restored to their weights from before a training that diverged.
         samples: how many each client has backpropagated in this round, by architecture.
     """
 
+    progress: Progress = silent
+    late_predictions: bool = True
+    privately_trained: set[tuple[int, int]] = field(default_factory=set)
     losses: dict[str, dict[int | str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     restored: set[int] = field(default_factory=set)
@@ -71,7 +62,7 @@ class RoundLog:
 
     def start_attempt(self) -> None:
         """Forget what was found in this round, which starts again; the time that it took counts."""
-        self.losses, self.restored, self.samples = {}, set(), {}
+        self.privately_trained, self.losses, self.restored, self.samples = set(), {}, set(), {}
 
     def add(self, phase: str, result: PhaseResult[Any, Any]) -> None:
         """Add the losses and the time of a phase."""
@@ -94,14 +85,12 @@ class Federation(Setting):
     Attributes:
         executor: runs an operation for many clients.
         client_states: optimizer states that clients keep between rounds, if the settings ask for it.
-        current: decisions for the current run.
-        log: records of the current round.
+        current: decisions for the current run, and records of the current round.
     """
 
     executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
     client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
     current: CurrentRun = field(default_factory=CurrentRun, repr=False, compare=False)
-    log: RoundLog = field(default_factory=RoundLog, repr=False, compare=False)
 
     @property
     def private(self) -> bool:
@@ -128,7 +117,7 @@ class Federation(Setting):
             raise NotCoveredError(f"uses private samples in {getattr(operation, '__name__', operation)}")
         performed = Resuming(operation) if resumes else operation
         result = self.executor.run(self, phase, performed, calls, self.current.progress)
-        self.log.add(phase, result)
+        self.current.add(phase, result)
         return result
 
     def train(self, models: Models, t: int) -> Models:
@@ -314,8 +303,8 @@ class Federation(Setting):
             raise diverged(found)
         for who, what in found.items():
             logger.warning("Client %s diverged (%s); it is restored to its weights from before %s.", who, what, phase)
-            self.log.restored.add(int(who))
-            self.log.losses.get(phase, {}).pop(who, None)  # a real client may have sent none
+            self.current.restored.add(int(who))
+            self.current.losses.get(phase, {}).pop(who, None)  # a real client may have sent none
         if keeps:
             self.client_states.add(
                 phase, {n: states[n] if n in found else result.optimizer_states.get(n, states[n]) for n in calls}

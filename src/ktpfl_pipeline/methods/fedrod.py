@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -84,10 +85,9 @@ def train_client(
     _, layer = space.head(n, module)
 
     def loss(batch: Tensor) -> Tensor:
-        entering: list[Tensor] = []  # what enters the model's head
-        with layer.register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0])):
+        with features(layer, own.in_features) as seen:
             generic = module(samples.inputs(batch))
-        personal = generic.detach() + own(entering.pop().detach().to(space.dtype))
+        personal = generic.detach() + own(seen.pop().detach())
         return F.cross_entropy(generic + prior, samples.labels[batch]) + samples.loss(personal, batch)
 
     outcome = samples.descend(nn.ModuleList([module, own]), loss, epochs)

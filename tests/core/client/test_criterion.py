@@ -51,7 +51,7 @@ def test_a_step_by_hand(weights: Any, expected: float, loss: float) -> None:
     fed = toy.one_client(module, samples, inputs, training=training)
     after = fed.train(fed.initial_models(), 1)[5]
     assert after["1.weight"][0].item() == pytest.approx(expected, abs=1e-15)
-    assert fed.log.losses["train"][5] == pytest.approx(loss * 0.6931471805599453)
+    assert fed.current.losses["train"][5] == pytest.approx(loss * 0.6931471805599453)
     assert fed.evaluate(fed.initial_models(), "train")[5].loss == pytest.approx(0.6931471805599453), "never weighted"
 
 

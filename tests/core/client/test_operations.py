@@ -42,7 +42,7 @@ class TestSteps:
         after = fed.train(fed.initial_models(), 1)[5]
         assert after["1.weight"].flatten().tolist() == pytest.approx([0.25, -0.25], abs=1e-15)
         assert after["1.bias"].tolist() == pytest.approx([0.0, 0.0], abs=1e-15)
-        assert fed.log.losses == {"train": {5: pytest.approx(0.6931471805599453, abs=1e-15)}}
+        assert fed.current.losses == {"train": {5: pytest.approx(0.6931471805599453, abs=1e-15)}}
 
     def test_distilling_by_hand(self) -> None:
         """The teacher of x = 1 is (3/4, 1/4) and of x = -1 (1/2, 1/2); T = 2, all weights 0, one step of 0.5.
@@ -103,7 +103,7 @@ class TestSteps:
         space, models = Workspace(fed), fed.initial_models()
         said = toy.again(fed, training=replace(fed.training, epochs=epochs))
         expected = said.train(models, 2)
-        losses = said.log.losses["train"]
+        losses = said.current.losses["train"]
         for n, params in models.items():
             found = operations.train(space, n, params, 2, epochs)
             assert toy.same((found.value, found.loss), (expected[n], torch.tensor(losses[n], dtype=torch.float64)))
@@ -117,7 +117,7 @@ class TestSteps:
         models = fed.initial_models()
         fed.train(models, 1)
         expected = {n: evaluation.loss for n, evaluation in fed.evaluate(models, "train").items()}
-        assert fed.log.losses["train"] == pytest.approx(expected, abs=1e-6)
+        assert fed.current.losses["train"] == pytest.approx(expected, abs=1e-6)
 
 
 class Watcher(nn.Module):

@@ -89,7 +89,7 @@ class TestSteps:
         by_hand = {f"1.{key}": (p - 0.1 * p.grad).detach() for key, p in module[1].named_parameters()}
         trained = smooth.train({N: smooth.initial_models()[N]}, 1)
         assert toy.distance(trained, {N: by_hand}) < 1e-6
-        assert smooth.log.losses["train"][N] == pytest.approx(loss.item(), abs=1e-6)
+        assert smooth.current.losses["train"][N] == pytest.approx(loss.item(), abs=1e-6)
 
     def test_models_of_one_descent_are_clipped_each_by_itself(self) -> None:
         pair = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])

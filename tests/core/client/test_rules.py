@@ -58,23 +58,23 @@ class TestPlainTraining:
     def test_the_loss_is_the_mean_over_the_last_epochs_batches(self) -> None:
         fed = toy.alike()
         fed.train({3: fed.initial_models()[3]}, 1)  # two batches of 8: the mean over images is that over batches
-        plain = fed.log.losses.pop("train")[3]
+        plain = fed.current.losses.pop("train")[3]
         fed.train_by(Descent(), {3: fed.initial_models()[3]}, 1)
-        assert fed.log.losses["train"][3] == pytest.approx(plain, abs=1e-7)
+        assert fed.current.losses["train"][3] == pytest.approx(plain, abs=1e-7)
 
     def test_the_loss_leaves_probes_out(self) -> None:
         fed = toy.alike()
         losses = []
         for rule in (Descent(), Spy(probes=3)):
             fed.train_by(rule, fed.initial_models(), 1)
-            losses.append(fed.log.losses["train"])
+            losses.append(fed.current.losses["train"])
         assert losses[0] == losses[1]
 
     def test_no_epoch_no_change(self) -> None:
         fed = toy.alike("both")
         trained, _ = fed.train_by(Descent(), fed.initial_models(), 1, epochs=dict.fromkeys(fed.by_id, 0))
         assert toy.same(trained, fed.initial_models())
-        assert fed.log.losses["train"] == dict.fromkeys(toy.IDS, 0.0)
+        assert fed.current.losses["train"] == dict.fromkeys(toy.IDS, 0.0)
 
     def test_a_part_has_streams_of_its_own(self) -> None:
         fed = toy.alike()
