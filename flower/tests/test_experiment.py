@@ -13,10 +13,8 @@ from blank import blank_figures
 from project_copy import PowerCut, Project
 from real_clients import COMPARED, NoLink, deal_out, in_one_process, planned
 
-from ktpfl_flower.alike import Data
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job
-from ktpfl_flower.server.attendance import Registration
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.analysis.results import FinishedRun, summarise
 from ktpfl_pipeline.core.errors import InputError
@@ -220,20 +218,13 @@ def test_what_is_the_clients_own_is_refused(changes: dict[str, Any], sentence: s
         federation_file.parsed({**given, **changes})
 
 
-def test_methods_that_combine_models_are_refused_before_any_is_trained() -> None:
+def test_methods_that_combine_models_are_refused_before_any_is_trained(tmp_path: Path) -> None:
     """Clients say what they have when they are there, so it is the first method's meeting that tells of all."""
-
-    def said(n: int, architecture: str) -> Registration:
-        own = {"client": n, "name": "", "architecture": architecture, "sizes": [8, 2, 2], "shape": [1, 28, 28]}
-        return Registration(**own, classes=["0"], versions={}, data=Data(), fingerprint="")
-
-    found = {n: said(n, architecture) for n, architecture in ((3, "mlp"), (0, "lenet"), (1, "mlp"))}
-    sentence = r"several architectures \(lenet: 0; mlp: 1, 3\), .* combine their models. Remove fedavg from methods"
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp", "cnn_bn"), methods=["kt_pfl", "fedavg", "local"]))
+    sentence = "architectures is mlp, cnn_bn, which excludes FedAvg: models are combined, which needs one architecture"
     with pytest.raises(InputError, match=sentence):
-        job.check_architectures(("kt_pfl", "fedavg", "local"), found)
-    job.check_architectures(("kt_pfl", "feddf", "local"), found)
-    del found[0]
-    job.check_architectures(("kt_pfl", "fedavg", "local"), found)
+        job.jobs(planned(tmp_path), link)[0].federation(0, None)
+    job.jobs(planned(tmp_path, methods=["kt_pfl", "feddf", "local"]), link)[0].federation(0, None)
 
 
 def test_a_client_that_never_answers_an_evaluation_is_left_out_of_the_report_and_ends_nothing(

@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,8 @@ from ktpfl_flower.server.federation_file import Plan
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline import models
 from ktpfl_pipeline.__main__ import CONF
-from ktpfl_pipeline.core import kinds
+from ktpfl_pipeline.config.parsing import method_of
+from ktpfl_pipeline.core import compatibility, kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset, Shape, TokenShape
 from ktpfl_pipeline.core.engine import Run
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError
@@ -33,7 +33,7 @@ from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.data.public import check_size
 from ktpfl_pipeline.data.sources import Reading, load_with_vocabulary
 from ktpfl_pipeline.hooks import configure_tracking
-from ktpfl_pipeline.methods import find, slug
+from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
 from ktpfl_pipeline.pipelines.experiment import evaluate, report
 from ktpfl_pipeline.pipelines.federated_training import progress
@@ -44,58 +44,34 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class PublicSet:
-    """The public samples of a federation.
+class RealData:
+    """The data of a federation of real clients at the server.
 
     Attributes:
-        inputs: images, (M, C, H, W) uint8, or tokens, (M, L) int64.
-        data: their kind, and what the ids of tokens mean.
+        plan: the plan in the server's file.
+        link: the connection to the clients.
+        public: public images, (M, C, H, W) uint8, or tokens, (M, L) int64.
+        kind: their kind, and what the ids of tokens mean.
     """
 
-    inputs: Tensor
-    data: Data
+    plan: Plan
+    link: Link
+    public: Tensor
+    kind: Data
+    pretrained: dict[str, Any] = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
         """Shape of one sample; a `TokenShape` for tokens."""
-        if (known := self.data.vocabulary) is None:
-            return tuple(self.inputs.shape[1:])
-        return TokenShape(self.inputs.shape[1:], known.size, known.padding)
+        if (known := self.kind.vocabulary) is None:
+            return tuple(self.public.shape[1:])
+        return TokenShape(self.public.shape[1:], known.size, known.padding)
 
     @property
     def named(self) -> dict[str, Any]:
-        """Fingerprints of the samples and of their vocabulary, for the names of runs."""
-        words = {} if self.data.vocabulary is None else {"vocabulary": asdict(self.data.vocabulary)}
-        return {"public": hashlib.sha256(self.inputs.numpy().tobytes()).hexdigest(), **words}
-
-
-def public_set(plan: Plan) -> PublicSet:
-    """Return the public samples, images in the federation's channels and size.
-
-    Raises:
-        InputError: if they cannot be read, are fewer than a batch, or real clients cannot use them; see `prepared`.
-    """
-    image, public = plan.experiment.image, plan.experiment.public
-    reading = Reading(None if image is None else image.shape[1:], text=plan.experiment.text)
-    inputs, known = load_with_vocabulary(public.source, plan.folder, reading)
-    check_size(len(inputs), public.batch)
-    return PublicSet(*prepared(inputs, known, public.source, image))
-
-
-@dataclass(frozen=True, eq=False)
-class RealData:
-    """The data of a federation of real clients at the server: the public set, and a link to the clients.
-
-    Attributes:
-        plan: the plan in the server's file.
-        public: the public set.
-        link: the connection to the clients.
-    """
-
-    plan: Plan
-    public: PublicSet
-    link: Link
-    pretrained: dict[str, Any] = field(default_factory=dict)
+        """Fingerprints of the public samples and of their vocabulary, for the names of runs."""
+        words = {} if self.kind.vocabulary is None else {"vocabulary": asdict(self.kind.vocabulary)}
+        return {"public": hashlib.sha256(self.public.numpy().tobytes()).hexdigest(), **words}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +88,16 @@ class RealJob(Job):
         Raises:
             InputError: if too few register in time, or one does not fit the server, the others, or one of the methods.
         """
-        plan, public, experiment = self.data.plan, self.data.public, self.experiment
+        file, data, experiment = self.data.plan.file, self.data, self.experiment
         attendance = self.met(seed, checkpoints)
-        check_architectures(plan.file.methods, attendance.clients)
         clients = [said for _, said in sorted(attendance.clients.items())]
-        names = max([plan.file.class_names, *(said.classes for said in clients)], key=len)  # starts with each other's
+        names = max([file.class_names, *(said.classes for said in clients)], key=len)  # starts with each other's
         fed = RealFederation(
             clients=tuple(map(_shell, clients)),
-            public=public.inputs,
+            public=data.public,
             public_batch_size=experiment.public.batch,
             classes=len(names),
-            build=partial(models.build, shape=public.shape, classes=len(names)),
+            build=partial(models.build, shape=data.shape, classes=len(names)),
             seed=seed,
             rounds=experiment.rounds,
             training=experiment.training,
@@ -133,17 +108,20 @@ class RealJob(Job):
             knowledge=experiment.knowledge,
             executor=RealExecutor(attendance, self.method),
         )
+        for method in file.methods:  # before the first one is trained
+            if wrong := compatibility.problems(method_of(experiment, method), fed):
+                raise InputError(" ".join(wrong))
         fed.executor.enter(fed, self._begin(fed))
         sizes = torch.tensor([[sum(said.sizes)] for said in clients])
         described = [{name: value for name, value in said.lasting().items() if name != "versions"} for said in clients]
         return fed, Facts(
             label_counts=sizes,
-            fingerprint=digest({**public.named, "clients": described}),
-            shape=list(public.shape),
-            kind=public.data.kind,
+            fingerprint=digest({**data.named, "clients": described}),
+            shape=list(data.shape),
+            kind=data.kind.kind,
             native=[],
             samples=int(sizes.sum()),
-            public=len(public.inputs),
+            public=len(data.public),
             clients=len(clients),
             classes=len(names),
             class_names=None if names == [str(label) for label in range(len(names))] else tuple(names),
@@ -164,7 +142,7 @@ class RealJob(Job):
                 others.
         """
         name = self._run_name(seed)
-        attendance = Attendance(self.data.link, name, seed, self.data.plan, self.data.public.data)
+        attendance = Attendance(self.data.link, name, seed, self.data.plan, self.data.kind)
         place = None if folder is None else folder / name / "clients.pt"
         known = None if place is None else checkpoint.load(place, {"run": name}, torch.device("cpu"))
         said_before = {} if known is None else known["clients"]
@@ -178,7 +156,7 @@ class RealJob(Job):
         """Return the name of a run, in hexadecimal digits; it does not depend on how long the server waits."""
         settings = self.experiment.shared() | {"seeds": seed, "compute": arithmetic(self.experiment.compute)}
         method = [self.method, self.hyperparameters()]
-        return digest({**settings, "method": method, **self.data.public.named, "versions": versions()})
+        return digest({**settings, "method": method, **self.data.named, "versions": versions()})
 
     def _begin(self, setting: Setting) -> Packet:
         """Return the message with which a run starts at a client."""
@@ -202,24 +180,6 @@ class RealJob(Job):
         return {"wire": {way: [sizes[n] for n in fed.by_id] for way, sizes in fed.executor.attendance.wire.items()}}
 
 
-def check_architectures(methods: Iterable[str], clients: Mapping[int, Registration]) -> None:
-    """Check that the clients have the same architecture if a method combines their models.
-
-    Raises:
-        InputError: naming these methods, and the clients with each architecture.
-    """
-    alike = [method for method in methods if find(method).kind.one_architecture]
-    having: dict[str, list[int]] = {}
-    for n, said in sorted(clients.items()):
-        having.setdefault(said.architecture, []).append(n)
-    if alike and len(having) > 1:
-        who = "; ".join(f"{name}: {', '.join(map(str, ns))}" for name, ns in having.items())
-        raise InputError(
-            f"The clients have several architectures ({who}), but some methods combine their models. Remove "
-            f"{', '.join(alike)} from methods, or set the same architecture in all clients' files."
-        )
-
-
 def _shell(said: Registration) -> Client:
     """Return a client without its samples: tensors on the device `meta`, which cannot be read."""
 
@@ -232,8 +192,16 @@ def _shell(said: Registration) -> Client:
 
 
 def jobs(plan: Plan, link: Link) -> list[RealJob]:
-    """Return one job per method of a server's file; they share the public set and the link."""
-    data = RealData(plan, public_set(plan), link)
+    """Return one job per method of a server's file; they share the public set and the link.
+
+    Raises:
+        InputError: if the public samples cannot be read, are fewer than a batch, or real clients cannot use them.
+    """
+    image, public = plan.experiment.image, plan.experiment.public
+    reading = Reading(None if image is None else image.shape[1:], text=plan.experiment.text)
+    inputs, known = load_with_vocabulary(public.source, plan.folder, reading)
+    check_size(len(inputs), public.batch)
+    data = RealData(plan, link, *prepared(inputs, known, public.source, image))
     return [RealJob(plan.file.name, method, plan.experiment, data) for method in plan.file.methods]
 
 
@@ -277,28 +245,21 @@ def track(project: Path) -> None:
 
 def _conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
     """Let each client that takes part store its own final model, and name the missing clients."""
-    missing = _missing(fed)
-    for n in sorted(fed.executor.bare):
-        logger.warning("Client %d has lost its own model; its model.pt stays as it is.", n)
-    there = [n for n in fed.by_id if n not in missing and n not in fed.executor.bare]
-    while there:
+    executor, missing = fed.executor, dict[int, str]()
+    while True:
         try:
-            fed.executor.end(method.personal(state, there, fed))
+            missing |= executor.missing(fed, list(fed.by_id), fed.rounds + 1, 0)
+            if there := [n for n in fed.by_id if n not in missing and n not in executor.bare]:
+                executor.end(method.personal(state, there, fed))
             break
+        except LostError as error:  # the client is bare from now on
+            logger.warning("%s", error)
         except ClientsMissing as error:
             missing |= error.found
-            there = [n for n in there if n not in missing]
+    for n in sorted(executor.bare):
+        logger.warning("Client %d has lost its own model; its model.pt stays as it is.", n)
     if missing:
         logger.warning(
             "%s Start these clients and run the same command again, so that each stores its own model.",
             ClientsMissing(missing),
         )
-
-
-def _missing(fed: RealFederation) -> dict[int, str]:
-    """Return which clients are missing; the executor notes clients that came back without their models."""
-    while True:
-        try:
-            return fed.executor.missing(fed, list(fed.by_id), fed.rounds + 1, 0)
-        except LostError as error:
-            logger.warning("%s", str(error).partition(":")[0])
