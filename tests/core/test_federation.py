@@ -1,4 +1,4 @@
-"""What every method is given: initial models, public batches, weights, positions, and the verbs over many clients."""
+"""What every method is given: initial models, public batches, weights, rows, and the verbs over many clients."""
 
 import copy
 from collections import Counter
@@ -135,10 +135,10 @@ class TestCohortHelpers:
         assert weights.dtype == torch.float64
         assert toy.federation().data_weights(list(toy.IDS)).sum().item() == pytest.approx(1.0, abs=1e-15)
 
-    def test_positions_are_rows_not_ids(self) -> None:
+    def test_rows_are_places_not_ids(self) -> None:
         fed = toy.federation()
-        assert fed.positions([7, 20]).tolist() == [1, 4]
-        assert fed.positions([20, 3]).tolist() == [4, 0]
+        assert fed.rows([7, 20]).tolist() == [1, 4]
+        assert fed.places([20, 3]) == fed.rows([20, 3]).tolist() == [4, 0]
 
     def test_clients_by_id(self) -> None:
         fed = toy.federation()

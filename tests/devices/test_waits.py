@@ -81,7 +81,7 @@ def test_what_the_server_does_waits_for_nothing(device: devices.Device) -> None:
         with device.counted() as found:
             average(models, fed.data_weights(list(fed.by_id)))
             mixed = mix(models, torch.eye(5, dtype=torch.float64).flip(0))
-            fed.common_models(), fed.positions(list(fed.by_id))
+            fed.common_models(), fed.rows(list(fed.by_id))
         assert found.waits == 0, found.places
         assert all(torch.equal(tensor, models[4][name]) for name, tensor in mixed[0].items())
         with device.counted() as found:

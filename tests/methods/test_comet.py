@@ -171,5 +171,5 @@ def test_clusters_are_three_quarters_of_the_cohort() -> None:
     fed, method = toy.federation(), COMET()
     for cohort, clusters in ((EVERYONE, 4), (EVERYONE[:3], 3), (EVERYONE[:1], 1)):
         _, report = method.round(method.init(fed), cohort, 1, toy.again(fed))
-        rows = fed.positions(cohort)
+        rows = fed.rows(cohort)
         assert len(set(map(tuple, report.coefficients[rows].tolist()))) == clusters

@@ -117,7 +117,7 @@ def test_a_client_that_never_took_part_starts_from_the_average() -> None:
     after, report = method.round(state, [7, 20], 2, fed)
     assert toy.same({20: report.after_local[20]}, fed.train({20: found[20]}, 2))
     assert toy.same({20: after.models[20]}, {20: report.after_local[20]})  # its first round
-    absent = fed.positions([3, 11, 12])
+    absent = fed.rows([3, 11, 12])
     assert torch.equal(after.labels[absent], state.labels[absent])
     assert all(after.taught[n] is state.taught[n] for n in (3, 11))
     assert 12 not in after.taught

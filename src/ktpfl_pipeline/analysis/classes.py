@@ -28,7 +28,7 @@ def recalls(runs: Sequence[FinishedRun]) -> list[float | None]:
 def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, list[Any]]:
     """Return the fields ``confusion`` and ``majority`` of a `FinishedRun` whose clients' labels are in this process."""
     each = fed.confusion(method.personal(result.state, fed.by_id, fed), "test")  # (N, K, K)
-    places = [int(place) for place in benign(range(len(each)), fed.positions(fed.adversary_ids).tolist())]
+    places = [int(place) for place in benign(range(len(each)), fed.places(fed.adversary_ids))]
     frequent = [client.train.labels.bincount().argmax() for client in fed.clients]
     shares = [(own.test.labels == label).double().mean() for own, label in zip(fed.clients, frequent, strict=True)]
     return {"confusion": each[places].sum(dim=0).tolist(), "majority": torch.stack(shares).tolist()}

@@ -223,7 +223,7 @@ def leaves_absent_clients(method: Method[Any], rounds: list[Round], fed: Federat
                 demand(not same, f"round {last.t} left the models of {same} unchanged, although they are in its cohort")
             moved |= changed
         if isinstance(old, Tensor) and old.shape[:1] == (len(toy.IDS),):  # the server's, a row for each client
-            rows = fed.positions(absent)
+            rows = fed.rows(absent)
             kept(old[rows], new[rows], f"rows {rows.tolist()} of {name}")
             if old.shape == (len(toy.IDS),) * 2 and name not in OF_STORED_MODELS:
                 kept(old[:, rows], new[:, rows], f"columns {rows.tolist()} of {name}")

@@ -155,7 +155,7 @@ def _run(
     """Run as `run` does until a model is lost. Random streams are named, so a repeated round is identical."""
     evaluator = Evaluator(method, fed, _adapted(schedule, fed), schedule.global_samples)
     evaluations, tried = schedule.evaluations, False
-    lying = fed.rows(fed.adversary_ids)
+    lying = fed.places(fed.adversary_ids)
     early_stopping.check(fed, schedule.patience)
     state, history, matrices, best = _restore(method, fed, settings, checkpoint_file)
     for record in history:

@@ -176,7 +176,7 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
     A client outside the cohort learned only from itself.
     """
     after, report = teach(fed, state, upload, mix_teachers(weights, upload.soft), t)
-    shown = among(weights, fed.positions(list(upload.models)), len(fed.clients))
+    shown = among(weights, fed.rows(list(upload.models)), len(fed.clients))
     return after, RoundReport(report.after_local, report.traffic, shown)
 
 

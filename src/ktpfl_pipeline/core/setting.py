@@ -315,11 +315,11 @@ class Setting:
         each = {"float32": 4 * numbers, "uint8": size * numbers, "indices": 4}
         return self.public_batch_size * each[self.public_transport]
 
-    def rows(self, cohort: list[int]) -> list[int]:
-        """Return the rows of server matrices that belong to the cohort, on the host."""
-        rows = {client.id: row for row, client in enumerate(self.clients)}
-        return [rows[n] for n in cohort]
+    def places(self, cohort: list[int]) -> list[int]:
+        """Return the cohort's places among the clients, which are its rows of server matrices."""
+        places = {client.id: place for place, client in enumerate(self.clients)}
+        return [places[n] for n in cohort]
 
-    def positions(self, cohort: list[int]) -> Tensor:
-        """Return the rows of server matrices that belong to the cohort, (|S|,)."""
-        return sent(torch.tensor(self.rows(cohort), dtype=torch.int64), self.device)
+    def rows(self, cohort: list[int]) -> Tensor:
+        """Return the cohort's `places`, (|S|,), on the device, where server matrices are."""
+        return sent(torch.tensor(self.places(cohort), dtype=torch.int64), self.device)

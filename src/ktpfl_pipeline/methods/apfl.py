@@ -53,14 +53,14 @@ class APFL(BesideCommon):
 
     def round(self, state: APFLState, cohort: list[int], t: int, fed: Federation) -> tuple[APFLState, RoundReport]:
         """Send w; train w, v and α together; upload w; average uniformly, as the objective does."""
-        rows, names = fed.rows(cohort), fed.trained_names
+        places, names = fed.places(cohort), fed.trained_names
         own = select({**fed.common_models(), **state.models}, cohort)
-        held = {n: (vector_of(own[n], names), state.alphas[rows[i], None]) for i, n in enumerate(cohort)}
+        held = {n: (vector_of(own[n], names), state.alphas[places[i], None]) for i, n in enumerate(cohort)}
         trained, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, held)
         own = {n: with_vector(trained[n], names, ends[n][0]) for n in cohort}
         moved = torch.cat([ends[n][1] for n in cohort]).to(state.alphas)
         alphas = dict(zip(cohort, moved.tolist(), strict=True))
-        learned = state.alphas.index_copy(0, fed.positions(cohort), moved)
+        learned = state.alphas.index_copy(0, fed.rows(cohort), moved)
         after = APFLState({**state.models, **own}, average(list(trained.values())), learned)
         local = {n: mixture(own[n], trained[n], alphas[n]) for n in cohort}
         return after, RoundReport(local, exchange.both_ways(trained), metrics={"alpha": fmean(alphas.values())})

@@ -86,7 +86,7 @@ class APPLE(PersonalParameters):
 
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
         """Download all cores, train the own core and p on the private loss, upload the core."""
-        names, rows = fed.trained_names, dict(zip(cohort, fed.rows(cohort), strict=True))
+        names, rows = fed.trained_names, dict(zip(cohort, fed.places(cohort), strict=True))
         cores = matrix_of(list(state.cores.values()), names)  # (N, d)
         prior, one_hot = fed.data_weights(list(fed.by_id)), torch.eye(len(cores), device=fed.device)
         held = {n: (state.relations[i], prior, one_hot[i], cores) for n, i in rows.items()}
@@ -114,5 +114,5 @@ class APPLE(PersonalParameters):
 
     def sent(self, state: APPLEState, clients: list[int], fed: Federation) -> Models:
         """Return Σ_j p_ij w_j of the current cores, from which each client would start."""
-        cores, rows = list(state.cores.values()), state.relations[fed.positions(clients)]
+        cores, rows = list(state.cores.values()), state.relations[fed.rows(clients)]
         return dict(zip(clients, mix(cores, rows), strict=True))

@@ -53,7 +53,7 @@ class FD(Personal):
 
     def round(self, state: FDState, cohort: list[int], t: int, fed: Federation) -> tuple[FDState, RoundReport]:
         """Send each client the others' means, train with them, upload its own means of this training."""
-        rows, places = fed.positions(cohort), fed.rows(cohort)
+        rows, places = fed.rows(cohort), fed.places(cohort)
         others = state.owned.sum(dim=0) - state.owned[rows].long()  # (|S|, K) how many others have the class
         teachers = (state.means.sum(dim=0) - state.means[rows]) / others.clamp_min(1)[..., None]  # (|S|, K, K)
         models = {n: state.models[n] for n in cohort}

@@ -44,7 +44,7 @@ class FedAMP(PersonalParameters):
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Mix each client's u from the last uploads, send it, train from u and near it, upload."""
-        xi, rows = self.weights_of_seen(state, fed), fed.positions(cohort)  # (N, N)
+        xi, rows = self.weights_of_seen(state, fed), fed.rows(cohort)  # (N, N)
         models = {**fed.common_models(), **state.models}
         u = dict(zip(cohort, mix([models[n] for n in fed.by_id], xi[rows]), strict=True))  # u_i = Σ_j ξ_ij w_j
         anchors = {n: (vector_of(model, fed.trained_names),) for n, model in u.items()}
@@ -58,7 +58,7 @@ class FedAMP(PersonalParameters):
         seen = [n for n in fed.by_id if n in state.models]
         if len(seen) < 2:
             return torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)
-        return among(self.mixture([state.models[n] for n in seen], fed), fed.positions(seen), len(fed.clients))
+        return among(self.mixture([state.models[n] for n in seen], fed), fed.rows(seen), len(fed.clients))
 
     def mixture(self, uploads: list[Params], fed: Federation) -> Tensor:
         """Return ξ_ij = (α/σ) exp(-‖w_i - w_j‖² / σ) off the diagonal, rows that sum to one, (n, n)."""

@@ -93,7 +93,7 @@ class FedFomo(Personal):
         found, shown, traffic = torch.zeros_like(state.affinity, device="cpu"), torch.eye(len(state.affinity)), {}
         shown = shown.to(found)
         for n, move in moves.items():
-            columns = fed.rows([n, *move.chosen])  # n itself and the clients whose models it weighed
+            columns = fed.places([n, *move.chosen])  # n itself and the clients whose models it weighed
             found[columns[0], columns] = move.gains
             if move.weights is not None:
                 shown[columns[0], columns] = move.weights
@@ -127,7 +127,7 @@ class FedFomo(Personal):
 
         Ties are broken at random, because at first all are equal, and by id every client would get the same few.
         """
-        row = state.affinity[fed.rows([n])[0]].tolist()
+        row = state.affinity[fed.places([n])[0]].tolist()
         promise = {client.id: p for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
         others, ties = sorted(promise.keys() - {n}), fed.stream("ties", t, n)
         drawn = dict(zip(others, torch.rand(len(others), generator=ties, dtype=torch.float64).tolist(), strict=True))

@@ -89,7 +89,7 @@ class FedKD(SmallCommon, Personal):
         update = encoded(mean, energy)
         applied = decoded(update, state.common)
         common = {name: value + applied[name] for name, value in state.common.items()}
-        rows = fed.positions(cohort)
+        rows = fed.rows(cohort)
         last = state.last[rows]
         current = (last == state.last.max()) & (last > 0)  # clients that lack only the last update of the mentee
         *up_to_date, news = torch.cat([current, state.news[None]]).tolist()

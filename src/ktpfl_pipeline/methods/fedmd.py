@@ -24,5 +24,5 @@ class FedMD(Personal):
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, average, distill: KT-pFL with every coefficient at 1/N."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        equal, _ = block(uniform(len(fed.clients), fed.device), fed.positions(cohort))
+        equal, _ = block(uniform(len(fed.clients), fed.device), fed.rows(cohort))
         return exchange.teach(fed, state, upload, mix_teachers(equal, upload.soft), t)

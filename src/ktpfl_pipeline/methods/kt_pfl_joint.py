@@ -83,13 +83,13 @@ class KTpFLJoint(KTpFL):
         metrics = {"own_weight": fmean(own)} if own else {}
         upload = exchange.train_and_predict(fed, starts, cohort, t)
         # 2. KT-pFL: the server learns c and mixes teachers; w_n learns from its teacher, becomes h_n, and is uploaded.
-        c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(upload, fed))
+        c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(upload, fed))
         teachers = mix_confident(c, upload.soft, self.confidence)  # (|S|, B, K)
         taught, report = exchange.teach(fed, PersonalState(state.taught), upload, teachers, t)
         # 3. The server estimates what labels each client has.
         labels = state.labels.clone()
         if len(upload.batch):
-            labels[fed.positions(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
+            labels[fed.rows(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
         # 4. Each client averages: u_n ← β u_n + (1 - β) (w_n + α (v_n - w_n)).
         models = {n: self.averaged(state.models.get(n), starts[n], upload.models[n]) for n in cohort}
         state = KTpFLJointState({**state.models, **models}, coefficients, taught.models, labels)
@@ -123,7 +123,7 @@ class KTpFLJoint(KTpFL):
         groups = fed.of_one_architecture(state.taught)
         for architecture, students in fed.of_one_architecture(clients).items():
             if known := groups.get(architecture):
-                common = overlap(state.labels[fed.positions(students)], state.labels[fed.positions(known)])
+                common = overlap(state.labels[fed.rows(students)], state.labels[fed.rows(known)])
                 yield students, known, self.weights(common, fed.data_weights(known))
 
     def weights(self, common: Tensor, shares: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Train, upload, mix, download, update the coefficients."""
         trained = fed.train(self.personal(state, cohort, fed), t)
-        c, coefficients = self.learn(state.coefficients, fed.positions(cohort), self.objective(trained, fed))
+        c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(trained, fed))
         own = torch.eye(len(c)).to(c)
         mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # v_n = Σ_m c_nm w_m
         models = {**state.models, **dict(zip(cohort, mixed, strict=True))}
@@ -57,7 +57,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)
-        rows = state.coefficients[fed.positions(clients)][:, fed.positions(seen)]
+        rows = state.coefficients[fed.rows(clients)][:, fed.rows(seen)]
         mixed = mix([state.models[n] for n in seen], rows / rows.sum(dim=1, keepdim=True))
         return dict(zip(clients, mixed, strict=True))
 

@@ -84,7 +84,7 @@ class PFedGraph(PersonalParameters):
         trained, _ = fed.train_by(CosinePull(self.pull), starts, t, anchors)
         graph = self.graph(trained, fed)
         mixed = dict(zip(cohort, mix(list(trained.values()), graph), strict=True))
-        shown = among(graph, fed.positions(cohort), len(fed.clients))
+        shown = among(graph, fed.rows(cohort), len(fed.clients))
         traffic = exchange.both_ways(trained, self.late(state, cohort))
         after = PFedGraphState({**state.models, **mixed}, {**state.trained, **trained})
         return after, RoundReport(trained, traffic, shown)

@@ -94,7 +94,7 @@ class PFedHN(Method[PFedHNState]):
         """For one client after another: make its model, train it, step the server along the change."""
         after = state.copied()
         trained: Models = {}
-        rows = dict(zip(cohort, fed.rows(cohort), strict=True))
+        rows = dict(zip(cohort, fed.places(cohort), strict=True))
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
             v = after.embeddings[rows[n]].clone()
             theta = generate(after.weights, v)  # (d,), h(v_n; φ)

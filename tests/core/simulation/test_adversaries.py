@@ -74,7 +74,7 @@ class TestUploads:
         fed = lying("random")
         models, batch = fed.initial_models(), fed.public_batch(1)
         one, other = fed.logits(models, batch, 1), fed.logits(models, batch, 2)
-        rows = fed.positions(fed.adversary_ids)
+        rows = fed.rows(fed.adversary_ids)
         assert not toy.same(one[rows], other[rows])
         assert not toy.same(one[rows[0]], one[rows[1]])
         alone = fed.logits({fed.adversary_ids[1]: models[fed.adversary_ids[1]]}, batch, 1)

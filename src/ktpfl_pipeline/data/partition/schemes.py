@@ -53,11 +53,8 @@ def _all_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     has fewer samples than there are clients). The rest of the class goes by proportions drawn uniformly from all
     possible ones, Dirichlet(1, ..., 1), drawn again for each class.
     """
-
-    def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
-        return draw.dirichlet(np.ones(clients))
-
-    return _deal_classes(labels, _above_a_floor(clients, asked.enough, proportions), seed, "all_labels")
+    counts = _above_a_floor(clients, asked.enough, lambda draw: draw.dirichlet(np.ones(clients)))
+    return _deal_classes(labels, counts, seed, "all_labels")
 
 
 def _lognormal(labels: Array, clients: int, seed: int, asked: Asked) -> Array:

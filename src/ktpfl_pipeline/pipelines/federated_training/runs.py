@@ -70,7 +70,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     ):
         if folder and job.parent is None:
             take_over(job, seed, settings, folder)
-        adversaries = fed.positions(fed.adversary_ids).tolist()
+        adversaries = fed.places(fed.adversary_ids)
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"
         with own_errors(job.method, "method"):
@@ -151,7 +151,7 @@ def finished_run(method: str, fed: Federation, result: engine.Run, counts: Tenso
 
     `counts` are the private samples of each client by class, (N, K); (N, 1) where only the clients know their labels.
     """
-    matrices, adversaries = result.coefficients, fed.positions(fed.adversary_ids).tolist()  # (rounds, N, N)
+    matrices, adversaries = result.coefficients, fed.places(fed.adversary_ids)  # (rounds, N, N)
     attention: dict[str, list[float]] = {}
     if matrices is not None and counts.shape[1] > 1 and matrix.mixes(matrices):
         attention = matrix.attention(matrices, label_similarity(counts), adversaries)
