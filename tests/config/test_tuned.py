@@ -43,7 +43,7 @@ def left(**changes: Any) -> dict[str, Any]:
 def resolve(content: Any, run: tuple[str, ...] = ("ditto", "local"), **changes: Any) -> schema.Experiment:
     experiment = parsing.parse("homo_mine", {**SECTION, **changes})
     text = content if isinstance(content, str) else json.dumps(content)
-    return tuned.resolve("homo_mine", experiment, run, FILE, text)
+    return tuned.resolve(experiment, text, name="homo_mine", methods=run)
 
 
 def refusal(content: Any, run: tuple[str, ...] = ("ditto", "local"), **changes: Any) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ktpfl_pipeline.config import checks
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import TUNE
@@ -62,24 +63,27 @@ class Tuned:
     methods: dict[str, TunedMethod]
 
 
-def resolve(name: str, experiment: Experiment, methods: Sequence[str], file: str, text: str) -> Experiment:
-    """Return the experiment with its methods' configured or tuned hyperparameters.
+def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
+    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
 
-    The tuned values are the `text` of the `file`, which is empty if there is none.
+    `hyperparameters` is what a tuning of it left, as text; empty where there was none.
 
     Raises:
-        InputError: if tuned values are wanted, and a method has none or they were tuned for something else.
+        InputError: if a method does not support a setting, or tuned values are wanted, and a method has none or they
+            were tuned for something else.
     """
+    checks.check_methods(name, experiment, methods)
     if experiment.hyperparameters == "configured":
         return experiment
+    file = f"data/05_model_input/{name}/hyperparameters.json"
     command = f"kedro run --pipelines={TUNE}{name}"
     configured = f"set {name}.hyperparameters to configured"
-    if not text:
+    if not hyperparameters:
         raise InputError(
             f"{name}.hyperparameters is tuned, and there is no {file}; run `{command}` first, in the same environment, "
             "or set it to configured."
         )
-    tuned = parse(file, text, command)
+    tuned = parse(file, hyperparameters, command)
     then, now = ({key: s[key] for key in s if key not in FREE} for s in (tuned.settings, experiment.shared()))
     if different := differences(then, now):
         raise InputError(

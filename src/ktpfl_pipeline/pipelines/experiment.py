@@ -22,9 +22,9 @@ from ktpfl_pipeline.analysis.agreement import check_settings, comparable
 from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, headline, local_only, summarise
-from ktpfl_pipeline.config import checks, tuned
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.tuned import resolve
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import METHODS, compared, slug
 from ktpfl_pipeline.pipelines.data.federation import partition_clients, sample_public_set
@@ -41,18 +41,6 @@ from ktpfl_pipeline.reports.report import Report
 logger = logging.getLogger(__name__)
 REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
-
-
-def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
-    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
-
-    `hyperparameters` is what a tuning of it left, as text; empty where there was none.
-
-    Raises:
-        InputError: if a method does not support a setting, or there are no tuned values that fit.
-    """
-    checks.check_methods(name, experiment, methods)
-    return tuned.resolve(name, experiment, methods, f"data/05_model_input/{name}/hyperparameters.json", hyperparameters)
 
 
 def train(experiment: Experiment, federation: FederatedData, *, name: str, method: str) -> list[FinishedRun]:

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity, identity_of_method
+from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.reports.model import Table
 from ktpfl_pipeline.reports.render import markdown
@@ -132,13 +132,11 @@ def parent_run(
     The key is a hash of all settings and the source that the study depends on: an equal one is continued. `params` are
     the study's settings, as they are logged.
     """
-    jobs = [each.job for each in planned]
-    key = digest(
-        {
-            "settings": params,
-            "cells": [[job.experiment.shared(), identity_of_method(job.method, job.experiment)] for job in jobs],
-        }
-    )
+    cells = []
+    for each in planned:
+        code = code_version(type(each.job.create()), each.job.experiment)
+        cells.append([each.cell.settings, [each.cell.method, each.cell.hyperparameters, code]])
+    key = digest({"settings": params, "cells": cells})
     with tracking.current().run(tracking.Entry(name, name, key, params, tags)) as tracked:
         yield key, tracked
 

@@ -111,12 +111,6 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
     }
 
 
-def identity_of_method(method: str, experiment: Experiment) -> list[Any]:
-    """Return a method's name, its hyperparameters in an experiment, and a hash of the source that it runs."""
-    made = method_of(experiment, method)
-    return [method, asdict(made), code_version(type(made), experiment)]
-
-
 def code_version(method: type, experiment: Experiment, others: Iterable[Path] = ()) -> str:
     """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
 

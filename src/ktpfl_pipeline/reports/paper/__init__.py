@@ -9,10 +9,10 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.reports.paper import stated, tables
-from ktpfl_pipeline.reports.paper.stated import DATASETS, Setting, one_architecture
+from ktpfl_pipeline.reports.paper.stated import DATASETS, one_architecture
 from ktpfl_pipeline.reports.paper.tables import Cited
 
-__all__ = ["DATASETS", "Cited", "Setting", "one_architecture"]
+__all__ = ["DATASETS", "one_architecture"]
 
 
 def number(settings: dict[str, Any], method: str) -> Cited | None:
@@ -89,14 +89,9 @@ def differences(settings: dict[str, Any]) -> list[str]:
 
     Settings that only the released code shows, such as rounds, are left out. Missing settings are not compared.
     """
-    found = stated.compared(settings)
+    found = stated.compared(Cell("", "", "", "", settings, {}, []))
     return [each.told for each in found if each.differs and stated.CODE not in each.source and each.name != SEEDS]
 
 
 SEEDS = "runs of a cell"
 """Not a difference in what is compared."""
-
-
-def compared(cell: Cell) -> list[Setting]:
-    """Return every setting that the paper or its code states and that concerns a cell, with the cell's own."""
-    return stated.compared(cell.settings, cell.part, cell.label, cell.method, cell.hyperparameters, cell.samples)

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.reports import paper
 from ktpfl_pipeline.reports.columns import PAPER, Column
 from ktpfl_pipeline.reports.model import Table
-
-if TYPE_CHECKING:
-    from ktpfl_pipeline.reports.paper.stated import Setting
+from ktpfl_pipeline.reports.paper.stated import Setting, compared
 
 SETTINGS = (
     "Made from the configuration of every cell: each setting that the paper or its released code states, where ours is "
@@ -27,7 +24,7 @@ def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
     """
     found: dict[Setting, list[Cell]] = {}
     for cell in cells:
-        for setting in paper.compared(cell):
+        for setting in compared(cell):
             if (setting.differs is not False) == differing:
                 found.setdefault(setting, []).append(cell)
     names = list(dict.fromkeys(setting.name for setting in found))

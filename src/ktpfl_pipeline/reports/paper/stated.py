@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
 
@@ -78,42 +79,29 @@ def rules() -> tuple[Stated, ...]:
     return tuple(Stated(**entry) for entry in yaml.safe_load(text))
 
 
-def compared(
-    settings: Mapping[str, Any],
-    part: str = "",
-    label: str = "",
-    method: str = "",
-    hyperparameters: Mapping[str, Any] | None = None,
-    samples: float | None = None,
-) -> list[Setting]:
-    """Return every stated setting that concerns a cell of the paper's tables, next to ours.
+def compared(cell: Cell) -> list[Setting]:
+    """Return every stated setting that concerns a cell of the paper's tables, next to the cell's own.
 
-    Args:
-        settings: the experiment's; missing settings are not compared.
-        part: the table or figure whose setting is compared; by default Table 1 or 2, by the number of architectures.
-        label: the column's label.
-        method: registry name; empty for settings that all methods share.
-        hyperparameters: the method's.
-        samples: private samples per client, mean over clients and seeds; None if not known.
+    Missing settings are not compared. A cell without a part is one of Table 1 or 2, by the number of architectures; one
+    without a method has only the settings that all methods share.
     """
-    table = part.partition("_")[0] or ("table2" if one_architecture(settings) else "table1")
-    ours = {**flat(settings), **_further(settings, table, method, hyperparameters or {}, samples)}
+    table = cell.part.partition("_")[0] or ("table2" if one_architecture(cell.settings) else "table1")
+    ours = {**flat(cell.settings), **_further(cell, table)}
     kind = "one" if table in ("table2", "figure4") else "distilled"
-    family = family_of(str(ours.get("private.source")))
-    is_of = {table, kind, "study" if table in STUDIES else "", family, label, f"{settings.get('clients')} clients"}
+    family, clients = family_of(str(ours.get("private.source"))), f"{cell.settings.get('clients')} clients"
+    is_of = {table, kind, "study" if table in STUDIES else "", family, cell.label, clients}
     found: dict[str, Setting] = {}
     for rule in rules():
         key = rule.key or rule.setting
         if rule.setting not in found and key in ours and is_of.issuperset(rule.of):
-            found[rule.setting] = rule.beside(ours[key], label)
+            found[rule.setting] = rule.beside(ours[key], cell.label)
     return list(found.values())
 
 
-def _further(
-    settings: Mapping[str, Any], table: str, method: str, hyperparameters: Mapping[str, Any], samples: float | None
-) -> dict[str, Any]:
-    """Return what the configuration of a cell does not state in the paper's terms; see `compared`."""
-    ours, found = flat(settings), {f"methods.{method}.{name}": value for name, value in hyperparameters.items()}
+def _further(cell: Cell, table: str) -> dict[str, Any]:
+    """Return what the configuration of a cell does not state in the paper's terms."""
+    settings, method, samples = cell.settings, cell.method, cell.samples
+    ours, found = flat(settings), {f"methods.{method}.{name}": value for name, value in cell.hyperparameters.items()}
     source = str(ours.get("private.source"))
     found["private.source"], found["partition.scheme"] = source, str(ours.get("partition.scheme"))  # also if missing
     if source.startswith("npz:"):
@@ -140,8 +128,8 @@ def _further(
     found["networks"] = _networks(settings)
     if method in AVERAGED and table != "figure5":
         found["FedDF's parameters"] = AVERAGED[method]
-    if method in FINE_TUNED and hyperparameters:
-        found["fine-tuning"] = f"{hyperparameters.get('epochs') or ours.get('training.epochs')} epochs"
+    if method in FINE_TUNED and cell.hyperparameters:
+        found["fine-tuning"] = f"{cell.hyperparameters.get('epochs') or ours.get('training.epochs')} epochs"
     if seeds := ours.get("seeds"):
         found["runs of a cell"] = "multiple" if len(seeds) > 1 else "1"
     return found
