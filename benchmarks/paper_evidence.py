@@ -37,7 +37,7 @@ def draw(kept: Path, pages: Path) -> list[Path]:
     drawn = []
     for file in sorted(kept.glob("*.json.gz")):
         found, name = evidence.load(file), file.name.removesuffix(".json.gz")
-        report = reproduction.build(found.scale, found.parts, found.cells, here_and_now())
+        report = reproduction.build(found, here_and_now())
         with replacing(pages / name) as partial:
             report.write(partial)
         drawn.append(pages / name / "report.html")

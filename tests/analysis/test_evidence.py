@@ -42,7 +42,7 @@ def saved(cells: list[Cell], tmp_path: Path) -> Path:
 
 def test_what_is_read_makes_the_same_page(cells: list[Cell], saved: Path) -> None:
     read = evidence.load(saved)
-    pages = [reproduction.build("Small.", PARTS, each, HERE).markdown for each in (cells, read.cells)]
+    pages = [reproduction.build(each, HERE).markdown for each in (Evidence("Small.", PARTS, cells), read)]
     assert pages[0] == pages[1]
     assert (read.scale, read.parts) == ("Small.", PARTS)
 

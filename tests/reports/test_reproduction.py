@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cases import case
 
+from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell, seconds_left
@@ -148,7 +149,7 @@ def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:
 
 def test_a_reason_that_a_whole_column_failed_for_is_told_once(cell: Made) -> None:
     failed = [cell(method, failed="no such file") for method in ("kt_pfl", "fedmd", "local")]
-    report = reproduction.build("Small.", {"table1": ("several architectures", "table")}, failed, HERE)
+    report = reproduction.build(Evidence("Small.", {"table1": ("several architectures", "table")}, failed), HERE)
     assert report.markdown.count("no such file") == 1
     assert "| KT-pFL, FedMD, Local-only |" in report.markdown
 
@@ -156,7 +157,7 @@ def test_a_reason_that_a_whole_column_failed_for_is_told_once(cell: Made) -> Non
 def test_only_a_long_reason_is_broken_into_lines(cell: Made) -> None:
     reasons = ["no such file", "client 15's test loss is not finite after round 6; set a lower learning rate"]
     shown = [
-        reproduction.build("Small.", {"table1": ("", "table")}, [cell("kt_pfl", failed=why)], HERE).html
+        reproduction.build(Evidence("Small.", {"table1": ("", "table")}, [cell("kt_pfl", failed=why)]), HERE).html
         for why in reasons
     ]
     found = [bool(re.search(r'<td class="prose"[^>]*>(no such|client 15)', html)) for html in shown]
@@ -198,7 +199,7 @@ def test_the_page(cell: Made) -> None:
     """One cell that agrees, one that differs, one that is empty."""
     cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]
     parts = {"table1": ("several architectures", "table"), "figure3": ("two labels", "curves")}
-    report = reproduction.build("Small.", parts, [*cells, cell("local", part="figure3")], HERE)
+    report = reproduction.build(Evidence("Small.", parts, [*cells, cell("local", part="figure3")]), HERE)
     assert report.summary.startswith("2 of 4 cells finished.")
     assert report.summary.endswith("best settings: 1 agrees, 2 differs.")
     assert "| Sim-pFL |" in report.markdown

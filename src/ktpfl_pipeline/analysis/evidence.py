@@ -26,7 +26,7 @@ class Evidence:
 
     Attributes:
         scale: what the report says of the settings.
-        parts: of each table and figure its title, and how it is shown.
+        parts: of each table and figure its title, and how it is shown: as a table, or a name of `reproduction.DRAWN`.
         cells: of these, with their finished runs.
     """
 

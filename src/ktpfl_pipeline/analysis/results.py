@@ -292,12 +292,7 @@ class MethodResult(Kept):
 def summarise(
     runs: Sequence[FinishedRun], hyperparameters: dict[str, Any], settings: dict[str, Any] | None = None
 ) -> MethodResult:
-    """Summarise the runs of one method, one per seed.
-
-    Args:
-        runs: in any order.
-        hyperparameters: of the method.
-        settings: of the experiment, which all its methods share.
+    """Summarise the runs of one method, one per seed in any order; `settings` are those that all methods share.
 
     Raises:
         ValueError: if the runs are not of one method, experiment and partition with one run a seed, or one of them was

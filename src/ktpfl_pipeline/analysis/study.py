@@ -144,13 +144,9 @@ class Study(Kept):
 
 
 def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> Study:
-    """Return a study from the plain values that its runs left, if they were made with the settings of now.
+    """Return the study that `Study.to_dict` wrote, if it was made with the settings of now.
 
-    Args:
-        name: the study's.
-        content: what `Study.to_dict` wrote.
-        asked: its section of conf/ now.
-        settings: of each setting now; one for all cells of a tuning.
+    These are its section of conf/, `asked`, and the settings of each of its points; of a tuning, one for all cells.
 
     Raises:
         InputError: if it does not read as a study, or was made with other settings, naming what differs.

@@ -280,11 +280,7 @@ def leaves_data(fed: Federation, before: Federation) -> None:
 def promises(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]:
     """Return the promises that a method is held to, by name, in the order in which they are checked.
 
-    The first runs the method; the others look at what was recorded.
-
-    Args:
-        method: as it would be run.
-        folder: for checkpoints.
+    The first runs the method, with checkpoints in the folder; the others look at what was recorded.
     """
     recorded, runs = Recorded(method, folder, CAUTIOUS), list[Run]()
 

@@ -67,13 +67,7 @@ def learns(fed: Federation, run: Run) -> None:
 
 
 def promises(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], list[str] | None]]:
-    """Return the checks of a model by name, in the order in which they are run.
-
-    Args:
-        name: the architecture's name or dotted path.
-        shape: the shape of one input.
-        classes: K, the number of classes.
-    """
+    """Return the checks of an architecture by name, in the order in which they are run."""
     feds, runs = list[Federation](), list[Run]()
 
     def built() -> list[str]:

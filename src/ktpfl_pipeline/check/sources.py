@@ -11,12 +11,7 @@ from ktpfl_pipeline.data.owned import OwnedDataset
 
 
 def promises(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None]]:
-    """Return the checks of a data source by name, in the order in which they are run.
-
-    Args:
-        source: a name or a dotted path, with its argument.
-        folder: the folder at which relative paths start.
-    """
+    """Return the checks of a data source, with its argument, by name, in the order in which they are run."""
     found = list[LabelledDataset]()
 
     def reads() -> list[str]:

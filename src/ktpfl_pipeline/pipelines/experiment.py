@@ -102,10 +102,7 @@ def overview_pipeline() -> Pipeline:
 def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
     """Return the pipeline `name` that runs `methods` on one experiment and reports on them together.
 
-    Args:
-        name: of the pipeline, and of its report.
-        experiment: whose parameters and data it uses; the data and the results are shared by its pipelines.
-        methods: names in the registry of methods, or dotted paths.
+    The pipelines of one experiment share its data and the results.
     """
     settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
     made = ["federation", "partition"]

@@ -109,7 +109,7 @@ def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Ma
 
 def report_paper(evidence: Evidence) -> Report:
     """Return the report on all that is finished, next to the paper's numbers."""
-    return build(evidence.scale, evidence.parts, evidence.cells, here_and_now())
+    return build(evidence, here_and_now())
 
 
 def paper_pipeline() -> Pipeline:

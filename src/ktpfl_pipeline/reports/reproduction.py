@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import combinations, groupby
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, paired_difference
+from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
@@ -56,15 +57,9 @@ NOTES = {
 WHERE = Column("cell", "Cell")
 
 
-def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell], made: Provenance) -> Report:
-    """Return the report.
-
-    Args:
-        scale: a sentence on the settings.
-        parts: title of each table and figure, and how it is shown: as a table, or a name of `DRAWN`.
-        cells: of the parts.
-        made: time, place and command of the report.
-    """
+def build(evidence: Evidence, made: Provenance) -> Report:
+    """Return the report on what is finished; `made` are time, place and command of the report."""
+    parts, cells = evidence.parts, evidence.cells
     by_part = {name: [cell for cell in cells if cell.part == name] for name in parts}
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
     alike = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
@@ -75,7 +70,7 @@ def build(scale: str, parts: Mapping[str, tuple[str, str]], cells: Sequence[Cell
         if cell.result
     ]
     sections = [
-        Section("", [Text(scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
+        Section("", [Text(evidence.scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
             Section(f"{named(name)}: {title}", _blocks(name, shows, by_part[name]))
             for name, (title, shows) in parts.items()

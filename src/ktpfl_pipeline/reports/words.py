@@ -125,12 +125,7 @@ def lean(settings: Mapping[str, Any]) -> Special:
 
 
 def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
-    """Return the noise and the ε of private local training; empty where training is not private.
-
-    Args:
-        settings: the experiment's.
-        spent: ε of all clients and runs, so far.
-    """
+    """Return the noise and the ε of private local training, `spent` by all clients and runs; empty without noise."""
     noise = settings.get("training", {}).get("privacy") or {}
     epsilon = f", ε at most {max(spent):.2f} at δ = {noise['delta']:g}" if noise and spent else ""
     how = "private local training: noise {noise_multiplier:g}, gradients clipped to {max_grad_norm:g}"

@@ -115,12 +115,8 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
     """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
 
     For a method, model or data source outside this package, the hash covers its module and the modules of its own
-    package that it imports.
-
-    Args:
-        method: the method's class.
-        experiment: names the models and the data sources; this package's sources are distinguished by their samples.
-        others: further source files that decide the result.
+    package that it imports. This package's data sources are distinguished by their samples. `others` are further source
+    files that decide the result.
     """
     names = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.models()]

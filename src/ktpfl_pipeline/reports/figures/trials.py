@@ -40,9 +40,7 @@ def search_history(methods: Mapping[str, Sequence[Cell]]) -> Figure:
 def search_slices(space: Mapping[str, Any], cells: Sequence[Cell]) -> Figure:
     """Draw the validation accuracy of a method's candidates by the value of each hyperparameter, later ones darker.
 
-    Args:
-        space: what may be tried for each hyperparameter, as the tuning's settings have it.
-        cells: the candidates; those that diverged are left out.
+    The `space` is what may be tried, as the tuning's settings have it. Candidates that diverged are left out.
     """
     finished = [cell for cell in cells if cell.score is not None]
     figure = blank(2.6)

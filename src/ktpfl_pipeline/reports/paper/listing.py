@@ -18,9 +18,7 @@ SETTINGS = (
 def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
     """Return one row for each stated setting and each value of ours, with the cells that have it.
 
-    Args:
-        cells: all of them, in the order of the configuration.
-        differing: whether to return settings that differ or that the paper does not state, or settings that agree.
+    They are the settings that differ or that the paper does not state, if `differing`, otherwise those that agree.
     """
     found: dict[Setting, list[Cell]] = {}
     for cell in cells:
