@@ -6,7 +6,7 @@ from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, basel
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, Difference, seeds_to_decide
 from ktpfl_pipeline.reports import classes
-from ktpfl_pipeline.reports.figures.forest import VERDICTS
+from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
 from ktpfl_pipeline.reports.words import leading, plural, point_title, too_few

@@ -6,7 +6,7 @@ from ktpfl_pipeline.reports.figures.accuracy import (
     client_accuracy,
     spread_over_clients,
 )
-from ktpfl_pipeline.reports.figures.forest import differences
+from ktpfl_pipeline.reports.figures.differences import critical_differences, differences
 from ktpfl_pipeline.reports.figures.labels import labels_per_client
 from ktpfl_pipeline.reports.figures.matrix import (
     coefficient_heatmaps,
@@ -14,11 +14,9 @@ from ktpfl_pipeline.reports.figures.matrix import (
     confusion_matrices,
     matrix_over_rounds,
 )
-from ktpfl_pipeline.reports.figures.ranks import critical_differences
+from ktpfl_pipeline.reports.figures.studies import accuracy_by_value, search_history, search_slices
 from ktpfl_pipeline.reports.figures.theorem import theorem
 from ktpfl_pipeline.reports.figures.traffic import accuracy_by_bytes, accuracy_by_traffic, bytes_panels, traffic_panels
-from ktpfl_pipeline.reports.figures.trials import search_history, search_slices
-from ktpfl_pipeline.reports.figures.values import accuracy_by_value
 
 __all__ = [
     "accuracy_by_bytes",

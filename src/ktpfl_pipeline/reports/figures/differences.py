@@ -1,4 +1,4 @@
-"""What every method gains over local-only training."""
+"""What every method gains over local-only training, and how methods rank over settings."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,11 +9,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.analysis.contrasts import against
+from ktpfl_pipeline.analysis.ranking import ERROR, Ranking
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.figures.base import arrange, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
-from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION
+from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION, look, readable
 from ktpfl_pipeline.reports.words import leading, too_few
 
 VERDICTS = {1: ("better", BLUE), 0: ("not significant", MUTED), -1: ("worse", VERMILION)}
@@ -79,3 +81,28 @@ def differences(results: Sequence[MethodResult]) -> Figure:
 
 def _verdict(difference: Difference) -> tuple[str, str]:
     return VERDICTS[difference.sign] if difference.ends else NO_INTERVAL
+
+
+@styled
+def critical_differences(ranking: Ranking) -> Figure:
+    """Draw the average ranks, the best at the left; a bar joins methods that do not differ by Nemenyi's test."""
+    import scikit_posthocs  # here: it brings statsmodels and seaborn, which nothing else needs
+
+    titles = [title_of(method) for method in ranking.methods]
+    colours = [readable(look(method).colour) for method in ranking.methods]
+    p = scikit_posthocs.posthoc_nemenyi_friedman([list(row) for row in ranking.accuracy])
+    figure, axes = single(0.16 * len(titles) + 1.3)
+    drawn = scikit_posthocs.critical_difference_diagram(
+        dict(zip(titles, ranking.ranks, strict=True)),
+        p.set_axis(titles).set_axis(titles, axis=1),
+        alpha=ERROR,
+        ax=axes,
+        label_fmt_left="{label}  {rank:.1f} ",
+        label_fmt_right=" {rank:.1f}  {label}",
+        color_palette=dict(zip(titles, colours, strict=True)),
+        crossbar_props={"color": INK},
+    )
+    for (bar,) in drawn["crossbars"]:  # whose methods are a set there, in another order in each process
+        bar.set_xdata(sorted(bar.get_xdata()))
+    axes.spines["top"].set_visible(True)
+    return figure

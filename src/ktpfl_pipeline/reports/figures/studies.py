@@ -1,18 +1,22 @@
-"""Accuracy by the value of a setting."""
+"""Figures of studies: accuracy by the value of a swept setting, and the course of a tuning."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE
-from ktpfl_pipeline.analysis.study import Point, chosen, numeric, touched
+from ktpfl_pipeline.analysis.study import Cell, Point, chosen, numeric, touched
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports import style
-from ktpfl_pipeline.reports.figures.base import DASHES, head, label_ends, percent_up, single, styled
+from ktpfl_pipeline.reports.figures import base
+from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.words import setting
 
 DECADE = 10
@@ -25,7 +29,7 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
 
     The value that validation accuracy chooses has a ring. Values that are not numbers are side by side, unconnected.
     """
-    figure, axes = single(3.3)
+    figure, axes = base.single(3.3)
     values, numbers = [point.value for point in points], numeric(points)
     places = [float(value) if numbers else float(n) for n, value in enumerate(values)]
     methods, ends = list(points[0].methods), []
@@ -41,9 +45,9 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
     axes.set_xticks(places, list(map(setting, values)))
     axes.set_xlabel(title)
     axes.margins(x=0.04 if numbers else 0.12)
-    percent_up(axes)
-    head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=style.MUTED)})
-    label_ends(axes, ends)
+    base.percent_up(axes)
+    base.head(axes, "Mean accuracy of the clients", handles or {"one seed": Line2D([], [], color=style.MUTED)})
+    base.label_ends(axes, ends)
     return figure
 
 
@@ -55,7 +59,7 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
     finals = [point.methods[method].final[HEADLINE] for point in points]
     means, own = [final.mean for final in finals], touched(points, method)
     shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
-    dashes = "-" if own else DASHES
+    dashes = "-" if own else base.DASHES
     axes.plot(places, means, color=look.colour, linewidth=2 if numbers else 0, linestyle=dashes, zorder=3, **shape)
     handles: dict[str, Any] = {}
     if all(final.seed_std is not None for final in finals):
@@ -72,3 +76,48 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
         axes.plot([places[at]], [means[at]], markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4, **ring)
         handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=style.MUTED, **ring)
     return handles
+
+
+@styled
+def search_history(methods: Mapping[str, Sequence[Cell]]) -> Figure:
+    """Draw the validation accuracy of each candidate of every method (registry names), and as a line the best so far.
+
+    The number of a candidate is its place in the search. Candidates that diverged are left out.
+    """
+    figure, axes = base.single(3.2)
+    handles: dict[str, Any] = {}
+    for method, cells in methods.items():
+        numbers = [number for number, cell in enumerate(cells) if cell.score is not None]
+        scores = [cell.score for cell in cells if cell.score is not None]
+        colour, marker = style.look(method)
+        axes.plot(numbers, list(accumulate(scores, max)), color=colour, linewidth=1.2, drawstyle="steps-post")
+        (handles[title_of(method)],) = axes.plot(numbers, scores, marker, color=colour, markersize=5)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.set_xlabel("Candidate")
+    base.percent_up(axes)
+    base.head(axes, "Validation accuracy", handles)
+    return figure
+
+
+@styled
+def search_slices(space: Mapping[str, Any], cells: Sequence[Cell]) -> Figure:
+    """Draw the validation accuracy of a method's candidates by the value of each hyperparameter, later ones darker.
+
+    The `space` is what may be tried, as the tuning's settings have it. Candidates that diverged are left out.
+    """
+    finished = [cell for cell in cells if cell.score is not None]
+    figure = base.blank(2.6)
+    panels = figure.subplots(1, len(space), sharey=True, squeeze=False)[0]
+    for axes, (name, tried) in zip(panels, space.items(), strict=True):
+        values = [cell.value[name] for cell in finished]
+        if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+            values = list(map(setting, values))
+        elif isinstance(tried, Mapping) and tried.get("log") and min(values) > 0:
+            base.decades_across(axes, written="{x:g}")
+        shades: dict[str, Any] = {"cmap": "Blues", "norm": Normalize(-0.5 * len(finished), len(finished) - 1)}
+        scores = [cell.score for cell in finished]
+        axes.scatter(values, scores, 32, range(len(finished)), **shades, edgecolors=style.NEUTRAL, linewidths=0.5)
+        axes.set_xlabel(name)
+        base.percent_up(axes)
+    panels[0].set_ylabel("Validation accuracy")
+    return figure
