@@ -18,6 +18,7 @@ from ktpfl_pipeline import in_memory, tracking
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import settings
+from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
@@ -248,3 +249,18 @@ def test_a_whole_run_with_a_real_trial(untracked: Project, monkeypatch: pytest.M
     assert f"{made['dtype']} {made['memory_format']}" == chosen
     (page,) = (untracked.folder / "data" / "08_reporting" / EXPERIMENT).rglob("report.md")
     assert chosen.split()[0] in page.read_text()
+
+
+def test_steps_are_timed_on_the_samples_of_a_client(data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[LabelledDataset] = []
+
+    def step_seconds(_: Any, __: Any, samples: LabelledDataset, *rest: Any) -> list[float]:
+        seen.append(samples)
+        return [1.0, 2.0]
+
+    monkeypatch.setattr(arithmetic, "step_seconds", step_seconds)
+    timed = experiment(memory_format="auto")
+    assert arithmetic.trial(timed, data, possible(timed, data)) == {"cnn_bn": [1.0, 2.0], "mlp": [1.0, 2.0]}
+    largest = max((own.train for own in data.seeds[0].clients.values()), key=len)
+    assert all(torch.equal(samples.inputs, largest.inputs) for samples in seen)
+    assert all(torch.equal(samples.labels, largest.labels) for samples in seen)

@@ -21,6 +21,7 @@ class Kind(ABC):
         name: what inputs of this kind are called in messages, in the plural.
         dtype: of inputs as sources give them.
         form: the shapes and the dtype that inputs must have, for messages.
+        dimensions: how many dimensions inputs, (M, ...), may have.
         pixels: whether an input is (channels, height, width) of pixels from 0 to 255, so that it can be resized,
             augmented, rotated and kept channels-last.
         standardized: whether inputs are brought to mean 0 and standard deviation 1 before training, by the training
@@ -30,16 +31,17 @@ class Kind(ABC):
     name: ClassVar[str]
     dtype: ClassVar[torch.dtype]
     form: ClassVar[str]
+    dimensions: ClassVar[range] = range(2, 65)  # torch has at most 64
     pixels: ClassVar[bool] = False
     standardized: ClassVar[bool] = False
 
     def includes(self, dtype: torch.dtype) -> bool:
-        """Return whether inputs of a dtype are of this kind."""
-        return dtype == self.dtype
+        """Return whether inputs of a dtype are of this kind; callers in Python may pass float64 for float32."""
+        return dtype == self.dtype or (dtype.is_floating_point and self.dtype.is_floating_point)
 
     def allows(self, inputs: Tensor) -> bool:
         """Return whether inputs, (M, ...), have the dtype and the number of dimensions that this kind needs."""
-        return inputs.dtype == self.dtype and inputs.dim() >= 2
+        return inputs.dtype == self.dtype and inputs.dim() in self.dimensions
 
     @abstractmethod
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -66,10 +68,7 @@ class Images(Kind):
 
     name, dtype, pixels = "images", torch.uint8, True
     form = "uint8, (M, channels, height, width)"
-
-    def allows(self, inputs: Tensor) -> bool:
-        """Return whether inputs are uint8, (M, C, H, W)."""
-        return super().allows(inputs) and inputs.dim() == 4
+    dimensions = range(4, 5)
 
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return pixels as numbers from -1 to 1."""
@@ -82,10 +81,6 @@ class Features(Kind):
     name, dtype, standardized = "features", torch.float32, True
     form = "float32, (M, ...)"
 
-    def includes(self, dtype: torch.dtype) -> bool:
-        """Return whether a dtype is a floating-point type; callers in Python may pass float64."""
-        return dtype.is_floating_point
-
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return features as they are, in the model's dtype."""
         return inputs.to(dtype)
@@ -96,10 +91,7 @@ class Tokens(Kind):
 
     name, dtype = "tokens", torch.int64
     form = "int64, (M, length)"
-
-    def allows(self, inputs: Tensor) -> bool:
-        """Return whether inputs are int64, (M, L)."""
-        return super().allows(inputs) and inputs.dim() == 2
+    dimensions = range(2, 3)
 
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return ids unchanged: the first layer of a model looks up their embeddings."""

@@ -85,10 +85,12 @@ class FedProto(Personal):
             state, prototypes=torch.where(shown[:, None], averaged, state.prototypes), known=state.known | shown
         )
 
-    def train(self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation) -> Models:
+    def train(
+        self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation, epochs: int | None = None
+    ) -> Models:
         """Return each model after training with its features pulled toward class prototypes; see `train_client`."""
-        calls = {n: (params, prototypes, known, self.weight, t) for n, params in models.items()}
-        return fed.run_training("train", train_client, calls, models)
+        calls = {n: (params, prototypes, known, self.weight, t, epochs) for n, params in models.items()}
+        return fed.run_training("train", train_client, calls, models, thrown_away=t == 0)
 
     def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the prototypes; their models are the initial ones."""
@@ -97,8 +99,7 @@ class FedProto(Personal):
 
     def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
         """Train new clients toward the prototypes, which do not change."""
-        calls = {n: (params, state.prototypes, state.known, self.weight, 0, epochs) for n, params in models.items()}
-        return fed.run_training("train", train_client, calls, models, thrown_away=True)
+        return self.train(models, state.prototypes, state.known, 0, fed, epochs)
 
 
 def train_client(
