@@ -8,7 +8,8 @@ import torch
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.executors.shared_memory import ALIGNMENT, SharedMemory
+from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
+from ktpfl_pipeline.core.linalg import ALIGNMENT
 
 MESSAGES: dict[str, Any] = {
     "floats": torch.arange(6.0).reshape(2, 3),

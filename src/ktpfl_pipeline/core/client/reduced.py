@@ -16,12 +16,12 @@ def reduce(module: nn.Module, device: str) -> None:
     A depthwise convolution is not a product of matrices: backward, oneDNN takes several times as long in bfloat16.
     Those are in float32 on a CPU while they train; on a GPU they would only cast more.
     """
-    grouped: list[Any] = [part for part in module.modules() if getattr(part, "groups", 1) > 1]
-    for part in grouped if device == "cpu" else ():
-        part.forward = _trained_in_float32(part.forward, device)
-    recurrent: list[Any] = [part for part in module.modules() if isinstance(part, nn.LSTM)]
-    for part in recurrent if device == "cpu" else ():  # oneDNN has none without the instructions
-        part.forward = _in_float32(part.forward)
+    for part in module.modules() if device == "cpu" else ():
+        layer: Any = part
+        if getattr(part, "groups", 1) > 1:
+            layer.forward = _in_float32(layer.forward, training_only=True)
+        elif isinstance(part, nn.LSTM):  # oneDNN has none without the instructions
+            layer.forward = _in_float32(layer.forward, training_only=False)
     built: Any = module
     built.forward = _in_bfloat16(built.forward, device)
 
@@ -36,23 +36,16 @@ def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[
     return reduced
 
 
-def _trained_in_float32(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
-    """Return `forward` of a grouped convolution, in float32 where a gradient is taken."""
+def _in_float32(forward: Callable[..., Any], *, training_only: bool) -> Callable[..., Any]:
+    """Return `forward` of a layer on a CPU in float32: of its inputs, and of states that it was given.
 
-    def whole(inputs: Tensor) -> Tensor:
-        if not torch.is_grad_enabled():
+    `training_only` is where a gradient is taken.
+    """
+
+    def whole(inputs: Tensor, *states: tuple[Tensor, ...] | None) -> Any:
+        if training_only and not torch.is_grad_enabled():
             return forward(inputs)
-        with torch.autocast(device, enabled=False):
-            return forward(inputs.float())
-
-    return whole
-
-
-def _in_float32(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `forward` of a recurrent layer on a CPU in float32: of its inputs, and of states that it was given."""
-
-    def whole(inputs: Tensor, state: tuple[Tensor, ...] | None = None) -> Any:
         with torch.autocast("cpu", enabled=False):
-            return forward(inputs.float(), state if state is None else tuple(part.float() for part in state))
+            return forward(inputs.float(), *(state and tuple(part.float() for part in state) for state in states))
 
     return whole

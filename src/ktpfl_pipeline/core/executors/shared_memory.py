@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ALIGNMENT = 64  # bytes, as of memory that torch allocates, so that the same kernels run
+from ktpfl_pipeline.core.linalg import ALIGNMENT
+
 Place = tuple[int, torch.dtype, tuple[int, ...], bool]
 """Where a tensor begins, what it is, and whether it was on a device other than the CPU."""
 HERE = torch.device("cpu")
