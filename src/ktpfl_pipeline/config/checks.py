@@ -124,11 +124,10 @@ def check_federation(name: str, experiment: Experiment) -> None:
         )
     for architecture in experiment.pretrained:
         check_known(f"An architecture of {name}.pretrained", architecture, experiment.models())
-    if experiment.clients is not None:
-        with saying(f"{name}."):
-            dealt(experiment.architectures, range(experiment.clients))
     compute = experiment.compute
     with saying(f"{name}."):
+        if experiment.clients is not None:
+            dealt(experiment.architectures, range(experiment.clients))
         executors.create(compute.executor, compute.threads, compute.place())
 
 

@@ -17,7 +17,6 @@ from ktpfl_pipeline.core.rounds import promises
 from ktpfl_pipeline.data import public
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
-from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 from ktpfl_pipeline.data.sources.arguments import path_in
 from ktpfl_pipeline.methods import create
@@ -79,7 +78,10 @@ def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder:
     if skew:
         FeatureSkew(*skew, 0).check(private.inputs)
     partitions = {seed: _partition_of(experiment, private, public_set, seed) for seed in experiment.seeds}
-    names = owners(private, partitions) if asked.scheme == NATURAL else {}
+    names: dict[int, tuple[str, ...]] = {}  # of each client by seed, where the source names the owners of samples
+    for seed, clients in partitions.items() if asked.scheme == NATURAL else ():
+        first = [own.train[0] for _, own in sorted(clients.items())]
+        names[seed] = tuple(private.names[int(private.owners[sample])] for sample in first)
     return FederatedData(
         private, public_set, partitions, experiment.of_data(), skew, names, _pretrained(experiment, private, raw_folder)
     )
@@ -95,16 +97,6 @@ def _partition_of(experiment: Experiment, private: LabelledDataset, public_set: 
         return natural(private, experiment.clients, seed, pool=pool, **settings)
     clients = cast("int", experiment.clients)  # null only with natural, see `config.checks`
     return partition(private.labels, clients, scheme, seed, pool=pool, test=private.test, **settings)
-
-
-def owners(private: LabelledDataset, partitions: dict[int, Partition]) -> dict[int, tuple[str, ...]]:
-    """Return by seed what the source calls each client of a natural partition, in order of client."""
-    if not isinstance(private, OwnedDataset):
-        return {}
-    return {
-        seed: tuple(private.names[int(private.owners[own.train[0]])] for _, own in sorted(clients.items()))
-        for seed, clients in partitions.items()
-    }
 
 
 def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:

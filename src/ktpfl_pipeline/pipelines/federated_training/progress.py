@@ -157,7 +157,13 @@ class SeedProgress:
             self.seconds += seconds
             parent.plan.trained += 1 / parent.rounds
             parent.plan.spent += seconds
-            self._warn(seconds)
+            left = seconds * ((parent.runs - parent.plan.done) * parent.rounds - self.rounds + 1)
+            if not parent.judged and left > LONG:
+                logger.warning(
+                    f"This will take about {left / 3600:.1f} hours at {seconds:.0f} s a round; stop and add "
+                    "--env=quick for a run of minutes."
+                )
+            parent.judged = True
         self._show(self.rounds, f"round {self.rounds}/{parent.rounds}  {self.accuracy}")
         if parent.disable and time.monotonic() - self.last_line > QUIET:
             self.last_line = time.monotonic()
@@ -167,14 +173,3 @@ class SeedProgress:
         parent, part = self.parent, rounds / self.parent.rounds
         parent.update(parent.bar, completed=rounds, where=where)
         parent.update(parent.overall, completed=parent.plan.done + part, where=parent.standing(part))
-
-    def _warn(self, seconds: float) -> None:
-        """Log once if the rest of this command takes hours, given the seconds per round."""
-        parent = self.parent
-        left = seconds * ((parent.runs - parent.plan.done) * parent.rounds - self.rounds + 1)
-        if not parent.judged and left > LONG:
-            logger.warning(
-                f"This will take about {left / 3600:.1f} hours at {seconds:.0f} s a round; stop and add --env=quick "
-                "for a run of minutes."
-            )
-        parent.judged = True
