@@ -88,10 +88,8 @@ class FedGen(LGFedAvg):
         server = {"generator": (old.generator, [*heads.values()], labels, recipe, t)}
         fitted = fed.run_training("fuse", train_generator, server, {"generator": old.generator}, recipe=recipe)
         up, down = wire_bytes(old.head), wire_bytes(old.head) + wire_bytes(old.generator)
-        after = FedGenState(
-            *({**old.models, **trained}, fed.average(heads), fitted["generator"]),
-            sent(labels, fed.device),
-        )
+        models, common = {**old.models, **trained}, fed.average(heads)
+        after = FedGenState(models, common, fitted["generator"], sent(labels, fed.device))
         traffic = dict.fromkeys(cohort, Traffic(parameters_up=up, parameters_down=down))
         return after, RoundReport(trained, traffic)
 

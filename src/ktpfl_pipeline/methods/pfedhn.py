@@ -5,6 +5,7 @@ https://arxiv.org/abs/2103.04628. The KT-pFL paper's figures call it FedHN.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -39,12 +40,6 @@ class PFedHNState:
     embeddings: Tensor
     embedding_velocity: Tensor
     untrained: Models
-
-    def copied(self) -> "PFedHNState":
-        """Return a writable copy of the state; it takes the memory of `hidden` models."""
-        weights, velocity = ({k: v.clone() for k, v in params.items()} for params in (self.weights, self.velocity))
-        embeddings = self.embeddings.clone()
-        return PFedHNState(weights, velocity, embeddings, self.embedding_velocity.clone(), dict(self.untrained))
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ class PFedHN(Method[PFedHNState]):
 
     def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
         """For one client after another: make its model, train it, step the server along the change."""
-        after = state.copied()
+        after = deepcopy(state)  # as large as `hidden` models; it is written to
         trained: Models = {}
         rows = dict(zip(cohort, fed.places(cohort), strict=True))
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
