@@ -78,7 +78,8 @@ def prepared(inputs: Tensor, known: Vocabulary | None, source: str, image: Image
 
     Raises:
         InputError: if they are features, which clients would have to standardize together; tokens that others could not
-            compare; or no images, but `image` is set.
+            compare, because the source does not give them or made them from its own texts; or no images, but `image`
+            is set.
     """
     kind = kinds.of(inputs)
     if kind.standardized:
@@ -88,30 +89,20 @@ def prepared(inputs: Tensor, known: Vocabulary | None, source: str, image: Image
         )
     if image is not None and not kind.pixels:
         raise InputError(f"image is set, but {source} has {kind.name}. Remove image.")
-    data = Data(cast("Any", kind.name), _meaning(known, source))
-    return inputs if image is None else adapt(inputs, image.shape), data
-
-
-def _meaning(known: Vocabulary | None, source: str) -> Meaning | None:
-    """Return the meaning of a source's tokens; None for other kinds of samples.
-
-    Raises:
-        InputError: if others could not compare it, because the source does not give its tokens, or made the vocabulary
-            from its own texts.
-    """
-    if known is None:
-        return None
-    if known.frequent is not None:
-        raise InputError(
-            f"{source} has texts whose vocabulary is made from these texts, so it would differ between clients. Set "
-            "text.tokenizer to the same tokenizer.json at the server and at all clients."
-        )
-    if known.words is None:
-        raise InputError(
-            f"{source} has tokens without a vocabulary, so nothing shows whether others' ids mean the same. Save the "
-            "array 'vocabulary' in the file, the same at the server and at all clients."
-        )
-    return Meaning(digest(list(known.words)), known.size, known.padding)
+    meaning = None
+    if known is not None:
+        if known.frequent is not None:
+            raise InputError(
+                f"{source} has texts whose vocabulary is made from these texts, so it would differ between clients. "
+                "Set text.tokenizer to the same tokenizer.json at the server and at all clients."
+            )
+        if known.words is None:
+            raise InputError(
+                f"{source} has tokens without a vocabulary, so nothing shows whether others' ids mean the same. Save "
+                "the array 'vocabulary' in the file, the same at the server and at all clients."
+            )
+        meaning = Meaning(digest(list(known.words)), known.size, known.padding)
+    return inputs if image is None else adapt(inputs, image.shape), Data(cast("Any", kind.name), meaning)
 
 
 def versions() -> dict[str, str]:

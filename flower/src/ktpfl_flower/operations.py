@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
+from ktpfl_pipeline.core.validation import LARGEST
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.methods import METHODS, fedproto
 
@@ -27,8 +28,6 @@ TRIED = (
 """Methods whose runs with real clients equal those in one process bit for bit, which a test shows. Other methods send a
 part of a model, or train by a rule that is not in the table of operations."""
 Gives = Literal["model", "predictions", "prototypes", "numbers"]
-MANY = 2**31
-"""An upper bound for epochs, features and classes in requests."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,16 +98,16 @@ def _indices(value: Any, known: Known) -> bool:
 FLOATS = (torch.float32, torch.float64)
 MODEL = Kind("a model of its architecture", lambda value, known: _is_model(value, known.shapes))
 ROUND = Kind("a round", lambda value, known: _whole(value, known.setting.rounds))
-EPOCHS = Kind("a number of epochs", lambda value, known: value is None or _whole(value, MANY), optional=True)
+EPOCHS = Kind("a number of epochs", lambda value, known: value is None or _whole(value, LARGEST), optional=True)
 SPLIT = Kind("train, validation or test", lambda value, known: value in get_args(Split))
 BATCH = Kind("indices of public samples", _indices)
 TEACHER = Kind("probabilities of classes", lambda value, known: _tensor(value, (None, known.setting.classes), *FLOATS))
-WIDTH = Kind("a number of features", lambda value, known: _whole(value, MANY) and value > 0)
+WIDTH = Kind("a number of features", lambda value, known: _whole(value, LARGEST) and value > 0)
 PROTOTYPES = Kind(
     "one prototype per class", lambda value, known: _tensor(value, (known.setting.classes, None), *FLOATS)
 )
 SHOWN = Kind("one flag per class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
-WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < MANY)
+WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < LARGEST)
 STATE = Kind("what the client stored", lambda value, known: isinstance(value, Mapping))
 
 OPERATIONS = {
@@ -152,11 +151,24 @@ def name_of(operation: Callable[..., Any]) -> str | None:
     return found and found + RESUMING * (inner is not operation)
 
 
-def check_arguments(name: str, arguments: Any, known: Known) -> None:
-    """Check, at the client, the arguments of an operation; raise InputError if they are not allowed."""
-    offer = find(name)
-    words = ", ".join(kind.words for kind in offer.takes)
+def check_request(name: str, arguments: Any, method: str, known: Known) -> None:
+    """Check, at the client, what the server requests.
+
+    A method that exchanges models may also have their predictions, which follow from the models.
+
+    Raises:
+        InputError: if the operation discloses what the method does not declare to exchange, or the arguments, in which
+            the models replace their numbers, are not allowed.
+    """
+    offer, allowed = find(name), exchanges(method)
+    free = {"model", "numbers", *allowed} | ({"predictions"} if "parameters" in allowed else set())
+    if offer.gives not in free:
+        raise InputError(
+            f"it requests {name}, which discloses {offer.gives}, but {method} declares to exchange only "
+            f"{_words(allowed)}."
+        )
     if not _fits(offer, arguments, known):
+        words = ", ".join(kind.words for kind in offer.takes)
         raise InputError(f"it requests {name} with other arguments than {words}.")
 
 
@@ -199,19 +211,6 @@ def exchanges(method: str) -> frozenset[str]:
             f"The method {method[:80]!r} is not supported with real clients. Choose from {', '.join(TRIED)}."
         )
     return METHODS[method].kind.exchanges
-
-
-def check_leaves(name: str, method: str) -> None:
-    """Check that the method declares to exchange what an operation discloses; raise InputError if it does not.
-
-    A method that exchanges models may also have their predictions, which follow from the models.
-    """
-    gives, allowed = find(name).gives, exchanges(method)
-    if gives in ("model", "numbers") or gives in allowed or (gives == "predictions" and "parameters" in allowed):
-        return
-    raise InputError(
-        f"it requests {name}, which discloses {gives}, but {method} declares to exchange only {_words(allowed)}."
-    )
 
 
 def check_sent(arguments: Any, method: str) -> None:

@@ -4,7 +4,6 @@ Flower starts a process for each message and runs the app that the server sent i
 protect and loads fast; the code that is installed at the client replies (`join`).
 """
 
-from collections.abc import Callable
 from multiprocessing.connection import Client
 
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
@@ -49,13 +48,10 @@ def answer(kind: str, message: bytes, context: Context) -> bytes:
         return connection.recv_bytes()
 
 
-def _answering(kind: str) -> Callable[[Message, Context], Message]:
-    def answer_message(message: Message, context: Context) -> Message:
-        """Return the reply to a message."""
-        return Message(record(answer(kind, bytes_of(message.content), context)), reply_to=message)
-
-    return answer_message
+def _reply(message: Message, context: Context) -> Message:
+    kind = message.metadata.message_type.removeprefix("query.")
+    return Message(record(answer(kind, bytes_of(message.content), context)), reply_to=message)
 
 
 for _kind in KINDS:
-    client.query(_kind)(_answering(_kind))
+    client.query(_kind)(_reply)

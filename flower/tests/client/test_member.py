@@ -51,7 +51,7 @@ def test_what_the_method_does_not_declare_is_refused_whatever_the_server_says(be
     assert (
         f"{method} declares to exchange only" in said(member, head, asked[0], Left(INITIAL), asked[1]).values["refused"]
     )
-    trained = said(member, head, "train", Left(INITIAL), 1)
+    trained = said(member, {**head, "number": 2**62 + 1}, "train", Left(INITIAL), 1)
     assert not trained.tensors  # though it is wanted
     assert list(trained.values["value"]) == ["left"]
 

@@ -234,12 +234,11 @@ class Member:
         name, keep, wanted = str(values.get("operation")), values.get("keep"), values.get("wanted") is True
         if not isinstance(keep, list) or not all(type(number) is int for number in keep):
             raise InputError("it does not list the models to keep.")
-        operations.check_leaves(name, run.told.method)
         run.take(packet.values.get("number"))
         given, offer = unpacked(packet), operations.find(name)
         resumes = name.endswith(operations.RESUMING)
         arguments = tuple(map(run.resolved, given, ("state", "model"))) if resumes else run.resolved(given)
-        operations.check_arguments(name, arguments, run.known)
+        operations.check_request(name, arguments, run.told.method, run.known)
         operations.check_sent(given, run.told.method)
         run.forget_all_but(keep)
         outcome = performed(offer.perform, run.space, self.own.client, arguments)

@@ -24,12 +24,8 @@ from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.validation import LARGEST, Natural, Seed
 
 logger = logging.getLogger(__name__)
-AWAY = "has not registered since the server started"
-"""Why a client is missing that this process has not met."""
 AGAIN = 60.0
 """Seconds after which the log names the awaited clients again."""
-CHANGING = {"told", "kept", "last", "address"}
-"""Fields of a registration that may change during a run."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,8 @@ class Registration:
 
     def lasting(self) -> dict[str, Any]:
         """Return the fields that must not change during a run."""
-        return {name: value for name, value in asdict(self).items() if name not in CHANGING}
+        changing = ("told", "kept", "last", "address")
+        return {name: value for name, value in asdict(self).items() if name not in changing}
 
 
 class Link(Protocol):
@@ -163,7 +160,8 @@ class Attendance:
                 self._link.pause()
         silent = ", ".join(map(str, sorted(self._asked)))
         if known and 0 < len(self.clients) < wanted:
-            met, self.clients, self.here, self.why = self.clients, dict(known), {}, dict.fromkeys(known, AWAY)
+            met, self.clients, self.here = self.clients, dict(known), {}
+            self.why = dict.fromkeys(known, "has not registered since the server started")
             for said in met.values():
                 with _admitting(said.address):
                     self._readmit(said)

@@ -32,10 +32,6 @@ from ktpfl_pipeline.core.weights import Handle, Params
 logger = logging.getLogger(__name__)
 EVALUATED_ONLY = ("fine_tune", "adapt")
 """Phases whose models are used only for evaluation: the models never travel."""
-BEGIN, END = "the request to start the run", "the request to store its final model"
-"""Requests in words."""
-MANY = 2**53
-"""The most samples that one reply may count: floats are exact up to this."""
 
 
 class Held(Handle):
@@ -288,7 +284,7 @@ class RealExecutor(Executor):
     def start(self) -> None:
         """Send the run's settings to clients that take part and do not have them yet."""
         new = [n for n in self.attendance.here if n not in self.attendance.told]
-        for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin), BEGIN):
+        for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin), "the request to start the run"):
             self.attendance.told.add(n)
 
     def end(self, models: Mapping[int, Params]) -> None:
@@ -298,7 +294,7 @@ class RealExecutor(Executor):
             ClientsMissing: if some clients are missing.
         """
         here = {n: packed(named(params, n)) for n, params in models.items() if n in self.attendance.here}
-        ended = {n for n, _ in self.attendance.ask("end", here, END)}
+        ended = {n for n, _ in self.attendance.ask("end", here, "the request to store its final model")}
         if missing := self.attendance.absent(models.keys() - ended):
             raise ClientsMissing(missing)
 
@@ -352,4 +348,4 @@ def _is_count(samples: Any, architecture: str) -> bool:
     """Return whether these are numbers of samples by architecture as a client with this one counts them."""
     if not isinstance(samples, dict) or not samples.keys() <= {OWN, architecture}:
         return False
-    return all(type(number) is int and 0 <= number <= MANY for number in samples.values())
+    return all(type(number) is int and 0 <= number <= 2**53 for number in samples.values())  # floats have these exactly

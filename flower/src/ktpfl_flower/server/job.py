@@ -39,6 +39,7 @@ from ktpfl_pipeline.pipelines.experiment import evaluate, report
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
+from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, CONFIG_LOADER_CLASS
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +209,8 @@ def jobs(plan: Plan, link: Link) -> list[RealJob]:
 def run(path: Path, link: Link) -> Path:
     """Run the methods of a server's file, and return the path of the report.
 
-    Results, report, checkpoints and MLflow runs are in the project's usual folders. Finished runs are reused, and an
+    Results, report, checkpoints and MLflow runs are in the project's usual folders, and tracking is configured as in
+    its ``conf/``, or the package's if the project has none. Finished runs are reused, and an
     interrupted run continues from its checkpoint.
 
     Args:
@@ -219,7 +221,8 @@ def run(path: Path, link: Link) -> Path:
         InputError: if the file, the clients or the public set do not fit together, or too few clients are left.
     """
     plan = federation_file.read(path)
-    track(plan.project)
+    conf = plan.project / "conf" if (plan.project / "conf").is_dir() else CONF
+    configure_tracking(CONFIG_LOADER_CLASS(str(conf), **CONFIG_LOADER_ARGS), plan.project)
     made = jobs(plan, link)
     progress.expect(len(made))
     results = []
@@ -233,14 +236,6 @@ def run(path: Path, link: Link) -> Path:
     place.save(report(plan.experiment, "", *results, section=plan.file.name, name=name))
     logger.info("%s\nReport: %s", place.console(), place.page)
     return place.page
-
-
-def track(project: Path) -> None:
-    """Configure tracking as in the project's ``conf/``, or the package's if the project has none."""
-    from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, CONFIG_LOADER_CLASS
-
-    conf = project / "conf" if (project / "conf").is_dir() else CONF
-    configure_tracking(CONFIG_LOADER_CLASS(str(conf), **CONFIG_LOADER_ARGS), project)
 
 
 def _conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
