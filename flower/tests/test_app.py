@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from blank import blank_figures
-from real_clients import check_same, deal_out, run
+from real_clients import check_same, deal_out, planned, run
 
 pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
 
@@ -19,7 +19,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, 
 from flwr.supercore.task_identity import TaskIdentity
 
 from ktpfl_flower import apps, join, relay
+from ktpfl_flower.alike import Data
 from ktpfl_flower.client.member import Member, answered
+from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.wire import Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline.core.errors import InputError
 
@@ -41,8 +43,7 @@ class Grid:
             yield name
 
     def answer(self, message, file):
-        kind = message.metadata.message_type.removeprefix("query.")
-        said = answered(Member(file), kind, relay.bytes_of(message.content))
+        said = answered(Member(file), relay.bytes_of(message.content))
         return Message(relay.record(said), reply_to=message)
 
     def pull_messages(self, names):
@@ -130,24 +131,29 @@ class Answered(Grid):
 )
 def test_a_malformed_answer_is_its_own_node_s_alone(content, said):
     link = apps.GridLink(Answered(content))
-    found = {node: packet.values for node, packet in link.ask("register", dict.fromkeys((1000, 1001), Packet({})), 5)}
-    assert found[1000] == {"ok": 1} and said in found[1001]["silent"]
+    names = link.send(dict.fromkeys((1000, 1001), Packet({})))
+    found = {name: packet.values for name, packet in link.replies(names)}
+    assert found["1000"] == {"ok": 1} and said in found["1001"]["silent"]
 
 
 def test_answers_that_flower_cannot_read_are_silence(caplog):
     link = apps.GridLink(Answered(RecordDict({}), breaks=True))
-    found = [packet.values for _, packet in link.ask("register", {1001: Packet({})}, 0.3)]
-    assert found == [{"silent": "no reply within 0.3 s"}] and "cannot be read" in caplog.text
+    assert not list(link.replies(link.send({1001: Packet({})}))) and "cannot be read" in caplog.text
 
 
-def test_what_waited_while_others_were_read_is_not_dropped():
-    link = apps.GridLink(Answered(relay.record(to_bytes(Packet({"ok": 2})))))
-    assert [packet.values for _, packet in link.ask("register", {1001: Packet({})}, 0)] == [{"ok": 2}]
+@pytest.mark.parametrize(
+    ("breaks", "found"), [(False, {"ok": 2}), (True, {"silent": "no reply within 0 s"})], ids=["there", "silent"]
+)
+def test_what_waited_while_others_were_read_is_not_dropped(tmp_path, breaks, found):
+    deal_out(tmp_path, "local", ("mlp",))
+    link = apps.GridLink(Answered(relay.record(to_bytes(Packet({"ok": 2}))), breaks))
+    replies = Attendance(link, "a", 0, planned(tmp_path), Data())._exchanged("begin", {1001: Packet({})}, 0)
+    assert [packet.values for _, packet in replies] == [found]
 
 
 def test_a_node_without_a_client_fails():
     with pytest.raises(ValueError, match=r"Start the SuperNode with python -m ktpfl_flower\.join"):
-        relay.answer("register", to_bytes(Packet({})), Context(1, 1, {}, RecordDict(), {}))
+        relay.answer(to_bytes(Packet({})), Context(1, 1, {}, RecordDict(), {}))
 
 
 def test_a_file_that_cannot_be_used_is_told_of_before_anything_is_started_and_without_kedro_and_mlflow(tmp_path):
@@ -176,20 +182,19 @@ def test_the_app_that_flower_runs_loads_no_torch_and_no_samples():
 
 def test_the_app_asks_the_client_s_process_by_its_socket_and_one_that_is_gone_raises(tmp_path):
     (file,) = deal_out(tmp_path, "local", ("mlp",))
-    place, message = str(tmp_path / "s"), to_bytes(Packet({"seed": 0, "number": 5}))
+    place, message = str(tmp_path / "s"), to_bytes(Packet({"kind": "register", "seed": 0, "number": 5}))
     context = Context(1, 1, {"client": place}, RecordDict(), {})
     with pytest.raises(OSError):
-        relay.answer("register", message, context)
+        relay.answer(message, context)
     with Listener(place, "AF_UNIX") as listener:
         threading.Thread(target=join.serve, args=(Member(file), listener), daemon=True).start()
-        said = from_bytes(relay.answer("register", message, context)).values
+        said = from_bytes(relay.answer(message, context)).values
         assert said["client"] == 0
-        odd = from_bytes(relay.answer("register", bytes(9), context)).values
+        odd = from_bytes(relay.answer(bytes(9), context)).values
         assert "not the JSON of a message" in odd["refused"]
         with Client(place, "AF_UNIX") as stranger:
-            stranger.send_bytes(b"register")
             stranger.send_bytes(b"no frame")
-        assert from_bytes(relay.answer("register", message, context)).values["client"] == 0
+        assert from_bytes(relay.answer(message, context)).values["client"] == 0
 
 
 def test_flower_s_own_words_are_not_passed_on():
@@ -201,5 +206,5 @@ def test_flower_s_own_words_are_not_passed_on():
                 yield name
 
     link = apps.GridLink(Failing(relay.record(to_bytes(Packet({})))))
-    found = [packet.values for _, packet in link.ask("register", {1001: Packet({})}, 5)]
+    found = [packet.values for _, packet in link.replies(link.send({1001: Packet({})}))]
     assert found == [{"silent": "no answer before the message expired"}]

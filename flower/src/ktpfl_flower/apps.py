@@ -2,8 +2,7 @@
 
 import logging
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from flwr.app import Context, Message
@@ -13,8 +12,6 @@ from ktpfl_flower.relay import bytes_of, record
 from ktpfl_flower.wire import Packet, from_bytes, to_bytes
 from ktpfl_pipeline.core.errors import InputError
 
-PULSE = 0.2
-"""Seconds between two requests for new replies."""
 CAUSES = {
     1: "its SuperNode could not load the app: check that ktpfl_flower is installed there",
     2: "its program is not running or failed; its log states the cause",
@@ -33,58 +30,35 @@ server = ServerApp()
 class GridLink:
     """Messages over Flower's grid; an address is the number of a node."""
 
-    place = "the SuperLink of this run"
+    place, pulse = "the SuperLink of this run", 0.2
 
     def __init__(self, grid: Grid) -> None:
         """Send nothing yet."""
         self._grid = grid
-        self._waiting: dict[str, tuple[int, str]] = {}  # node and kind of each message without a reply
 
     def addresses(self) -> list[int]:
         """Return the nodes that are connected."""
         return sorted(self._grid.get_node_ids())
 
-    def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
-        """Send each node a message of a kind, and yield the replies that arrive within `seconds`."""
-        messages = [Message(record(to_bytes(packet)), node, f"query.{kind}") for node, packet in packets.items()]
-        waiting = dict(zip(self._grid.push_messages(messages), packets, strict=True))
-        end, over = time.monotonic() + seconds, False
-        while waiting and not over:
-            over = time.monotonic() >= end  # look once more, because other replies may have used up the time
-            for message in self._pulled(waiting):
-                yield waiting.pop(message.metadata.reply_to_message_id), _answer(message)
-            if waiting and not over:
-                self.pause()
-        self._waiting |= {name: (node, kind) for name, node in waiting.items()}
-        for node in waiting.values():
-            yield node, Packet({"silent": f"no reply within {seconds:g} s"})
+    def send(self, packets: Mapping[int, Packet]) -> list[str]:
+        """Send a message to each node, and return the messages' names."""
+        messages = [Message(record(to_bytes(packet)), node, "query") for node, packet in packets.items()]
+        return list(self._grid.push_messages(messages))
 
-    def late(self) -> Iterator[tuple[int, str, Packet]]:
-        """Yield the replies that arrived too late."""
-        for message in self._pulled(self._waiting) if self._waiting else ():
-            node, kind = self._waiting.pop(message.metadata.reply_to_message_id)
-            yield node, kind, _answer(message)
-
-    def forget(self) -> None:
-        """Ignore the replies that have not arrived yet."""
-        self._waiting.clear()
-
-    def pause(self) -> None:
-        """Wait until new replies may have arrived."""
-        time.sleep(PULSE)
-
-    def _pulled(self, names: Iterable[str]) -> list[Message]:
-        """Return the replies that have arrived for these messages.
+    def replies(self, names: list[str]) -> Iterator[tuple[str, Packet]]:
+        """Yield the replies to these messages that have arrived.
 
         If Flower cannot read one of them, all replies of the same request are lost, and their nodes count as silent.
         """
         try:
-            return list(self._grid.pull_messages(list(names)))
+            found = list(self._grid.pull_messages(names)) if names else []
         except OSError:  # the SuperLink is gone
             raise
         except Exception as error:
             logger.warning("Some replies cannot be read and are ignored (%s).", type(error).__name__)
-            return []
+            return
+        for message in found:
+            yield message.metadata.reply_to_message_id, _answer(message)
 
 
 def _answer(message: Message) -> Packet:

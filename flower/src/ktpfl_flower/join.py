@@ -79,8 +79,7 @@ def serve(member: Member, listener: Listener) -> None:
             return
         with connection:
             try:
-                kind = connection.recv_bytes(100).decode(errors="replace")
-                connection.send_bytes(answered(member, kind, connection.recv_bytes()))
+                connection.send_bytes(answered(member, connection.recv_bytes()))
             except (EOFError, OSError) as error:  # the sender disconnected
                 logger.warning("A message was not delivered (%s).", error)
 

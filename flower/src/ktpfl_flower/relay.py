@@ -9,7 +9,6 @@ from multiprocessing.connection import Client
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-KINDS = ("register", "begin", "perform", "end")
 STYPE = "bytes"
 """The name of our encoding; no reader takes it for a pickle."""
 
@@ -33,8 +32,8 @@ def bytes_of(content: RecordDict) -> bytes:
     return bytes(arrays["bytes"].data)
 
 
-def answer(kind: str, message: bytes, context: Context) -> bytes:
-    """Return a client's reply to a message of a kind.
+def answer(message: bytes, context: Context) -> bytes:
+    """Return a client's reply to a message.
 
     Raises:
         OSError: if the client's own process is not running.
@@ -43,15 +42,10 @@ def answer(kind: str, message: bytes, context: Context) -> bytes:
     if (socket := context.node_config.get("client")) is None:
         raise ValueError("Start the SuperNode with python -m ktpfl_flower.join.")
     with Client(str(socket), "AF_UNIX") as connection:
-        connection.send_bytes(kind.encode())
         connection.send_bytes(message)
         return connection.recv_bytes()
 
 
+@client.query()  # type: ignore[untyped-decorator,unused-ignore]
 def _reply(message: Message, context: Context) -> Message:
-    kind = message.metadata.message_type.removeprefix("query.")
-    return Message(record(answer(kind, bytes_of(message.content), context)), reply_to=message)
-
-
-for _kind in KINDS:
-    client.query(_kind)(_reply)
+    return Message(record(answer(bytes_of(message.content), context)), reply_to=message)

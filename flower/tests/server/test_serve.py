@@ -84,9 +84,12 @@ def test_a_node_that_is_gone_or_silent_keeps_nobody_from_beginning(tmp_path, cap
 
 
 def test_late_answers_to_another_run_are_ignored(tmp_path):
-    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 2, 1))
-    link.belated = [(101, "register", Packet({"client": 7}))]
+    link = NoLink(deal_out(tmp_path, "local", ("mlp",) * 2, 1), changes=lambda kind, n, answer: None)
+    with pytest.raises(InputError, match=r"^0 clients registered .* Nodes 100, 101 did not reply"):
+        run(tmp_path, link, patience=0)
+    link.changes, late = None, dict(link.belated)
     assert len(run(tmp_path, link).history) == 1
+    assert late and link.arrived.keys() == late.keys()
 
 
 def test_too_few_registrations_are_told_with_the_nodes_that_were_silent(tmp_path):

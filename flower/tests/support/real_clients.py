@@ -1,6 +1,5 @@
 """Digits dealt out to clients with files of their own, the same federation in one process, a link without Flower."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -140,56 +139,58 @@ class NoLink:
         nodes: who is at which address.
     """
 
-    place = "here:1"
+    place, pulse = "here:1", 0.001
 
     def __init__(self, files: list[Path], restarts: bool = False, changes: Changes | None = None) -> None:
         self.files, self.restarts, self.changes = files, restarts, changes
         self.members = [Member(file) for file in files]
         self.seen: list[tuple[str, int, Packet, Packet]] = []
         self.nodes = {100 + n: n for n in range(len(files))}
-        self.belated: list[tuple[int, str, Packet]] = []
+        self.sent: dict[str, tuple[int, Packet]] = {}  # what has not been answered yet
+        self.belated: dict[str, Packet] = {}
+        self.arrived: dict[str, Packet] = {}
 
     def said_by(self, n: int) -> list[bytes]:
         """Return all that a client has sent: its values and its tensors."""
         return [to_bytes(answer) for _, who, _, answer in self.seen if who == n]
 
     def addresses(self) -> list[int]:
+        self.arrived |= self.belated
+        self.belated = {}
         return sorted(self.nodes)
 
-    def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
-        for address, packet in packets.items():
-            n = self.nodes.get(address)
+    def send(self, packets: Mapping[int, Packet]) -> list[str]:
+        names = [f"{address}-{packet.values['number']}" for address, packet in packets.items()]
+        self.sent |= zip(names, packets.items(), strict=True)
+        return names
+
+    def replies(self, names: list[str]) -> Iterator[tuple[str, Packet]]:
+        for name in [name for name in names if name in self.arrived]:
+            yield name, self.arrived.pop(name)
+        for name in [name for name in names if name in self.sent]:
+            address, packet = self.sent.pop(name)
+            n, arriving = self.nodes.get(address), travelled(packet)
+            kind = arriving.values.pop("kind")
             if n is not None:
                 self.before(kind, n, packet)
             if address not in self.nodes or n is None:
-                yield address, Packet({"silent": "node unavailable"})
+                yield name, Packet({"silent": "node unavailable"})
                 continue
             if self.restarts:
                 self.members[n] = Member(self.files[n])
-            answer = self.answer(kind, n, travelled(packet))
+            answer = self.answer(kind, n, arriving)
             self.seen.append((kind, n, packet, answer))
             changed = answer if self.changes is None else self.changes(kind, n, answer)
             if changed is None:
-                self.belated.append((address, kind, answer))
-                yield address, Packet({"silent": f"no reply within {seconds:g} s"})
+                self.belated[name] = answer
             else:
-                yield address, arrived(changed)
+                yield name, arrived(changed)
 
     def before(self, kind: str, n: int, packet: Packet) -> None:
         """Do nothing before a message is delivered; others may."""
 
     def answer(self, kind: str, n: int, packet: Packet) -> Packet:
         return self.members[n].answer(kind, packet)
-
-    def late(self) -> Iterator[tuple[int, str, Packet]]:
-        found, self.belated = self.belated, []
-        yield from found
-
-    def forget(self) -> None:
-        self.belated = []
-
-    def pause(self) -> None:
-        time.sleep(0.001)
 
     def stop(self, n: int) -> None:
         """End a client's process."""

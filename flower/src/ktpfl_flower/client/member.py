@@ -310,10 +310,13 @@ class Member:
         return Participation(told, setting, self._place(told.run))
 
 
-def answered(member: Member, kind: str, message: bytes) -> bytes:
+def answered(member: Member, message: bytes) -> bytes:
     """Return a client's reply to a message; after any error it is a refusal, and the client's log has the cause."""
+    kind = "unknown"
     try:
-        return to_bytes(member.answer(kind, from_bytes(message)))
+        packet = from_bytes(message)
+        kind = str(packet.values.pop("kind", kind))
+        return to_bytes(member.answer(kind, packet))
     except InputError as error:
         return to_bytes(refusal(kind, error))
     except Exception as error:

@@ -78,27 +78,20 @@ class Link(Protocol):
 
     Attributes:
         place: where clients connect, in words.
+        pulse: seconds between two requests for new replies.
     """
 
     place: str
+    pulse: float
 
     def addresses(self) -> list[int]:
         """Return the addresses of the clients that are connected now."""
 
-    def ask(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
-        """Send each address a message of a kind, and yield one packet from each.
+    def send(self, packets: Mapping[int, Packet]) -> list[str]:
+        """Send a message to each address, and return the messages' names."""
 
-        It is the reply, or has the reason under ``silent`` if none arrives within `seconds`.
-        """
-
-    def late(self) -> Iterator[tuple[int, str, Packet]]:
-        """Yield the replies that arrived too late, with the address and the kind of the message."""
-
-    def forget(self) -> None:
-        """Ignore the replies that have not arrived yet."""
-
-    def pause(self) -> None:
-        """Wait a moment."""
+    def replies(self, names: list[str]) -> Iterator[tuple[str, Packet]]:
+        """Yield the replies to these messages that have arrived; ``silent`` has the reason if there will be none."""
 
 
 class Attendance:
@@ -117,7 +110,7 @@ class Attendance:
     """
 
     def __init__(self, link: Link, run: str, seed: int, plan: Plan, public: Data) -> None:
-        """Send nothing yet; replies to messages of other runs are ignored."""
+        """Send nothing yet."""
         self.run, self.clients = run, dict[int, Registration]()
         self.plan, self._file, self._public = plan, plan.file, public
         self.wire: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter()}
@@ -126,12 +119,12 @@ class Attendance:
         self.told: set[int] = set()
         self.kept: dict[int, set[int]] = {}
         self._link, self._request = link, Packet({"seed": seed})
+        self._late: dict[str, tuple[int, str]] = {}  # address and kind of each message without a reply in time
         self._asked: set[int] = set()  # addresses that have not replied to the request to register
         self._replaced: set[int] = set()  # addresses of clients that have a newer address
         self._numbers: dict[int, int] = {}  # of the last message to each client
         self._remembered: Mapping[int, Registration] = {}
         self._logged: tuple[str, float] = "", 0.0  # the last line about a wait, and its time
-        link.forget()
 
     def meet(self, known: Mapping[int, Registration]) -> None:
         """Register the clients with which the run starts; nodes that do not reply in time are left out.
@@ -157,7 +150,7 @@ class Attendance:
                 break
             if self._asked or len(self.clients) < wanted:
                 self._log_wait(self.clients, wanted)
-                self._link.pause()
+                time.sleep(self._link.pulse)
         silent = ", ".join(map(str, sorted(self._asked)))
         if known and 0 < len(self.clients) < wanted:
             met, self.clients, self.here = self.clients, dict(known), {}
@@ -222,7 +215,7 @@ class Attendance:
         self._look()
         while sum(n in self.here for n in clients) < least and time.monotonic() < end:
             self._log_wait([n for n in clients if n in self.here], least)
-            self._link.pause()
+            time.sleep(self._link.pulse)
             self._look()
 
     def _log_wait(self, found: Collection[int], wanted: int) -> None:
@@ -249,10 +242,10 @@ class Attendance:
             InputError: if a client refuses and the settings end the run then.
         """
         waiting = {self.here[n]: n for n in packets}
-        asked = {self.here[n]: self._stamped(packet, self._next(n)) for n, packet in packets.items()}
+        asked = {self.here[n]: self._stamped(kind, packet, self._next(n)) for n, packet in packets.items()}
         for address, n in waiting.items():
             self.wire["sent"][n] += asked[address].nbytes
-        for address, packet in self._link.ask(kind, asked, self._file.deadline):
+        for address, packet in self._exchanged(kind, asked, self._file.deadline):
             n, said = waiting[address], packet.values
             if "silent" in said:  # from the link, not from the client
                 self.exclude(n, f"did not reply to {what} ({said['silent']})")
@@ -301,7 +294,8 @@ class Attendance:
 
     def _registrations(self, there: set[int]) -> Iterator[tuple[int, Packet]]:
         """Ask the new ones of these nodes to register, and yield the replies that have arrived."""
-        for address, kind, packet in self._link.late():
+        for name, packet in self._link.replies(list(self._late)):
+            address, kind = self._late.pop(name)
             if kind == "register":
                 self._asked.discard(address)
                 if "silent" not in packet.values:
@@ -310,12 +304,29 @@ class Attendance:
                 logger.warning("Node %d replied too late to the message %r; this reply is ignored.", address, kind)
         self._asked &= there
         fresh = there.difference(self.here.values(), self._asked, self._replaced)
-        asked = {address: self._stamped(self._request, time.time_ns()) for address in sorted(fresh)}
+        asked = {address: self._stamped("register", self._request, time.time_ns()) for address in sorted(fresh)}
         self._asked |= fresh
-        for address, packet in self._link.ask("register", asked, 0):
+        for address, packet in self._exchanged("register", asked, 0):
             if "silent" not in packet.values:  # others reply later
                 self._asked.discard(address)
                 yield address, packet
+
+    def _exchanged(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
+        """Send each address a message of a kind, and yield one packet from each.
+
+        It is the reply, or has the reason under ``silent`` if none arrives within `seconds`.
+        """
+        waiting = dict(zip(self._link.send(packets), packets, strict=True))
+        end, over = time.monotonic() + seconds, False
+        while waiting and not over:
+            over = time.monotonic() >= end  # look once more, because other replies may have used up the time
+            for name, packet in self._link.replies(list(waiting)):
+                yield waiting.pop(name), packet
+            if waiting and not over:
+                time.sleep(self._link.pulse)
+        for name, address in waiting.items():
+            self._late[name] = address, kind
+            yield address, Packet({"silent": f"no reply within {seconds:g} s"})
 
     def _readmit(self, said: Registration) -> None:
         """Register a client that belongs to the run and has not changed; else raise InputError."""
@@ -370,9 +381,9 @@ class Attendance:
         self._numbers[n] = max(self._numbers[n] + 1, time.time_ns())
         return self._numbers[n]
 
-    def _stamped(self, packet: Packet, number: int) -> Packet:
-        """Return a message with the run and its number."""
-        return Packet({**packet.values, "run": self.run, "number": number}, packet.tensors)
+    def _stamped(self, kind: str, packet: Packet, number: int) -> Packet:
+        """Return a message with its kind, its run and its number."""
+        return Packet({**packet.values, "kind": kind, "run": self.run, "number": number}, packet.tensors)
 
 
 @contextmanager
