@@ -14,7 +14,6 @@ from ktpfl_flower.wire import Left
 from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import features, operations
 from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
-from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.validation import LARGEST
@@ -108,7 +107,6 @@ PROTOTYPES = Kind(
 )
 SHOWN = Kind("one flag per class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
 WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < LARGEST)
-STATE = Kind("what the client stored", lambda value, known: isinstance(value, Mapping))
 
 OPERATIONS = {
     "train": Offer("local training", operations.train, "model", (MODEL, ROUND, EPOCHS)),
@@ -123,32 +121,20 @@ OPERATIONS = {
         (MODEL, PROTOTYPES, SHOWN, WEIGHT, ROUND, EPOCHS),
     ),
 }
-RESUMING = "+state"
-"""Suffix of the name of an operation that also takes and returns the state of its optimizer."""
 
 
 def find(name: str) -> Offer:
-    """Return an operation by its name.
-
-    Raises:
-        InputError: if it does not exist.
-    """
-    offer = OPERATIONS.get(name.removesuffix(RESUMING))
-    if offer is None or (name.endswith(RESUMING) and offer.gives != "model"):
+    """Return an operation by its name; raise InputError if it does not exist."""
+    if name not in OPERATIONS:
         raise InputError(
             f"it requests the operation {name[:80]!r}, which does not exist; a client offers {', '.join(OPERATIONS)}."
         )
-    if not name.endswith(RESUMING):
-        return offer
-    arguments = Kind("the operation's arguments", lambda value, known: _fits(offer, value, known))
-    return Offer(offer.words, Resuming(offer.perform), "model", (STATE, arguments))
+    return OPERATIONS[name]
 
 
 def name_of(operation: Callable[..., Any]) -> str | None:
     """Return the name of a client operation; None if the table does not have it."""
-    inner = operation.operation if isinstance(operation, Resuming) else operation
-    found = next((name for name, offer in OPERATIONS.items() if offer.perform is inner), None)
-    return found and found + RESUMING * (inner is not operation)
+    return next((name for name, offer in OPERATIONS.items() if offer.perform is operation), None)
 
 
 def check_request(name: str, arguments: Any, method: str, known: Known) -> None:

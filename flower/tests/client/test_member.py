@@ -66,8 +66,8 @@ def test_a_model_of_the_server_s_is_refused_where_none_is_exchanged(begun):
     for number, (name, *arguments) in enumerate([("train", drawn(member), 1), ("evaluate", drawn(member), "train")]):
         answer = said(member, {**head, "number": 2**62 + number}, name, *arguments)
         assert sentence in answer.values["refused"]
-    remembered = said(member, {**head, "number": 2**62 + 2}, "train+state", {"0.step": torch.ones(1)}, (Left(7), 1))
-    assert remembered.values.get("refused") or remembered.values.get("lost")
+    remembered = said(member, {**head, "number": 2**62 + 2, "state": 7}, "train", Left(INITIAL), 1)
+    assert "its model 7 does not exist" in remembered.values["lost"]
     end = packed(drawn(member))
     assert sentence in member.answer("end", Packet({**end.values, **head}, end.tensors)).values["refused"]
 

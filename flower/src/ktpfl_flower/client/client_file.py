@@ -143,14 +143,20 @@ def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str], 
     size = None if own.image is None else own.image.shape[1:]
     found = load(own.source, folder, own.classes, Reading(size, text=own.text))
     if isinstance(found, OwnedDataset):
-        found = _of_owner(found, own)
+        names = list(found.names)
+        if own.owner not in names:
+            raise InputError(
+                f"{own.source} has samples of {', '.join(names[:10])}. Set owner to the one that is this client, or "
+                "use a source with only this client's samples."
+            )
+        found = found.take((found.owners == names.index(own.owner)).nonzero().flatten())
     elif own.owner is not None:
         raise InputError(
             f"owner is {own.owner!r}, but {own.source} does not name the owners of its samples. Remove owner."
         )
     inputs, data = prepared(found.inputs, found.vocabulary, own.source, own.image)
-    labels, names = _in_order(found, own)
-    return replace(found, inputs=inputs, labels=labels), names, data
+    labels, class_names = _in_order(found, own)
+    return replace(found, inputs=inputs, labels=labels), class_names, data
 
 
 def _in_order(found: LabelledDataset, own: ClientFile) -> tuple[Tensor, list[str]]:
@@ -193,13 +199,3 @@ def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[Labelled
         raise InputError(f"{own.source} has {len(found)} samples, but {least(own.validation_share)}. Add samples.")
     known = found.vocabulary
     return tuple(LabelledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)
-
-
-def _of_owner(found: OwnedDataset, own: ClientFile) -> OwnedDataset:
-    names = list(found.names)
-    if own.owner not in names:
-        raise InputError(
-            f"{own.source} has samples of {', '.join(names[:10])}. Set owner to the one that is this client, or use a "
-            "source with only this client's samples."
-        )
-    return found.take((found.owners == names.index(own.owner)).nonzero().flatten())

@@ -24,7 +24,7 @@ from ktpfl_flower.client import client_file
 from ktpfl_flower.client.private import fingerprint, private, refusal
 from ktpfl_flower.wire import INITIAL, Left, Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core.client.outcome import performed
+from ktpfl_pipeline.core.client.outcome import Resuming, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
@@ -91,19 +91,23 @@ class Participation:
         """Return the numbers of the stored models that can be read."""
         return [number for number in sorted(self._numbers()) if self._found(number) is not None]
 
-    def resolved(self, value: Any, part: str = "model") -> Any:
-        """Return arguments in which the models, or the states of their optimizers, replace their numbers."""
+    def resolved(self, value: Any) -> Any:
+        """Return arguments in which the models replace their numbers."""
         if isinstance(value, tuple):
             return tuple(map(self.resolved, value))
         if isinstance(value, Left):
-            if value.version == INITIAL:
-                return self.known.setting.initial_model(self._architecture) if part == "model" else {}
-            if (found := self._found(value.version)) is None:
-                raise LostError(f"its model {value.version} does not exist or cannot be read.")
-            return found[part]
+            return self.stored(value.version)["model"]
         if isinstance(value, Mapping):
             return {name: tensor.to(self.space.device) for name, tensor in value.items()}
         return value
+
+    def stored(self, number: int) -> dict[str, Any]:
+        """Return a ``model`` and the ``state`` of its optimizer by their number; raise LostError if they are lost."""
+        if number == INITIAL:
+            return {"model": self.known.setting.initial_model(self._architecture), "state": {}}
+        if (found := self._found(number)) is None:
+            raise LostError(f"its model {number} does not exist or cannot be read.")
+        return found
 
     def keep(self, model: Params, state: Params, travels: bool) -> Left:
         """Store a model with its optimizer's state, and return its number, with the model itself if it `travels`."""
@@ -235,13 +239,14 @@ class Member:
         if not isinstance(keep, list) or not all(type(number) is int for number in keep):
             raise InputError("it does not list the models to keep.")
         run.take(packet.values.get("number"))
-        given, offer = unpacked(packet), operations.find(name)
-        resumes = name.endswith(operations.RESUMING)
-        arguments = tuple(map(run.resolved, given, ("state", "model"))) if resumes else run.resolved(given)
+        arguments = run.resolved(given := unpacked(packet))
         operations.check_request(name, arguments, run.told.method, run.known)
         operations.check_sent(given, run.told.method)
         run.forget_all_but(keep)
-        outcome = performed(offer.perform, run.space, self.own.client, arguments)
+        offer, operation = operations.find(name), operations.find(name).perform
+        if type(number := values.get("state")) is int:
+            operation, arguments = Resuming(operation), (run.stored(number)["state"], arguments)
+        outcome = performed(operation, run.space, self.own.client, arguments)
         value = outcome.value
         if offer.gives == "model":
             travels = wanted and "parameters" in operations.exchanges(run.told.method)

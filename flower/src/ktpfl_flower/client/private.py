@@ -52,28 +52,23 @@ def fingerprint(samples: LabelledDataset, secret: Path) -> str:
 
     Args:
         samples: of the client.
-        secret: the file with the secret, written if it does not exist.
+        secret: the file with the secret, next to the client's file; it is written if it does not exist.
 
     Raises:
         PrivateError: if the secret cannot be read or written.
     """
     with private():
-        found = hashlib.blake2b(key=_secret(secret), digest_size=8)
+        if not secret.exists():
+            with replacing(secret, f"The secret {secret}") as partial:
+                partial.touch(0o600)
+                partial.chmod(0o600)
+                partial.write_bytes(secrets.token_bytes(SECRET))
+        if len(key := secret.read_bytes()) != SECRET:
+            raise InputError(
+                f"The secret {secret} has {len(key)} bytes instead of {SECRET}. Delete it; runs in progress will then "
+                "no longer recognize this client."
+            )
+    found = hashlib.blake2b(key=key, digest_size=8)
     for tensor in (samples.inputs, samples.labels):
         found.update(tensor.contiguous().numpy().tobytes())
     return found.hexdigest()
-
-
-def _secret(place: Path) -> bytes:
-    """Return the secret, 32 bytes, which is next to the client's file; it outlives the folder of stored models."""
-    if not place.exists():
-        with replacing(place, f"The secret {place}") as partial:
-            partial.touch(0o600)
-            partial.chmod(0o600)
-            partial.write_bytes(secrets.token_bytes(SECRET))
-    if len(found := place.read_bytes()) != SECRET:
-        raise InputError(
-            f"The secret {place} has {len(found)} bytes instead of {SECRET}. Delete it; runs in progress will then no "
-            "longer recognize this client."
-        )
-    return found

@@ -19,7 +19,7 @@ from torch import Tensor
 from ktpfl_flower import operations
 from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, unpacked
-from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError, by_reason, diverged
@@ -147,25 +147,27 @@ class RealExecutor(Executor):
         """Return the outcome for each client; models among the values are `Held`.
 
         Raises:
-            InputError: if the operation is not offered or discloses what the method does not declare, or a client's
-                reply ends the run.
+            InputError: if the operation is not offered, or a client's reply ends the run.
             ClientsMissing: if some clients sent no valid reply in time.
             DivergedError: if some report that their result is NaN or infinite.
         """
         if not calls or any(isinstance(n, str) for n in calls):
             return self._here.outcomes(setting, phase, operation, calls, progress)
-        name = operations.name_of(operation)
+        resumes = isinstance(operation, Resuming)
+        name = operations.name_of(operation.operation if isinstance(operation, Resuming) else operation)
         if name is None:
             raise InputError(
                 f"The phase {phase} of {self._method} is not supported with real clients. Choose a method from "
                 f"{', '.join(operations.TRIED)}."
             )
         self.start()
-        given: Mapping[Any, tuple[Any, ...]] = calls
+        wanted, evaluated = phase not in EVALUATED_ONLY, name == "evaluate" or phase in EVALUATED_ONLY
+        states: dict[Any, Any] = {n: getattr(call[0], "version", INITIAL) for n, call in calls.items() if resumes}
+        given: dict[Any, tuple[Any, ...]] = {n: call[1] if resumes else call for n, call in calls.items()}
         outcomes, requests, asked = dict[Any, Outcome[Value]](), dict[int, tuple[int, bytes]](), dict[int, Packet]()
         for n, arguments in given.items():
             value = packed(tuple(named(argument, n) for argument in arguments))
-            request = {**value.values, "operation": name, "wanted": phase not in EVALUATED_ONLY}
+            request = {**value.values, "operation": name, "wanted": wanted, "state": states.get(n)}
             requests[n] = n, hashlib.sha256(to_bytes(Packet(request, value.tensors))).digest()
             if requests[n] in self._answered:
                 outcomes[n] = self._answered[requests[n]]
@@ -173,9 +175,7 @@ class RealExecutor(Executor):
                 keep = {version for version, _ in self._alive[n]}  # the client deletes the other models
                 self.attendance.kept[n] &= keep
                 asked[n] = Packet({**request, "keep": sorted(keep)}, value.tensors)
-        broken: dict[int, str] = {}
-        what = f"the request for {operations.find(name).words}"
-        evaluated = name == "evaluate" or phase in EVALUATED_ONLY
+        broken, what = dict[int, str](), f"the request for {operations.find(name).words}"
         for n, packet in self.attendance.ask("perform", asked, what):
             if isinstance(why := packet.values.get("diverged"), str):
                 broken[n] = why[:200]
@@ -336,8 +336,7 @@ class RealExecutor(Executor):
             raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
         self.attendance.kept[n].add(value.version)
         self.bare.discard(n)
-        state = self._held(n, Left(value.version)) if name.endswith(operations.RESUMING) else None
-        return Outcome(self._held(n, value), mean, flag, samples, state)
+        return Outcome(self._held(n, value), mean, flag, samples, self._held(n, Left(value.version)))
 
     def _held(self, n: int, left: Left) -> Held:
         key = left.version, left.model is None
