@@ -26,7 +26,6 @@ TRIED = (
 )
 """Methods whose runs with real clients equal those in one process bit for bit, which a test shows. Other methods send a
 part of a model, or train by a rule that is not in the table of operations."""
-Gives = Literal["model", "predictions", "prototypes", "numbers"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +69,7 @@ class Offer:
 
     words: str
     perform: Callable[..., Any]
-    gives: Gives
+    gives: Literal["model", "predictions", "prototypes", "numbers"]
     takes: tuple[Kind, ...]
 
 
@@ -132,11 +131,6 @@ def find(name: str) -> Offer:
     return OPERATIONS[name]
 
 
-def name_of(operation: Callable[..., Any]) -> str | None:
-    """Return the name of a client operation; None if the table does not have it."""
-    return next((name for name, offer in OPERATIONS.items() if offer.perform is operation), None)
-
-
 def check_request(name: str, arguments: Any, method: str, known: Known) -> None:
     """Check, at the client, what the server requests.
 
@@ -153,7 +147,9 @@ def check_request(name: str, arguments: Any, method: str, known: Known) -> None:
             f"it requests {name}, which discloses {offer.gives}, but {method} declares to exchange only "
             f"{_words(allowed)}."
         )
-    if not _fits(offer, arguments, known):
+    needed = sum(not kind.optional for kind in offer.takes)
+    whole = isinstance(arguments, tuple) and needed <= len(arguments) <= len(offer.takes)
+    if not whole or not all(kind.holds(value, known) for kind, value in zip(offer.takes, arguments, strict=False)):
         words = ", ".join(kind.words for kind in offer.takes)
         raise InputError(f"it requests {name} with other arguments than {words}.")
 
@@ -215,13 +211,6 @@ def _words(allowed: frozenset[str]) -> str:
 
 def _has_model(value: Any) -> bool:
     return any(map(_has_model, value)) if isinstance(value, tuple) else isinstance(value, Mapping) and bool(value)
-
-
-def _fits(offer: Offer, arguments: Any, known: Known) -> bool:
-    needed = sum(not kind.optional for kind in offer.takes)
-    if not isinstance(arguments, tuple) or not needed <= len(arguments) <= len(offer.takes):
-        return False
-    return all(kind.holds(value, known) for kind, value in zip(offer.takes, arguments, strict=False))
 
 
 def _are_measures(value: Tensor) -> bool:

@@ -35,8 +35,6 @@ NESTED = 64
 """The deepest nesting of lists and objects in a packet's JSON."""
 INITIAL = 0
 """The number of a client's initial model, which server and client draw from the federation's seed."""
-FORM = f"{', '.join(DTYPES)} with at most {DIMENSIONS} dimensions and {LIMIT:,} values"
-"""What tensors in messages may be, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +114,8 @@ def from_bytes(data: bytes) -> Packet:
     for name, dtype, shape in listed:
         if not _is_kind(dtype, shape):
             raise InputError(
-                f"it has a tensor of {reprlib.repr(dtype)} and shape {reprlib.repr(shape)}; it must be {FORM}."
+                f"it has a tensor of {reprlib.repr(dtype)} and shape {reprlib.repr(shape)}; it must be "
+                f"{', '.join(DTYPES)} with at most {DIMENSIONS} dimensions and {LIMIT:,} values."
             )
         number = math.prod(shape)
         if (end := start + number * DTYPES[dtype].itemsize) > len(data):

@@ -98,13 +98,8 @@ def read(kind: type[Group], path: Path) -> Group:
 def understood(kind: type[Group], values: Mapping[str, Any], who: str) -> Group:
     """Return the values of a file or a message as a group of settings.
 
-    Args:
-        kind: the dataclass of the group.
-        values: by name.
-        who: the file or the sender, for messages.
-
     Raises:
-        InputError: if a value is missing, unknown or not allowed.
+        InputError: if a value is missing, unknown or not allowed; it names the file or the sender, `who`.
     """
     needed = [entry.name for entry in fields(cast("Any", kind)) if default(entry) is MISSING]
     if missing := [name for name in needed if name not in values]:

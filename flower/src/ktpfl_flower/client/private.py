@@ -37,22 +37,16 @@ def private() -> Iterator[None]:
 def refusal(kind: str, error: InputError) -> Packet:
     """Return the refusal of a message as it leaves the client, whose log has the whole message."""
     logger.warning("Refused the message %r: %s", kind, error)
-    told = (
-        "its own file, samples or disk cannot be used; its log states the cause."
-        if isinstance(error, PrivateError)
-        else error
-    )
-    return Packet({"refused": str(told)})
+    if isinstance(error, PrivateError):
+        return Packet({"refused": "its own file, samples or disk cannot be used; its log states the cause."})
+    return Packet({"refused": str(error)})
 
 
 def fingerprint(samples: LabelledDataset, secret: Path) -> str:
     """Return a fingerprint of samples, 16 hexadecimal digits: it changes with them and reveals nothing else.
 
-    The hash is keyed by the client's own secret, so others cannot test guesses of the samples.
-
-    Args:
-        samples: of the client.
-        secret: the file with the secret, next to the client's file; it is written if it does not exist.
+    The hash is keyed by the client's own secret, so others cannot test guesses of the samples. The file of the secret
+    is written if it does not exist.
 
     Raises:
         PrivateError: if the secret cannot be read or written.

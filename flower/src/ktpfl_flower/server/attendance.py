@@ -242,8 +242,10 @@ class Attendance:
             InputError: if a client refuses and the settings end the run then.
         """
         waiting = {self.here[n]: n for n in packets}
-        asked = {self.here[n]: self._stamped(kind, packet, self._next(n)) for n, packet in packets.items()}
+        asked: dict[int, Packet] = {}
         for address, n in waiting.items():
+            self._numbers[n] = max(self._numbers[n] + 1, time.time_ns())  # above those of earlier processes
+            asked[address] = self._stamped(kind, packets[n], self._numbers[n])
             self.wire["sent"][n] += asked[address].nbytes
         for address, packet in self._exchanged(kind, asked, self._file.deadline):
             n, said = waiting[address], packet.values
@@ -375,11 +377,6 @@ class Attendance:
         self._numbers[n] = max(self._numbers.get(n, 0), said.last)
         self.why.pop(n, None)
         (self.told.add if said.told else self.told.discard)(n)
-
-    def _next(self, n: int) -> int:
-        """Return a new number for a message to client n, above those of earlier processes of the server."""
-        self._numbers[n] = max(self._numbers[n] + 1, time.time_ns())
-        return self._numbers[n]
 
     def _stamped(self, kind: str, packet: Packet, number: int) -> Packet:
         """Return a message with its kind, its run and its number."""

@@ -153,8 +153,8 @@ class RealExecutor(Executor):
         """
         if not calls or any(isinstance(n, str) for n in calls):
             return self._here.outcomes(setting, phase, operation, calls, progress)
-        resumes = isinstance(operation, Resuming)
-        name = operations.name_of(operation.operation if isinstance(operation, Resuming) else operation)
+        resumes, inner = isinstance(operation, Resuming), getattr(operation, "operation", operation)
+        name = next((name for name, offer in operations.OPERATIONS.items() if offer.perform is inner), None)
         if name is None:
             raise InputError(
                 f"The phase {phase} of {self._method} is not supported with real clients. Choose a method from "
@@ -287,16 +287,11 @@ class RealExecutor(Executor):
         for n, _ in self.attendance.ask("begin", dict.fromkeys(new, self._begin), "the request to start the run"):
             self.attendance.told.add(n)
 
-    def end(self, models: Mapping[int, Params]) -> None:
-        """Let each client store its own final model.
-
-        Raises:
-            ClientsMissing: if some clients are missing.
-        """
+    def end(self, models: Mapping[int, Params]) -> dict[int, str]:
+        """Let each client store its own final model, and return which clients are missing."""
         here = {n: packed(named(params, n)) for n, params in models.items() if n in self.attendance.here}
         ended = {n for n, _ in self.attendance.ask("end", here, "the request to store its final model")}
-        if missing := self.attendance.absent(models.keys() - ended):
-            raise ClientsMissing(missing)
+        return self.attendance.absent(models.keys() - ended)
 
     def close(self) -> None:
         """Free the workspace of the server's models."""

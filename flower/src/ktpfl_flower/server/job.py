@@ -213,10 +213,6 @@ def run(path: Path, link: Link) -> Path:
     its ``conf/``, or the package's if the project has none. Finished runs are reused, and an
     interrupted run continues from its checkpoint.
 
-    Args:
-        path: the server's file.
-        link: the connection to the clients.
-
     Raises:
         InputError: if the file, the clients or the public set do not fit together, or too few clients are left.
     """
@@ -245,7 +241,7 @@ def _conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
         try:
             missing |= executor.missing(fed, list(fed.by_id), fed.rounds + 1, 0)
             if there := [n for n in fed.by_id if n not in missing and n not in executor.bare]:
-                executor.end(method.personal(state, there, fed))
+                missing |= executor.end(method.personal(state, there, fed))
             break
         except LostError as error:  # the client is bare from now on
             logger.warning("%s", error)
