@@ -117,7 +117,7 @@ def process(folder: Path, name: str, command: list[object]) -> Iterator[subproce
 def environment(folder: Path) -> dict[str, str]:
     own = {"FLWR_HOME": str(folder / "flwr"), "FLWR_TELEMETRY_ENABLED": "0", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
     found = {**os.environ, **own, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    found.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, Flower's process of each message would compile Flower anew
+    found.pop("PYTHONDONTWRITEBYTECODE", None)  # with it, Flower's process of each message would compile Flower again
     return found
 
 
