@@ -4,8 +4,7 @@ Zhu, Hong, Zhou: Data-Free Knowledge Distillation for Heterogeneous Federated Le
 the predictor shared, https://arxiv.org/abs/2105.10056. The rest is LG-FedAvg's.
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -135,17 +134,16 @@ def train_client(
         weight: of the generated features' loss.
     """
     make, draws = rebuilt(generator), space.setting.stream("generated features", t, n)
-    recipe, waiting = space.setting.training, deque[Drawn]()
-    sizes = batch_sizes(len(space.split(n, "train")), recipe.batch_size)
+    sizes = batch_sizes(len(space.split(n, "train")), space.setting.training.batch_size)
 
-    @torch.no_grad()
-    def generate(number: int) -> Drawn:
-        if not waiting:  # an epoch begins
-            waiting.extend(drawn(make, labels, sizes, draws))
-        inputs, classes = waiting.popleft()
-        return make(inputs), classes
+    def generated() -> Iterator[Drawn]:
+        while True:
+            for inputs, classes in drawn(make, labels, sizes, draws):  # of an epoch
+                with torch.no_grad():
+                    features = make(inputs)
+                yield features, classes
 
-    return train_wearing(space, n, params, head, t, weight=weight, generate=generate)
+    return train_wearing(space, n, params, head, t, weight=weight, generated=generated())
 
 
 def train_generator(

@@ -8,7 +8,7 @@ pooled features is the layer (W P, b) of an architecture: a model that wears it 
 common head's parameters, in rounds and in adaptation (`train_wearing`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -78,7 +78,7 @@ def train_wearing(
     t: int,
     epochs: int | None = None,
     weight: float = 0.0,
-    generate: Callable[[int], tuple[Tensor, Tensor]] | None = None,
+    generated: Iterator[tuple[Tensor, Tensor]] | None = None,
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
 
@@ -87,7 +87,7 @@ def train_wearing(
         head: ``weight`` (K, F) and ``bias`` (K,).
         epochs: in place of E.
         weight: of the common head's cross-entropy on generated features.
-        generate: returns so many features, (b, F), and their classes, (b,).
+        generated: for one batch after another, as many features, (b, F), and their classes, (b,).
 
     Returns:
         The model with the head as it is then, and that head.
@@ -100,9 +100,9 @@ def train_wearing(
 
     def loss(batch: Tensor) -> Tensor:
         fit = cross_entropy(batch)
-        if generate is None:
+        if generated is None:
             return fit
-        features, classes = generate(len(batch))
+        features, classes = next(generated)
         return fit + weight * F.cross_entropy(common(features), classes)
 
     with wearing(module, name, common):
