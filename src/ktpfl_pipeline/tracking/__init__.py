@@ -29,8 +29,6 @@ __all__ = [
     "MlflowTracker",
     "TrackedRun",
     "Tracker",
-    "configure",
-    "current",
     "round_metrics",
 ]
 

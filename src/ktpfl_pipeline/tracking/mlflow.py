@@ -211,11 +211,9 @@ def _input(dataset: Dataset) -> Any:
 
 
 def system_metrics() -> dict[str, float]:
-    """Return how busy this machine is, under the names that MLflow gives them; nothing where psutil is missing."""
-    try:
-        import psutil
-    except ImportError:
-        return {}
+    """Return how busy this machine is, under the names that MLflow gives them."""
+    import psutil
+
     memory = psutil.virtual_memory()
     return {
         "system/cpu_utilization_percentage": psutil.cpu_percent(),  # since the last call

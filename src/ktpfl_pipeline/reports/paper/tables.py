@@ -93,13 +93,9 @@ def rows(text: str) -> dict[str, list[Cited]]:
     for line in text.strip("\n").splitlines():
         name, *groups = line.split(" | ")
         if name.strip():
-            found[name.strip()] = [_cited(entry) for group in groups for entry in group.split()]
+            parts = [entry.partition("±") for group in groups for entry in group.split()]
+            found[name.strip()] = [Cited(float(value), float(spread) if spread else None) for value, _, spread in parts]
     return found
-
-
-def _cited(entry: str) -> Cited:
-    value, _, spread = entry.partition("±")
-    return Cited(float(value), float(spread) if spread else None)
 
 
 def by_dataset(text: str) -> dict[tuple[str, str, str], Cited]:
