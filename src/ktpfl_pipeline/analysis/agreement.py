@@ -17,7 +17,11 @@ def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -
     Raises:
         InputError: naming what differs.
     """
-    if changes := differences(then, _as_chosen(now, then)):
+    asked, chosen = now.get("compute", {}), then.get("compute", {})
+    left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
+    if left:
+        now = {**now, "compute": {**asked, **{name: chosen[name] for name in left}}}
+    if changes := differences(then, now):
         raise InputError(
             f"{what} made with other settings ({changes}); run it again with these, or put the settings back."
         )
@@ -49,9 +53,3 @@ def check_data(results: Sequence[MethodResult]) -> None:
                 f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the samples or the "
                 "partition changed between their runs; run the whole comparison again."
             )
-
-
-def _as_chosen(now: Mapping[str, Any], then: Mapping[str, Any]) -> Mapping[str, Any]:
-    asked, chosen = now.get("compute", {}), then.get("compute", {})
-    left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
-    return {**now, "compute": {**asked, **{name: chosen[name] for name in left}}} if left else now

@@ -39,7 +39,10 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
         _check_name(name)
     chains = {name: _chain(name, sections) for name in named}
     ordered = sorted(chains, key=lambda name: len(chains[name]))  # an error names the section that has it
-    own = {name: _without_like(section) for name, section in sections.items()}
+    own = {
+        name: {key: section[key] for key in section if key != LIKE} if isinstance(section, Mapping) else section
+        for name, section in sections.items()
+    }
     return {name: reduce(deep_merge, (own[each] for each in reversed(chains[name])), {}) for name in ordered}
 
 
@@ -83,10 +86,6 @@ def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) 
     if other in sections:
         raise InputError(f"{where} is {other!r}, which is {WHAT[_kind(other)]}, and {name} is {WHAT[kind]}; {hint}")
     raise InputError(f"{where} is {other!r}, which does not exist; {hint}")
-
-
-def _without_like(section: Any) -> Any:
-    return {key: section[key] for key in section if key != LIKE} if isinstance(section, Mapping) else section
 
 
 def _kind(name: str) -> str:

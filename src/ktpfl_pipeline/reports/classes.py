@@ -10,7 +10,7 @@ from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import Column
 from ktpfl_pipeline.reports.figures.accuracy import chief
 from ktpfl_pipeline.reports.model import Block, Picture, Table
-from ktpfl_pipeline.reports.numbers import Entry, Number, interval, mean, percent
+from ktpfl_pipeline.reports.numbers import Entry, Number, interval, mean
 from ktpfl_pipeline.reports.words import over_seeds, plural
 
 MAJORITY = "Majority class"
@@ -90,9 +90,3 @@ def table(results: Sequence[MethodResult]) -> Table:
         *map(of, shown),
     ]
     return Table.of("classes", columns, sorted(order))
-
-
-def majority_note(results: Sequence[MethodResult]) -> str:
-    """Return the baseline's accuracy in words: ``always predicting the most frequent class: 52.3 %``."""
-    found = [*majority(results).values()]
-    return f"always predicting the most frequent class: {percent(sum(found) / len(found))} %" if found else ""

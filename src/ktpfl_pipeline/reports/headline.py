@@ -1,6 +1,7 @@
 """The outcome of a comparison with its intervals: as a sentence, as three numbers, and as advice."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
@@ -111,11 +112,14 @@ def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     lead, local = headline(results), local_only(results)
     best, gained = leaders(results, lead)[0], against(local, results, lead)
     roles = {"highest mean": best, "subject of this report": subject(results), "local-only training": local}
+    guesses = [*classes.majority(results).values()]
+    reference = "the reference of all differences"
+    if guesses:
+        reference += f"; always predicting the most frequent class: {percent(fmean(guesses))} %"
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():
         difference = gained.get(result.method)
         role = ", ".join(role for role, whose in roles.items() if whose is result)
-        reference = "; ".join(filter(None, ("the reference of all differences", classes.majority_note(results))))
         note = reference if result is local else ""
         if difference:
             significant = VERDICTS[difference.sign][0] if difference.ends else too_few(difference.seeds)

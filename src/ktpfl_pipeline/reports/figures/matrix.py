@@ -85,13 +85,10 @@ def _title(result: MethodResult, client: int) -> str:
     run = result.runs[0]
     name = "".join(run.names[client : client + 1])
     title = client_title(result, client) if name.isdecimal() or not name else name
-    return f"{title} ({chief_classes(run.label_counts[client])})" if run.labels_known else title
-
-
-def chief_classes(counts: Sequence[int]) -> str:
-    """Return a client's two most frequent classes, by which the matrix is ordered: ``1, 6``."""
-    frequent = sorted(range(len(counts)), key=lambda label: (-counts[label], label))[:2]
-    return ", ".join(str(label) for label in sorted(frequent) if counts[label])
+    counts = run.label_counts[client]
+    frequent = sorted(range(len(counts)), key=lambda label: (-counts[label], label))[:2]  # the matrix is in their order
+    classes = ", ".join(str(label) for label in sorted(frequent) if counts[label])
+    return f"{title} ({classes})" if run.labels_known else title
 
 
 @styled
