@@ -6,6 +6,8 @@ from dataclasses import replace
 import leaks
 import pytest
 import torch
+from client_fault_acts import server_killed
+from client_faults import Killed, Stage
 from real_clients import NoLink, check_same, deal_out, in_one_process, met_federation, run
 
 from ktpfl_flower import operations
@@ -74,14 +76,27 @@ def test_a_client_that_hides_a_secret_in_its_predictions_is_found(tmp_path, secr
     assert leaks.held(link.said_by(0), private) == 0
 
 
+MOMENTS = {"epochs": 1, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "optimizer_state": "kept"}
+
+
 def test_every_message_may_find_a_new_process_and_moments_stay_too(tmp_path):
-    recipe = {"epochs": 1, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "optimizer_state": "kept"}
-    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp", "cnn_bn"), 2, training=recipe), restarts=True)
+    link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp", "cnn_bn"), 2, training=MOMENTS), restarts=True)
     check_same(tmp_path, run(tmp_path, link))
     given = [asked.values["operation"] for kind, _, asked, answer in link.seen if answer.tensors]
     assert given.count("logits") == 4 and {*given} == {"logits", "evaluate"}
     kept = list((tmp_path / "kept" / "client-0").glob("*/*.pt"))
     assert len(kept) <= 6  # the last models, moments and what was told; not those of every step
+
+
+@pytest.mark.parametrize("method", ["kt_pfl", "fedavg"])
+def test_moments_outlive_the_server(tmp_path, method):
+    link = Stage(tmp_path, deal_out(tmp_path, method, ("mlp",) * 2, 3, training=MOMENTS))
+    server_killed("after", "train", 2)(link)
+    with pytest.raises(Killed):
+        run(tmp_path, link)
+    check_same(tmp_path, run(tmp_path, link))
+    trained = [asked.values["state"] for _, n, asked, _ in link.seen if n == 0 and "state" in asked.values]
+    assert trained.count(0) == 1  # only the first round starts without moments
 
 
 def test_a_client_that_lost_its_models_goes_on_as_one_that_joins(tmp_path, caplog):
