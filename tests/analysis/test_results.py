@@ -12,8 +12,6 @@ from ktpfl_pipeline.analysis.results import (
     Curve,
     FinishedRun,
     MethodResult,
-    compared,
-    comparison,
     local_only,
     subject,
     summarise,
@@ -136,14 +134,6 @@ class TestPlainValues:
         for final in content["final"].values():
             del final["client_std_spread"], final["worst_decile_spread"]
         assert MethodResult.from_dict(content).final["after_transfer"].mean == study[0].final["after_transfer"].mean
-
-    def test_what_a_comparison_leaves_is_read_as_results_without_runs(self, study, paper_settings):
-        content = json.loads(json.dumps(comparison("compare_x", study, paper_settings)))
-        assert content["name"] == "compare_x"
-        assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
-        assert compared(content) == [
-            replace(result, runs=[], hyperparameters={}, settings=paper_settings) for result in study
-        ]
 
     def test_reading_results_needs_no_torch(self):
         check = "import sys, ktpfl_pipeline.analysis.results; sys.exit('torch' in sys.modules)"

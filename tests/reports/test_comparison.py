@@ -8,8 +8,8 @@ import blank
 import pytest
 from cases import case
 
+from ktpfl_pipeline.analysis.overview import comparison as left
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import comparison as left
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison

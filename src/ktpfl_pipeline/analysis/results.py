@@ -7,8 +7,8 @@ model was trained for e extra local epochs, evaluated and discarded. `ORDER` of 
 show them; those after adaptation follow.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -22,8 +22,6 @@ HEADLINE = "after_transfer"
 ORDER = (HEADLINE, "after_local", VALIDATION)
 LEADING = ("balanced_accuracy", "macro_f1", "auc")
 """Measures of the models after transfer that may lead a report instead of accuracy."""
-KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
-"""What a comparison leaves of each method for the overview."""
 COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
 
@@ -390,23 +388,3 @@ def headline(results: Sequence[MethodResult]) -> str:
     """
     asked = results[0].settings.get("headline", "accuracy")
     return asked if asked in LEADING and all(asked in result.final for result in results) else HEADLINE
-
-
-def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a comparison that the overview of all comparisons needs, in plain values.
-
-    It has the comparison's ``name``, the ``settings`` that all its methods share, and ``methods``: the values `KEPT` of
-    each method, by registry name.
-    """
-    kept = [replace(result, runs=[]).to_dict() for result in results]
-    return {
-        "name": name,
-        "settings": settings,
-        "methods": {values["method"]: {part: values[part] for part in KEPT} for values in kept},
-    }
-
-
-def compared(content: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results, without their runs, that `comparison` wrote."""
-    left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
-    return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]

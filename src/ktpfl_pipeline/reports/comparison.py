@@ -11,8 +11,9 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.matrix import ALIKE
+from ktpfl_pipeline.analysis.overview import comparison
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, comparison, headline, local_only, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted

@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from ktpfl_pipeline.analysis.contrasts import against, ahead, baselines
+from ktpfl_pipeline.analysis.overview import compared
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
-from ktpfl_pipeline.analysis.results import HEADLINE, compared
+from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
 from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.errors import InputError

@@ -1,0 +1,13 @@
+import json
+from dataclasses import replace
+
+from ktpfl_pipeline.analysis.overview import compared, comparison
+
+
+def test_what_a_comparison_leaves_is_read_as_results_without_runs(self, study, paper_settings):
+    content = json.loads(json.dumps(comparison("compare_x", study, paper_settings)))
+    assert content["name"] == "compare_x"
+    assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
+    assert compared(content) == [
+        replace(result, runs=[], hyperparameters={}, settings=paper_settings) for result in study
+    ]
