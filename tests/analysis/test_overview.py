@@ -4,7 +4,7 @@ from dataclasses import replace
 from ktpfl_pipeline.analysis.overview import compared, comparison
 
 
-def test_what_a_comparison_leaves_is_read_as_results_without_runs(self, study, paper_settings):
+def test_what_a_comparison_leaves_is_read_as_results_without_runs(study, paper_settings):
     content = json.loads(json.dumps(comparison("compare_x", study, paper_settings)))
     assert content["name"] == "compare_x"
     assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
