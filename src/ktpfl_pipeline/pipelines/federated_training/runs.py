@@ -173,7 +173,7 @@ def finished_run(method: str, fed: Federation, result: engine.Run, counts: Tenso
 
 
 def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:
-    """Check Theorem 1 on the final models with so many test samples a client; None without these or a matrix."""
+    """Check Theorem 1 on the final models with `samples` test samples per client; None without them or a matrix."""
     if result.coefficients is None or samples == 0:
         return None
     models = method.personal(result.state, fed.by_id, fed)

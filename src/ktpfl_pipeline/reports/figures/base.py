@@ -164,7 +164,7 @@ def rounds_across(axes: Axes, ticks: int | Literal["auto"] = "auto") -> None:
 
 
 def decades_across(axes: Axes, ticks: Sequence[int] = (1, 2, 5), written: str = "{x:,g}") -> None:
-    """Make the horizontal axis logarithmic, with ticks at so many times each power of ten."""
+    """Make the horizontal axis logarithmic, with ticks at these multiples of each power of ten."""
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(10, subs=ticks))
     axes.xaxis.set_minor_locator(NullLocator())
