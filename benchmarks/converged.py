@@ -34,6 +34,7 @@ from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create, find
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
+from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.paper import names
 from ktpfl_pipeline.reports.paper.tables import SEVERAL
 
@@ -134,20 +135,10 @@ def by_seed(rows: Rows, column: str) -> dict[int, float]:
     return {seed: fmean(values) for seed, values in sorted(found.items())}
 
 
-def signed(points: float) -> str:
-    """Return points with their sign and one decimal, as the page writes them."""
-    return "0.0" if abs(points) < 0.05 else f"{points:+.1f}".replace("-", "−")
-
-
 def compared(one: dict[int, float], other: dict[int, float]) -> str:
     """Return the difference in points paired by seed, bold where its interval excludes zero."""
-    found = difference([one[seed] - other[seed] for seed in one if seed in other])
-    if found is None:
-        return ""
-    if found.low is None or found.high is None:
-        return signed(found.mean)
-    text = f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]"
-    return f"**{text}**" if found.low > 0 or found.high < 0 else text
+    found = interval(difference([(one[seed] - other[seed]) / 100 for seed in one if seed in other]))
+    return "" if found is None else f"**{found}**" if found.bold else str(found)
 
 
 def title(name: str) -> str:
@@ -195,7 +186,7 @@ def beside_the_paper(rows: Rows) -> str:
             ours, other = (by_seed([row for row in own if row["method"] == each], "as is") for each in (PAPERS, name))
             column = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
             theirs = SEVERAL[*column, cited[PAPERS]].value - SEVERAL[*column, cited[name]].value
-            cells.append(f"{compared(ours, other) or 'not run'} ({signed(theirs)})")
+            cells.append(f"{compared(ours, other) or 'not run'} ({points(theirs / 100)})")
         lines.append(f"| {title(name)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
