@@ -10,7 +10,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.weights import Models, Params, wire_bytes
+from ktpfl_pipeline.core.weights import Models, Params, select, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint, KTpFLJointState, overlap
 
@@ -149,3 +149,16 @@ def test_no_client_needs_validation_samples() -> None:
     clients = tuple(replace(client, validation=client.validation.take(torch.arange(0))) for client in fed.clients)
     state = engine.run(KTpFLJoint(), toy.again(fed, clients=clients), Schedule(rounds=2)).state
     assert toy.same(state.models, engine.run(KTpFLJoint(), toy.again(fed), Schedule(rounds=2)).state.models)
+
+
+def test_adaptation_is_the_local_part_of_the_next_round() -> None:
+    """From the start that the server would send, into the running mean; who never took part trains its own model."""
+    fed = toy.federation(dtype="float64")
+    method, cohort = KTpFLJoint(memory=0.2), EVERYONE[:3]
+    state, _ = method.round(method.init(fed), cohort, 1, fed)
+    models = method.personal(state, EVERYONE, fed)
+    starts = method.starts(state, EVERYONE, fed)
+    trained = fed.fine_tune({n: starts[n] if n in cohort else models[n] for n in EVERYONE}, 2)
+    expected = {n: method.averaged(models[n], starts[n], trained[n]) if n in cohort else trained[n] for n in EVERYONE}
+    assert toy.distance(method.adapt(state, models, 2, fed), expected) < 1e-12
+    assert toy.distance(select(expected, cohort), fed.fine_tune(select(models, cohort), 2)) > 1e-3

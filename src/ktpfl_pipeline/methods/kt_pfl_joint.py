@@ -144,6 +144,15 @@ class KTpFLJoint(KTpFL):
             if n in known
         ]
 
+    def adapt(self, state: KTpFLState, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return u_n after local training from v_n, as in a round; a client that never took part trains its model."""
+        assert isinstance(state, KTpFLJointState)
+        if not epochs:
+            return models
+        starts = self.starts(state, [n for n in models if n in state.models], fed)
+        trained = fed.fine_tune({**models, **starts}, epochs)
+        return {n: self.averaged(models[n], starts[n], w) if n in starts else w for n, w in trained.items()}
+
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
         """Return the start that each client would be sent."""
         assert isinstance(state, KTpFLJointState)
