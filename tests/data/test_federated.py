@@ -42,7 +42,7 @@ def test_public_images_of_a_seed(data: FederatedData) -> None:
 
 def test_labels_by_client(data: FederatedData) -> None:
     """All splits together; the last image is nobody's."""
-    assert data.seeds[0].classes == 3
+    assert data.private.classes == 3
     assert data.seeds[0].label_counts.tolist() == [[2, 2, 0], [0, 0, 3]]
 
 

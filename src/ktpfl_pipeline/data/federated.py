@@ -77,7 +77,6 @@ class SeedData:
         private: all private samples, as their source gives them.
         public: the public inputs, (m, ...), in the same form.
         partition: by client, the indices of its private samples.
-        classes: K, the number of classes.
         skew: how images differ between clients; None where they do not.
         names: (N,) what the source calls its clients; empty where a scheme dealt out its samples.
     """
@@ -85,7 +84,6 @@ class SeedData:
     private: LabelledDataset
     public: Tensor
     partition: dict[int, ClientIndices]
-    classes: int
     skew: FeatureSkew | None = None
     names: tuple[str, ...] = ()
 
@@ -128,14 +126,14 @@ class SeedData:
             samples=len(self.private),
             public=len(self.public),
             clients=len(self.partition),
-            classes=self.classes,
+            classes=self.private.classes,
             class_names=self.private.class_names,
         )
 
     @cached_property
     def label_counts(self) -> Tensor:
         """(N, K) private samples of each client by class."""
-        return label_counts(self.private.labels, self.partition, self.classes)
+        return label_counts(self.private.labels, self.partition, self.private.classes)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -211,7 +209,6 @@ class FederatedData:
                 self.private,
                 self.public.of_seed(seed),
                 partition,
-                self.private.classes,
                 self.skew and FeatureSkew(*self.skew, seed),
                 self.names.get(seed, ()),
             )

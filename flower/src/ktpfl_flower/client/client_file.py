@@ -182,15 +182,9 @@ def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[Labelled
         InputError: if there are too few samples.
     """
     tested = found.test if isinstance(found, OwnedDataset) else None
-    indices = split(
-        torch.arange(len(found)).numpy(),
-        found.labels.numpy(),
-        own.test_share,
-        own.validation_share,
-        stream(seed, "split", own.client),
-        None if tested is None else tested.numpy(),
-    )
-    if not is_whole(indices, own.validation_share):
-        raise InputError(f"{own.source} has {len(found)} samples, but {least(own.validation_share)}. Add samples.")
+    how = Partition(test_share=own.test_share, validation_share=own.validation_share)
+    indices = split(torch.arange(len(found)).numpy(), found.labels, how, stream(seed, "split", own.client), tested)
+    if not is_whole(indices, how):
+        raise InputError(f"{own.source} has {len(found)} samples, but {least(how)}. Add samples.")
     known = found.vocabulary
     return tuple(LabelledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)

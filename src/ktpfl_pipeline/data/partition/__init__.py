@@ -79,45 +79,33 @@ def partition(
         raise InputError(f"a federation of {clients} clients is not possible: choose 1 client or more.")
     how = Partition(scheme, **settings)
     check(how, "partition")
-    minimum, test_share, validation_share = how.minimum, how.test_share, how.validation_share
     indices = np.arange(len(labels)) if pool is None else pool.numpy()
     if len(np.unique(indices)) < len(indices):
         raise ValueError("the pool names a sample twice")
-    known, shares = labels.numpy(), dict[int, Array]()
-    if fits(len(indices) // clients, test_share, validation_share):  # some client gets at most so many
-        surely = enough(test_share, validation_share, limit=len(indices))
-        asked = Asked(how, surely, max(minimum, surely))
-        owner = SCHEMES[scheme](known[indices], clients, seed, asked)
+    shares: dict[int, Array] = {}
+    if fits(len(indices) // clients, how):  # some client gets at most so many
+        surely = enough(how, limit=len(indices))
+        asked = Asked(how, surely, max(how.minimum, surely))
+        owner = SCHEMES[scheme](labels.numpy()[indices], clients, seed, asked)
         shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
-    if not shares or not all(fits(len(share), test_share, validation_share) for share in shares.values()):
+    if not shares or not all(fits(len(share), how) for share in shares.values()):
         raise InputError(
-            f"{len(indices):,} samples are too few for {clients:,} clients under {scheme}: {least(validation_share)}."
+            f"{len(indices):,} samples are too few for {clients:,} clients under {scheme}: {least(how)}."
             " Lower clients or test_share, or take a source with more samples."
         )
-    if (fewest := min(map(len, shares.values()))) < minimum:
+    if (fewest := min(map(len, shares.values()))) < how.minimum:
         raise InputError(
             f"{scheme} leaves a client with {fewest:,} of the {len(indices):,} samples, and partition.minimum is"
-            f" {minimum:,}: lower it or clients."
+            f" {how.minimum:,}: lower it or clients."
         )
-    given = None if test is None else test.numpy()
-    parts = {
-        client: split(
-            share,
-            known[share],
-            test_share,
-            validation_share,
-            stream(seed, "split", client),
-            None if given is None else given[share],
-        )
-        for client, share in shares.items()
-    }
-    if poor := [client for client, own in parts.items() if not is_whole(own, validation_share)]:
-        own = parts[poor[0]]
-        raise InputError(
-            f"the source has a split of its own, by which client {poor[0]} has {len(own.train) + len(own.validation)}"
-            f" samples to train and validate on and {len(own.test)} to test on, and {least(validation_share)}. Lower"
-            " clients, or choose another partition.scheme."
-        )
+    parts = {n: split(share, labels, how, stream(seed, "split", n), test) for n, share in shares.items()}
+    for client, own in parts.items():
+        if not is_whole(own, how):
+            raise InputError(
+                f"the source has a split of its own, by which client {client} has"
+                f" {len(own.train) + len(own.validation)} samples to train and validate on and {len(own.test)} to test"
+                f" on, and {least(how)}. Lower clients, or choose another partition.scheme."
+            )
     return parts
 
 

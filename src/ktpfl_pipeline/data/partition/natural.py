@@ -54,28 +54,25 @@ def natural(
         )
     how = Partition(NATURAL, **settings)
     check(how, "partition")
-    minimum, test_share, validation_share = how.minimum, how.test_share, how.validation_share
     indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())
     owners = dataset.owners.numpy()[indices]
     sizes = np.bincount(owners, minlength=len(dataset.names))
-    fewest = max(minimum, 1)  # private.classes and private.samples may leave an owner without any
+    fewest = max(how.minimum, 1)  # private.classes and private.samples may leave an owner without any
     of_owner = np.split(indices[np.argsort(owners, kind="stable")], np.cumsum(sizes)[:-1])
     parts = {}
     for owner in np.flatnonzero(sizes >= fewest).tolist():
-        mine, draw = of_owner[owner], stream(seed, "split", owner)
-        tested = None if dataset.test is None else dataset.test.numpy()[mine]
-        parts[owner] = split(mine, dataset.labels.numpy()[mine], test_share, validation_share, draw, tested)
-    if minimum:
-        parts = {owner: own for owner, own in parts.items() if is_whole(own, validation_share)}
+        parts[owner] = split(of_owner[owner], dataset.labels, how, stream(seed, "split", owner), dataset.test)
+    if how.minimum:
+        parts = {owner: own for owner, own in parts.items() if is_whole(own, how)}
     kept = np.array([*parts], dtype=np.int64)
     if len(kept) < len(sizes):
         out = ", ".join(dataset.names[owner] for owner in np.setdiff1d(np.arange(len(sizes)), kept)[:10])
-        few = f"fewer than {fewest} samples, or too few to be split" if minimum else "no samples"
+        few = f"fewer than {fewest} samples, or too few to be split" if how.minimum else "no samples"
         logger.info(f"Seed {seed}: {len(sizes) - len(kept)} of {len(sizes)} clients have {few}: without {out}.")
     if clients is None:
         clients = len(kept)
     if not 1 <= clients <= len(kept):
-        enough = f" with {minimum:,} samples or more (partition.minimum)" if minimum else ""
+        enough = f" with {how.minimum:,} samples or more (partition.minimum)" if how.minimum else ""
         raise InputError(
             f"a federation of {clients:,} clients is not possible: the source has {len(kept):,} of them{enough}. Choose"
             " at most that many, or null for all."
@@ -83,10 +80,10 @@ def natural(
     if clients < len(kept):
         kept = np.sort(stream(seed, "partition", NATURAL).permutation(kept)[:clients])
     for owner in kept.tolist():
-        if not is_whole(own := parts[owner], validation_share):
+        if not is_whole(own := parts[owner], how):
             raise InputError(
                 f"client {dataset.names[owner]!r} of the source has {len(own.train) + len(own.validation)} samples to"
-                f" train and validate on and {len(own.test)} to test on, and {least(validation_share)}. Leave such"
+                f" train and validate on and {len(own.test)} to test on, and {least(how)}. Leave such"
                 " clients out with partition.minimum, such as 10."
             )
     return {client: parts[owner] for client, owner in enumerate(kept.tolist())}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.data.settings import Partition
 
 Array = NDArray[np.int64]
 
@@ -28,53 +29,48 @@ class ClientIndices(NamedTuple):
     test: Tensor
 
 
-def least(validation_share: float) -> str:
+def least(how: Partition) -> str:
     """Return the number of samples that a client needs, in words."""
-    validated = "1 to validate on, " if validation_share else ""
+    validated = "1 to validate on, " if how.validation_share else ""
     return f"each client needs at least 2 to train on, {validated}and 1 to test on"
 
 
 def split(
-    mine: Array,
-    labels: Array,
-    test_share: float,
-    validation_share: float,
-    draw: np.random.Generator,
-    test: NDArray[np.bool_] | None = None,
+    mine: Array, labels: Tensor, how: Partition, draw: np.random.Generator, test: Tensor | None = None
 ) -> ClientIndices:
-    """Split the samples `mine` with their `labels`, both (n,), stratified by class.
+    """Split the samples `mine`, (n,), stratified by class.
 
-    `test`, (n,), says which are tested on where that is given; else they are drawn too.
+    `labels`, (M,), are those of all samples. `test`, (M,) bool, says which are tested on; None draws them too.
     """
-    if test is None:
-        test = draw_stratified(labels, sizes(len(mine), test_share, validation_share)[1], draw)
-    rest = mine[~test]
-    validation = draw_stratified(labels[~test], _validation(len(rest), validation_share), draw)
-    return ClientIndices(*(torch.from_numpy(part) for part in (rest[~validation], rest[validation], mine[test])))
+    known = labels.numpy()[mine]
+    tested = draw_stratified(known, sizes(len(mine), how)[1], draw) if test is None else test.numpy()[mine]
+    rest = mine[~tested]
+    validation = draw_stratified(known[~tested], _validation(len(rest), how), draw)
+    return ClientIndices(*(torch.from_numpy(part) for part in (rest[~validation], rest[validation], mine[tested])))
 
 
-def sizes(samples: int, test_share: float, validation_share: float) -> tuple[int, int]:
+def sizes(samples: int, how: Partition) -> tuple[int, int]:
     """Return how many of a client's samples are for training, and for test."""
-    test = math.ceil(samples * test_share - 1e-9)  # 0.07 x 100 is 7.000000000000001
-    return samples - test - _validation(samples - test, validation_share), test
+    test = math.ceil(samples * how.test_share - 1e-9)  # 0.07 x 100 is 7.000000000000001
+    return samples - test - _validation(samples - test, how), test
 
 
-def _validation(rest: int, share: float) -> int:
-    return max(1, round(rest * share)) if share else 0
+def _validation(rest: int, how: Partition) -> int:
+    return max(1, round(rest * how.validation_share)) if how.validation_share else 0
 
 
-def fits(samples: int, test_share: float, validation_share: float) -> bool:
+def fits(samples: int, how: Partition) -> bool:
     """Return whether two samples to train on remain, and one to test on."""
-    train, test = sizes(samples, test_share, validation_share)
+    train, test = sizes(samples, how)
     return train >= 2 and test >= 1
 
 
-def is_whole(own: ClientIndices, validation_share: float) -> bool:
+def is_whole(own: ClientIndices, how: Partition) -> bool:
     """Return whether a client has two samples to train on, one to test on and, if asked, one to validate on."""
-    return len(own.train) >= 2 and len(own.test) > 0 and (not validation_share or len(own.validation) > 0)
+    return len(own.train) >= 2 and len(own.test) > 0 and (not how.validation_share or len(own.validation) > 0)
 
 
-def enough(test_share: float, validation_share: float, limit: int) -> int:
+def enough(how: Partition, limit: int) -> int:
     """Return the smallest number of samples, of a client or of one class, that can always be split.
 
     A class with this many samples has at least one test sample (its quota is at least one) and at least one training
@@ -83,22 +79,17 @@ def enough(test_share: float, validation_share: float, limit: int) -> int:
     """
 
     def holds(samples: int) -> bool:
-        rest = samples - math.floor(samples * test_share + 0.5) - 1
-        train = rest - (math.floor(rest * validation_share + 0.5) + 1 if validation_share else 0)
-        return train >= 1 and samples * test_share >= 1 and fits(samples, test_share, validation_share)
+        rest = samples - math.floor(samples * how.test_share + 0.5) - 1
+        train = rest - (math.floor(rest * how.validation_share + 0.5) + 1 if how.validation_share else 0)
+        return train >= 1 and samples * how.test_share >= 1 and fits(samples, how)
 
     return bisect_left(range(limit), True, key=holds)  # once it holds, it holds for all larger numbers
 
 
 def draw_stratified(labels: Array, total: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return which samples a random draw of `total` takes, (M,) bool, with the label distribution of all.
+    """Return which samples a random draw of `total` takes, (M,) bool, with the distribution of `labels`, (M,).
 
     Each class gives its proportional number, rounded by largest remainders; equal remainders are settled by lot.
-
-    Args:
-        labels: (M,) of all samples.
-        total: how many to take.
-        rng: of the draw.
     """
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quota, remainder = np.divmod(counts * total, max(len(labels), 1))

@@ -88,8 +88,8 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     """Return the arithmetics that the settings leave to choose from, the plainest first; mostly one.
 
     Products of `auto` are not coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's, which
-    only some processors have. Private
-    training goes with neither bfloat16 nor channels last, and features have no channels.
+    only some processors have. Private training goes with neither bfloat16 nor channels last, and features have no
+    channels.
     """
     asked, private = experiment.compute, experiment.training.privacy is not None
     dtypes: list[str] = [asked.dtype]
@@ -134,9 +134,10 @@ def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried
     own = next(iter(data.seeds.values()))
     taken = data.private.take(max((client.train for client in own.partition.values()), key=len))
     samples = LabelledDataset(own.standardised(taken.inputs), taken.labels)
-    build = partial(models.build, shape=data.private.shape, classes=own.classes, weights=data.pretrained)
+    classes, batch = data.private.classes, experiment.training.batch_size
+    build = partial(models.build, shape=data.private.shape, classes=classes, weights=data.pretrained)
     computes = [replace(experiment.compute, **way._asdict()) for way in tried]
-    return step_seconds(build, architecture, samples, own.classes, experiment.training.batch_size, computes)
+    return step_seconds(build, architecture, samples, classes, batch, computes)
 
 
 def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:
@@ -144,14 +145,10 @@ def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:
     return Counter(dealt(experiment.architectures, sorted(own.partition)).values())
 
 
-def _classes(data: FederatedData) -> int:
-    return next(iter(data.seeds.values())).classes
-
-
 def _step(experiment: Experiment, data: FederatedData) -> str:
     """Return what a step's time depends on besides the architecture and the machine."""
     shape = "x".join(map(str, data.private.shape))
-    return f"{shape}, {_classes(data)} classes, batches of {experiment.training.batch_size}"
+    return f"{shape}, {data.private.classes} classes, batches of {experiment.training.batch_size}"
 
 
 def _say(question: str, line: str) -> None:

@@ -15,18 +15,15 @@ from ktpfl_pipeline.data.federated import FederatedData
 def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
     """Return the federation of one seed: the data of each client that is not a newcomer, with its architecture.
 
-    Args:
-        experiment: the settings.
-        data: of all seeds; the federation shares its tensors.
-        seed: of every random stream.
+    It shares the tensors of the data. The seed is that of every random stream.
     """
     own, compute = data.seeds[seed], experiment.compute
     return Federation(
         clients=clients(experiment, data, seed),
         public=own.standardised(own.public),
         public_batch_size=0 if experiment.public.source == schema.NO_PUBLIC else experiment.public.batch,
-        classes=own.classes,
-        build=partial(models.build, shape=own.private.shape, classes=own.classes, weights=data.pretrained),
+        classes=data.private.classes,
+        build=partial(models.build, shape=data.private.shape, classes=data.private.classes, weights=data.pretrained),
         seed=seed,
         rounds=experiment.rounds,
         training=experiment.training,
