@@ -93,4 +93,4 @@ def test_names_reach_what_runs_see_through_a_file(tmp_path: Path) -> None:
     torch.save(data.plain(), tmp_path / "data.pt")
     facts = FederatedData.from_plain(torch.load(tmp_path / "data.pt", weights_only=True)).seeds[0].facts([0])
     assert facts.class_names == ("a", "b", "c")
-    assert facts.classes == facts.label_counts.shape[1] == 3
+    assert facts.profile["classes"] == facts.label_counts.shape[1] == 3

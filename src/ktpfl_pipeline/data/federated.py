@@ -50,10 +50,7 @@ class Facts:
         shape: of an input.
         native: the same as the private source has it; empty where they had many.
         kind: name of the kind of inputs, see `core.kinds`.
-        samples: private ones.
-        public: the number of public samples.
-        clients: how many there are, newcomers too.
-        classes: K.
+        profile: how many ``samples``, ``public samples``, ``clients``, newcomers too, and ``classes`` there are.
         class_names: (K,) what the source calls them; None where it has no names.
     """
 
@@ -62,10 +59,7 @@ class Facts:
     shape: list[int]
     native: list[int]
     kind: str
-    samples: int
-    public: int
-    clients: int
-    classes: int
+    profile: dict[str, int]
     class_names: tuple[str, ...] | None = None
 
 
@@ -117,16 +111,14 @@ class SeedData:
 
     def facts(self, clients: list[int]) -> Facts:
         """Return what is recorded of the data of these clients."""
+        profile = {"samples": len(self.private), "public samples": len(self.public), "clients": len(self.partition)}
         return Facts(
             label_counts=self.label_counts[clients],
             fingerprint=self.fingerprint,
             shape=list(self.private.shape),
             native=list(self.private.native or ()),
             kind=self.private.kind.name,
-            samples=len(self.private),
-            public=len(self.public),
-            clients=len(self.partition),
-            classes=self.private.classes,
+            profile={**profile, "classes": self.private.classes},
             class_names=self.private.class_names,
         )
 
@@ -177,16 +169,14 @@ class FederatedData:
 
     def plain(self) -> dict[str, Any]:
         """Return all of it as tensors and plain values; what `from_plain` takes."""
+        private, known = self.private, self.private.vocabulary
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
         return {
-            "private": {name: getattr(self.private, name) for name in ("inputs", "labels", "native", "class_names")}
-            | {"vocabulary": self.private.vocabulary and self.private.vocabulary.plain()},
+            **{name: getattr(self, name) for name in ("settings", "skew", "names", "pretrained")},
+            "private": {name: getattr(private, name) for name in ("inputs", "labels", "native", "class_names")}
+            | {"vocabulary": known and known.plain()},
             "public": vars(self.public),
             "partitions": partitions,
-            "settings": self.settings,
-            "skew": self.skew,
-            "names": self.names,
-            "pretrained": self.pretrained,
         }
 
     @classmethod

@@ -114,6 +114,7 @@ class RealJob(Job):
                 raise InputError(" ".join(wrong))
         fed.executor.enter(fed, self._begin(fed))
         sizes = torch.tensor([[sum(said.sizes)] for said in clients])
+        profile = {"samples": int(sizes.sum()), "public samples": len(data.public), "clients": len(clients)}
         described = [{name: value for name, value in said.lasting().items() if name != "versions"} for said in clients]
         return fed, Facts(
             label_counts=sizes,
@@ -121,10 +122,7 @@ class RealJob(Job):
             shape=list(data.shape),
             kind=data.kind.kind,
             native=[],
-            samples=int(sizes.sum()),
-            public=len(data.public),
-            clients=len(clients),
-            classes=len(names),
+            profile={**profile, "classes": len(names)},
             class_names=None if names == [str(label) for label in range(len(names))] else tuple(names),
         )
 

@@ -65,7 +65,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     with (
         alone(folder, partial(logger.warning, WAITING, job.method, seed, job.name)) if folder else nullcontext(),
         closing(fed.executor),
-        tracker.run(_entry(job, seed, key, settings), _dataset(job, facts)) as tracked,
+        tracker.run(_entry(job, seed, key, settings), _dataset(job.experiment, facts)) as tracked,
         progress.run(seed) as shown,
     ):
         if folder and job.parent is None:
@@ -260,11 +260,9 @@ def _entry(job: Job, seed: int, key: str, settings: dict[str, Any]) -> tracking.
     return tracking.Entry(job.name, title, key, settings, tags)
 
 
-def _dataset(job: Job, facts: Facts) -> tracking.Dataset:
-    experiment = job.experiment
-    name = " · ".join([experiment.private.source, experiment.partition.scheme, f"public {experiment.public.source}"])
-    profile = {"samples": facts.samples, "public samples": facts.public, "clients": facts.clients}
-    return tracking.Dataset(name, facts.fingerprint, {**profile, "classes": facts.classes})
+def _dataset(experiment: Experiment, facts: Facts) -> tracking.Dataset:
+    name = f"{experiment.private.source} · {experiment.partition.scheme} · public {experiment.public.source}"
+    return tracking.Dataset(name, facts.fingerprint, facts.profile)
 
 
 def _tell(
