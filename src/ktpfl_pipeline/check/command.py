@@ -53,25 +53,19 @@ def check(name: str, kind: str | None, shape: str, vocabulary: int | None, class
         kind = kind or kind_of(name)
         given = _shape(kind, name, shape, vocabulary)
         with tempfile.TemporaryDirectory() as place:
-            made: Mapping[str, Callable[[], list[str] | None]]
             if kind == "method":
-                made = of_methods.promises(methods.create(name), Path(place))
+                kept = report(name, of_methods.promises(methods.create(name), Path(place)))
+            elif kind == "model":
+                kept = report(name, of_models.promises(name, given, classes))
             else:
-                made = (
-                    of_models.promises(name, given, classes) if kind == "model" else of_sources.promises(name, folder)
-                )
-            kept = report(name, made)
+                kept = report(name, of_sources.promises(name, folder))
     except InputError as error:
         raise click.ClickException(str(error)) from error
     raise SystemExit(0 if kept else 1)
 
 
 def kind_of(name: str) -> str:
-    """Return which of `KINDS` a name or a dotted path is.
-
-    Raises:
-        InputError: if it is none of these, or a function whose kind cannot be determined.
-    """
+    """Return which of `KINDS` a name or a dotted path is; an InputError says that its kind cannot be determined."""
     registered = {
         "method": name in methods.METHODS,
         "model": name in models.MODELS or models.is_family(name),
@@ -106,21 +100,20 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
     """
     broken = 0
     for place, (promise, fulfil) in enumerate(checks.items()):
+        kept = False
         try:
-            told = fulfil() or []
+            told, kept = fulfil() or [], True
         except (BrokenError, InputError) as error:
-            broken, told = broken + 1, str(error).splitlines()
-            click.echo(f"FAILED  {promise}")
+            told = str(error).splitlines()
         except Exception as error:  # whatever the user's own code raises
             frames = [
                 f"{file}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
                 for file, line, function in own_frames(error, name)
             ]  # of the user's own code; where none is, all
             every = [part for line in traceback.format_exception(error) for part in line.rstrip().splitlines()]
-            broken, told = broken + 1, [f"it raised {raised(error, name)}", *(frames or every)]
-            click.echo(f"FAILED  {promise}")
-        else:
-            click.echo(f"ok      {promise}")
+            told = [f"it raised {raised(error, name)}", *(frames or every)]
+        broken += not kept
+        click.echo(f"{'ok' if kept else 'FAILED':8}{promise}")
         for line in told:
             click.echo(f"        {line}")
         if broken and place == 0:

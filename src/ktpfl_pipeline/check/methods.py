@@ -44,11 +44,7 @@ class BrokenError(Exception):
 
 
 def demand(holds: object, found: str) -> None:
-    """Check that something holds.
-
-    Raises:
-        BrokenError: with what was `found`, where it does not.
-    """
+    """Check that something holds, or raise a `BrokenError` with what was `found`."""
     if not holds:
         raise BrokenError(found)
 
