@@ -34,14 +34,12 @@ class Planned:
     """One cell of a study before its results are looked at.
 
     Attributes:
-        cell: without runs; it has no keys where its data cannot be made.
+        cell: without runs; it has no keys, and says why it failed, where its data cannot be made.
         job: its runs, one for each seed.
-        where: start of a message about the setting.
     """
 
     cell: Cell
     job: Job
-    where: str
 
     def finished(self, runs: Mapping[str, FinishedRun], failures: Mapping[str, str]) -> Cell:
         """Return the cell with its runs, or why they failed, from all finished and failed runs by key."""
@@ -72,7 +70,7 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
             except InputError as error:
                 made[same] = error
         data = made[same]
-        failed = str(data) if isinstance(data, InputError) else ""  # then the job is never run
+        failed = f"{asked.where}{data}" if isinstance(data, InputError) else ""  # then the job is never run
         label = ", ".join(filter(None, (asked.section if asked.part else "", asked.label)))
         job = Job(name, asked.method, experiment, data, label=label)
         if not failed:
@@ -93,19 +91,15 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
             failed=failed,
             samples=samples,
         )
-        found.append(Planned(cell, job, asked.where))
+        found.append(Planned(cell, job))
     return found
 
 
 def check_possible(planned: Sequence[Planned]) -> None:
-    """Check that the data of all cells can be made.
-
-    Raises:
-        InputError: naming the first setting whose data cannot.
-    """
+    """Check that the data of all cells can be made; the error names the first setting whose data cannot."""
     for each in planned:
         if each.cell.failed:
-            raise InputError(f"{each.where}{each.cell.failed}")
+            raise InputError(each.cell.failed)
 
 
 def in_turn(planned: Sequence[Planned]) -> dict[str, tuple[Planned, int]]:
