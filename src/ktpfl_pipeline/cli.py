@@ -24,11 +24,7 @@ class RunCommand(click.Command):
     """Kedro's command `run`."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
-        """Read the command line.
-
-        Raises:
-            UsageError: if a value of ``--params`` is not YAML.
-        """
+        """Read the command line; a UsageError says that a value of ``--params`` is not YAML."""
         given = list(args)
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -72,11 +68,7 @@ class JupyterGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is asked for.
-
-        Raises:
-            ClickException: if its package is not installed.
-        """
+        """Return the command that is asked for; a ClickException says that its package is not installed."""
         name, command, rest = super().resolve_command(ctx, args)
         package = self.needs.get(name or "")
         if package and find_spec(package) is None:

@@ -32,10 +32,8 @@ class ProjectHooks:
     def after_context_created(self, context: KedroContext) -> None:
         """Check each parameter by itself, keep all for the registry and for Kedro, and say where runs are tracked.
 
-        On the command line, say first that a run starts; from here on, Ctrl-C ends it in one sentence.
-
-        Raises:
-            ClickException: if the configuration cannot be read, or a setting cannot be.
+        On the command line, say first that a run starts; from here on, Ctrl-C ends it in one sentence. A ClickException
+        says that the configuration cannot be read, or that a setting cannot be.
         """
         if command := click.get_current_context(silent=True):
             logger.info("Loading …")  # what comes next imports torch
@@ -158,11 +156,7 @@ def _in_turn(pipeline: Any) -> Any:
 
 
 def check_folder(project: Path) -> None:
-    """Check that the project's path can be used in addresses and in the patterns by which Kedro finds its files.
-
-    Raises:
-        InputError: if it has characters that mean something else there, or is not UTF-8.
-    """
+    """Check that the project's path can be used in addresses and in the patterns by which Kedro finds its files."""
     path = str(project)
     if any(0xDC80 <= ord(sign) <= 0xDCFF for sign in path) or any(sign in path for sign in "?*[]#"):
         raise InputError(
@@ -172,11 +166,7 @@ def check_folder(project: Path) -> None:
 
 
 def check_environment(env: str | None) -> None:
-    """Check that an environment is not ``base`` or ``local``: every run reads both, and naming one hides the other.
-
-    Raises:
-        InputError: for ``base`` and ``local``.
-    """
+    """Check that an environment is not ``base`` or ``local``: every run reads both, and naming one hides the other."""
     if env in ("base", "local"):
         raise InputError(
             f"--env is {env!r}, which runs without --env read already; with it conf/local is "
@@ -186,11 +176,7 @@ def check_environment(env: str | None) -> None:
 
 
 def configure_tracking(loader: Any, project: Path) -> None:
-    """Configure the tracker from the files tracking*.yml that Kedro's `loader` finds.
-
-    Raises:
-        InputError: if a setting cannot be; MissingConfigException: if there are none.
-    """
+    """Configure the tracker from the files tracking*.yml that Kedro's `loader` finds."""
     from ktpfl_pipeline import tracking
     from ktpfl_pipeline.config import reading
 

@@ -80,10 +80,7 @@ def register_pipelines() -> Pipelines:
 
     Of each experiment there are ``<experiment>`` (KT-pFL only) and ``compare_<experiment>`` (with baselines, see
     `methods_of`); of each section ``tune_<experiment>`` the tuning of their hyperparameters, and of each section
-    ``sweep_<...>`` the sweep.
-
-    Raises:
-        ClickException: if what is under conf/ cannot be read.
+    ``sweep_<...>`` the sweep. A ClickException says that what is under conf/ cannot be read.
     """
     try:
         sections = reading.recall()

@@ -25,14 +25,9 @@ WHAT = {"": "an experiment", SWEEP: "a sweep", TUNE: "a tuning", PAPER: "the sec
 def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
     """Return all sections, each completed at any depth by the section that its key `like` names.
 
-    Sections whose names begin with ``_`` exist only to be inherited and are left out.
-
-    Args:
-        sections: by name; experiments, sweeps and tunings, each like one of its kind.
-
-    Raises:
-        InputError: if a name cannot be a pipeline's, there is no such section, or sections are like each other in a
-            circle.
+    A section is like one of its kind. Those whose names begin with ``_`` exist only to be inherited and are left out.
+    An `InputError` says that a name cannot be a pipeline's, that there is no such section, or that sections are like
+    each other in a circle.
     """
     named = [name for name in sections if not name.startswith("_")]
     for name in named:

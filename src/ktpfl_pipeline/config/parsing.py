@@ -30,14 +30,9 @@ from ktpfl_pipeline.methods import METHODS, create, find
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configured experiments, sweeps and tunings with ``--params`` in place and what they inherit.
+    """Return the sections under conf/ with what ``--params`` gives, `runtime`, in place, and with what they inherit.
 
-    Args:
-        configured: sections by name, as they are under conf/.
-        runtime: what ``--params`` gives, in the same form.
-
-    Raises:
-        InputError: if ``--params`` names an experiment, a sweep or a tuning that does not exist; errors of `inherited`.
+    It raises the errors of `inherited`, and an `InputError` if ``--params`` names a section that does not exist.
     """
     if odd := [name for name in configured if not isinstance(name, str)]:
         raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
@@ -75,10 +70,7 @@ def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tupl
     """Check combinations of values in the sections `named`, which a run uses, and yield the experiments that it runs.
 
     These are the experiments among the sections, by name, and the experiments of each point of the sweeps and of the
-    paper's study.
-
-    Raises:
-        InputError: if values do not fit together, or if a sweep uses tuned hyperparameters.
+    paper's study. A sweep with tuned hyperparameters is an error.
     """
     for name in experiments(parameters):
         if name in named:

@@ -36,8 +36,7 @@ _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
 def sections(loader: Any) -> dict[str, Any]:
     """Return all experiments, sweeps and tunings by name, with ``--params`` in place and what they inherit.
 
-    Raises:
-        InputError: if they cannot be read; MissingConfigException: if there are none.
+    It raises the errors of `read` and of `parsing.merged`.
     """
     base, overlay = loader.base_env, loader.env or loader.default_run_env
     configured = _sections_of(loader, base)
@@ -85,12 +84,7 @@ def remember(found: dict[str, Any] | None, left_out: tuple[str, frozenset[str]] 
 
 
 def recall() -> dict[str, Any]:
-    """Return the remembered sections, or else the sections of the project in the current folder.
-
-    Raises:
-        InputError: if the files cannot be read.
-        MissingConfigException: if there are none.
-    """
+    """Return the remembered sections, or else, with the errors of `sections`, those of the current folder's project."""
     if (found := _found.get()) is not None:
         return found
     from kedro.framework.project import settings
@@ -121,12 +115,9 @@ def read(loader: Any, name: str) -> dict[str, Any]:
 
 
 def _check_size(loader: Any, name: str) -> None:
-    """Check that no file of this name is too large for Kedro's loader, which copies each alias in full.
+    """Check that no file of this name has more than `MAX_BYTES` bytes or `MAX_VALUES` values.
 
-    A few lines of nested aliases would otherwise become billions of values.
-
-    Raises:
-        InputError: if a file has more than `MAX_BYTES` bytes or `MAX_VALUES` values.
+    Kedro's loader copies each alias in full: a few lines of nested aliases would become billions of values.
     """
     for file in _files(loader, name):
         with contextlib.suppress(OSError, YAMLError):  # the loader reports these

@@ -66,11 +66,8 @@ class Tuned:
 def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
     """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
 
-    `hyperparameters` is what a tuning of it left, as text; empty where there was none.
-
-    Raises:
-        InputError: if a method does not support a setting, or tuned values are wanted, and a method has none or they
-            were tuned for something else.
+    `hyperparameters` is what a tuning of it left, as text; empty where there was none. An `InputError` says that a
+    method does not support a setting, has no tuned values although they are wanted, or was tuned for something else.
     """
     checks.check_methods(name, experiment, methods)
     if experiment.hyperparameters == "configured":
@@ -109,7 +106,7 @@ def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods:
 
 
 def parse(file: str, text: str, command: str) -> Tuned:
-    """Return what the text of a file says, or raise an `InputError` that names the `file` and the `command` for it."""
+    """Return what the text of a file says; an `InputError` names the `file` and the `command` that makes it."""
     try:
         return validation.parse(Tuned, json.loads(text), file)
     except (ValueError, RecursionError) as error:

@@ -30,12 +30,7 @@ class Standardisation:
 
     @classmethod
     def of(cls, features: Tensor, training: Iterable[Tensor]) -> "Standardisation":
-        """Return that of the samples that clients train on.
-
-        Args:
-            features: (M, C, ...) float32.
-            training: indices of each client's training samples.
-        """
+        """Return that of features, (M, C, ...) float32, from the indices of each client's `training` samples."""
         own = features[torch.cat(list(training))].numpy()  # NumPy sums alike on any number of threads
         along = (0, *range(2, own.ndim))
         mean = own.mean(axis=along, dtype=np.float64, keepdims=True)
@@ -72,11 +67,8 @@ class FrequentTokens:
     def of(cls, tokens: Tensor, training: Iterable[Tensor], size: int, frequent: int) -> "FrequentTokens":
         """Return the most frequent tokens of the training texts; of equally frequent ones, the lower ids first.
 
-        Args:
-            tokens: (M, L) int64 ids of the source.
-            training: indices of each client's training samples.
-            size: the number of ids of the source.
-            frequent: how many ids models see, `PADDING` and `UNKNOWN` among them.
+        `tokens`, (M, L) int64, are of `size` ids, and `training` has the indices of each client's training samples.
+        Models see `frequent` ids, `PADDING` and `UNKNOWN` among them.
         """
         counts = tokens[torch.cat(list(training))].flatten().bincount(minlength=size).numpy()
         counts[: UNKNOWN + 1] = 0

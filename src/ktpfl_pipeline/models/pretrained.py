@@ -49,7 +49,7 @@ def read(file: Path) -> dict[str, Tensor]:
     if not isinstance(found, Mapping) or not all(map(_plain, found.values())):
         raise InputError(f"{file} holds no weights: it must be a mapping of names to tensors, as state_dict() returns.")
     claimed = sum(tensor.numel() * tensor.element_size() for tensor in found.values())  # strides of 0 claim more
-    resources.check_claim(file, claimed, "weights", TOO_LARGE)
+    resources.check_claim(file, claimed, TOO_LARGE, "weights")
     return {str(name).removeprefix("module."): tensor.detach().contiguous() for name, tensor in found.items()}
 
 
@@ -58,7 +58,7 @@ def _check_size(file: Path) -> None:
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
-        resources.check_claim(file, unpacked, "weights", TOO_LARGE)
+        resources.check_claim(file, unpacked, TOO_LARGE, "weights")
 
 
 def _plain(value: Any) -> bool:

@@ -101,7 +101,7 @@ _FITTING: set[tuple[str, Shape, int, int]] = set()
 @cache
 def _read(file: Path, changed: int) -> dict[str, Any]:
     """Return a configuration, read once for each time that its file changed."""
-    resources.check_claim(file, file.stat().st_size * 10, "configuration", "give the config.json of a model")
+    resources.check_claim(file, file.stat().st_size * 10, "give the config.json of a model", "configuration")
     try:
         found = json.loads(file.read_bytes())
     except ValueError as error:

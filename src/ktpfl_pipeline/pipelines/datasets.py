@@ -49,11 +49,7 @@ class _WholeFile(_Place):
     made = "run the whole pipeline first, or the box that writes it"
 
     def load(self) -> Any:
-        """Return what is in the file.
-
-        Raises:
-            InputError: if it is not there, cannot be read, or is not as it was written.
-        """
+        """Return what is in the file; an `InputError` says that it is not there, or not as it was written."""
         if not self.place.exists():
             raise InputError(f"{self.place} is not there: {self.made}.")
         try:
@@ -201,11 +197,7 @@ class ComparisonsDataset(_Place):
     """
 
     def load(self) -> dict[str, Any]:
-        """Return the content of every ``comparison.json``, except in half-written reports.
-
-        Raises:
-            InputError: if one of them is not JSON.
-        """
+        """Return the content of every ``comparison.json``, except in half-written reports; each must be JSON."""
         found = {}
         for file in sorted(self.place.glob("**/comparison.json")):
             if file.parent.suffix == PARTIAL:
@@ -230,11 +222,7 @@ class ReportDataset(_Place):
     _saved: Path | None = None  # the same
 
     def __init__(self, *, figures: Sequence[str] = (), **place: Any) -> None:
-        """Remember the place, and the kinds of figure files besides SVG: ``png``, ``pdf``.
-
-        Raises:
-            InputError: if a kind is unknown.
-        """
+        """Remember the place, and the kinds of figure files besides SVG: ``png``, ``pdf``."""
         super().__init__(**place)
         check_kinds(figures)
         self.figures = figures

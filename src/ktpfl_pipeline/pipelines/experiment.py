@@ -44,11 +44,7 @@ TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)),
 
 
 def train(experiment: Experiment, federation: FederatedData, *, name: str, method: str) -> list[FinishedRun]:
-    """Run `method` once for each seed, resuming what was started.
-
-    Raises:
-        InputError: if the data were made with other settings.
-    """
+    """Run `method` once for each seed, resuming what was started; an InputError names other settings of the data."""
     check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
     return run_all(Job(name, method, experiment, federation))
 
@@ -62,10 +58,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
     """Return the report on the results of all methods, and log it next to their runs.
 
     A report on the same runs goes to the same run of the tracker: making it again replaces it. `section` is the name of
-    the experiment.
-
-    Raises:
-        InputError: if a result was made with other settings or hyperparameters.
+    the experiment. An `InputError` names settings or hyperparameters that a result was not made with.
     """
     logger.info("Writing the report …")
     methods = comparable(results, experiment.settings())

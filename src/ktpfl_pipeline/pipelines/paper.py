@@ -58,11 +58,7 @@ def finished(planned: Sequence[Planned], folder: Path) -> dict[str, FinishedRun]
 
 
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
-    """Return the cells of the paper, after printing every cell, what is done, and the hours left.
-
-    Raises:
-        InputError: if a setting of a column cannot be.
-    """
+    """Return the cells of the paper, after printing every cell, what is done, and the hours left."""
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
     print(told(cells(planned, folder, {})))  # noqa: T201
     return planned

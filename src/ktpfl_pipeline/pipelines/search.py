@@ -27,15 +27,10 @@ def search(
 ) -> list[Values]:
     """Evaluate at most `trials` candidates, all different, and return them in order.
 
-    Where everything in the space is a list, candidates are combinations: all of them if they are few enough, else some
-    drawn without replacement. Where there is a range, TPE chooses, after a few random draws.
-
-    Args:
-        space: what may be tried for each hyperparameter; empty for a method with nothing to choose.
-        start: the configured values of these hyperparameters: the first candidate, in the space or not.
-        trials: how many candidates at most.
-        seed: of all draws.
-        evaluate: returns the accuracy of a candidate, more is better; None where its training diverged.
+    The first candidate is `start`, the configured values, in the space or not. Where everything in the space is a list,
+    the others are combinations: all of them if they are few enough, else some drawn without replacement. Where there is
+    a range, TPE chooses, after a few random draws. The `seed` is that of all draws. `evaluate` returns a candidate's
+    accuracy; None where its training diverged.
     """
     import optuna
 

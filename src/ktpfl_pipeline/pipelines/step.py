@@ -18,17 +18,11 @@ def step(
     namespace: str = "",
     **given: Any,
 ) -> Node:
-    """Return the node that calls a function, under the function's name.
+    """Return the node that calls a function with datasets, and with what is `given` when the pipeline is made.
 
     What is called is a function with the source of the given one, which kedro-viz shows: of a partial it shows none.
-
-    Args:
-        function: what is called.
-        inputs: the datasets that it takes, in its order.
-        output: the dataset that it returns, or several.
-        of: whose step it is, as the node's name says after the function's: ``train_kt_pfl``.
-        namespace: the box that kedro-viz shows it in; empty where the block is put into one.
-        given: keyword arguments that are known when the pipeline is made.
+    The node has the function's name, followed by what it is a step `of`: ``train_kt_pfl``. `namespace` is the box that
+    kedro-viz shows it in; empty where the block is put into one.
     """
 
     @wraps(function)

@@ -24,8 +24,7 @@ from ktpfl_pipeline.reports.sweep import build
 def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
     """Run every method at every value with every seed, resuming unfinished runs, and return the results.
 
-    Raises:
-        InputError: naming the value that cannot be, or whose data cannot be made, before anything is trained.
+    An `InputError` names the value that cannot be, or whose data cannot be made, before anything is trained.
     """
     planned = plan(name, parsing.sweep_cells(name, sweep, parameters), raw_folder)
     check_possible(planned)
@@ -37,11 +36,7 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
 
 
 def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Report:
-    """Return the report on what `run_sweep` left, and log it to the sweep's own run.
-
-    Raises:
-        InputError: if the results were made with other settings.
-    """
+    """Return the report on what `run_sweep` left, if it did so with these settings, and log it to the sweep's run."""
     settings = [point.shared() for point in parsing.points(name, sweep, parameters)]
     study = read(name, results, plain(sweep), settings)
     made = build(name, sweep.parameter, study.points)

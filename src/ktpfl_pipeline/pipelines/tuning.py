@@ -40,11 +40,8 @@ def run_tuning(
 ) -> dict[str, Any]:
     """Run all candidates of all methods with every seed, resuming unfinished runs, and return the results.
 
-    Of the experiment's `methods`, those without a space run once, as configured.
-
-    Raises:
-        InputError: if the data cannot be made, a client has no validation samples to choose by, or the training of all
-            candidates of a method diverges.
+    Of the experiment's `methods`, those without a space run once, as configured. An `InputError` says that the data
+    cannot be made, that a client has no validation samples to choose by, or that all candidates of a method diverge.
     """
     section, at = name.removeprefix(TUNE), tune.applied(experiment)
     planned = plan(name, [CellSettings(section, "", method, at) for method in methods], raw_folder)
@@ -59,11 +56,7 @@ def run_tuning(
 
 
 def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
-    """Run the candidates of one method, below the tracker's run `parent`.
-
-    Raises:
-        InputError: if the training of all of them diverges.
-    """
+    """Run the candidates of one method, below the tracker's run `parent`; not all of them may diverge."""
     name, method, found = planned.job.name, planned.cell.method, list[Cell]()
     space, configured = tune.space(method), planned.cell.hyperparameters
 
@@ -123,11 +116,7 @@ def chosen(study: Study, experiment: str) -> Tuned:
 
 
 def check_validation(name: str, experiment: Experiment, data: FederatedData) -> None:
-    """Check that every client has validation samples to choose by.
-
-    Raises:
-        InputError: naming the first client without any.
-    """
+    """Check that every client has validation samples to choose by; the error names the first client without any."""
     for seed, clients in data.partitions.items():
         for client, own in clients.items():
             if not len(own.validation):
@@ -139,11 +128,7 @@ def check_validation(name: str, experiment: Experiment, data: FederatedData) -> 
 
 
 def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> str:
-    """Return what comparisons read: each method's values of highest validation accuracy.
-
-    Raises:
-        InputError: if the results were made with other settings.
-    """
+    """Return what comparisons read: each method's values of highest validation accuracy; made with these settings."""
     study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
     return to_text(chosen(study, name.removeprefix(TUNE)))
 

@@ -61,11 +61,7 @@ class Tracking:
 
 
 def configure(settings: Mapping[str, Any], project: Path) -> None:
-    """Make the tracker of this process from the content of tracking.yml and the project's folder.
-
-    Raises:
-        InputError: if a setting is unknown or not allowed.
-    """
+    """Make the tracker of this process from the content of tracking.yml and the project's folder."""
     read = parse(Tracking, settings, "tracking")
     checkpoints = project / read.checkpoints
     if not read.enabled:

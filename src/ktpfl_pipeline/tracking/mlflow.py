@@ -60,12 +60,10 @@ class MlflowTracker(Tracker):
         return {name: found[name] for name in sorted(found, key=lambda name: -started[name])}
 
     def save_view(self, experiment_id: str) -> str:
-        """Keep the page that compares the methods of an experiment: in the comparison, sweep or tuning trained last.
+        """Keep the page that compares the methods of an experiment, and return the id of the run that it shows.
 
-        Without one, or while a comparison goes on, all runs are shown.
-
-        Returns:
-            the id of its run; empty without one.
+        It shows the comparison, sweep or tuning trained last; without one, or while a comparison goes on, all runs, and
+        the id is empty.
         """
         with Store(self.store, self.artifacts).use() as client:
             last = _last(client, experiment_id)

@@ -37,15 +37,15 @@ def save(
     classes: int,
     scale: Fitted | None = None,
 ) -> None:
-    """Write the models of a federation's clients.
+    """Write the models of a federation's clients, by id, to a new folder.
 
     Args:
-        folder: a new folder.
-        weights: each client's whole model by id, as `state_dict` has it.
+        folder: the folder.
+        weights: each client's whole model, as `state_dict` has it.
         architectures: the registry name of each client's architecture.
         examples: one sample of each of the first B clients, as in the source, to try the model with.
-        classes: K, the number of classes.
-        scale: the scale of features, or the frequent tokens of texts, fitted to the training samples; otherwise None.
+        classes: K.
+        scale: what was fitted to the training samples; None where nothing was.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
     import mlflow.pyfunc
@@ -74,14 +74,7 @@ def save(
 
 
 class PersonalModels:
-    """All clients' models, in evaluation mode.
-
-    Attributes:
-        models: by client id.
-        kind: of the inputs.
-        scale: what was fitted to the training samples; None where nothing was.
-        vocabulary: what ids of tokens mean; None for other kinds.
-    """
+    """All clients' models by id, in evaluation mode, with what `save` was given."""
 
     def __init__(self, folder: Path) -> None:
         built = json.loads((folder / CLIENTS).read_text(encoding="utf-8"))
@@ -108,12 +101,8 @@ class PersonalModels:
     def predict(self, given: Mapping[str, Sequence[Any]]) -> Any:
         """Return what the clients' models say of their inputs, probabilities, (B, K) float32.
 
-        Args:
-            given: ``client``, (B,) ids, or (1,) for all inputs; and ``input``, (B, ...) as the source has them.
-
-        Raises:
-            InputError: if there is no such client, a token is not in the vocabulary, or there are not as many ids as
-                inputs.
+        `given` has ``client``, (B,) ids, or (1,) for all inputs, and ``input``, (B, ...) as the source has them. An
+        `InputError` names a client or a token that does not exist, or says that there are not as many ids as inputs.
         """
         clients, inputs = torch.as_tensor(given["client"]), torch.as_tensor(given["input"])
         if unknown := sorted({*clients.tolist()} - {*self.models}):

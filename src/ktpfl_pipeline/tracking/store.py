@@ -21,11 +21,7 @@ RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 
 
 def open_client(uri: str) -> Any:
-    """Return MLflow's client of a store, which is made where it is missing.
-
-    Raises:
-        InputError: if the store cannot be opened.
-    """
+    """Return MLflow's client of a store, which is made where it is missing; an InputError says why it cannot be."""
     # Both are read when mlflow is first imported: send nothing, and keep its log to what went wrong.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
@@ -99,8 +95,7 @@ class Store:
     def use(self) -> Iterator[Any]:
         """Yield MLflow's client, to read or log something.
 
-        Raises:
-            InputError: if the store or the artifacts cannot be reached, or the store is another one than before.
+        An `InputError` says that store or artifacts cannot be reached, or that the store is another one than before.
         """
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError

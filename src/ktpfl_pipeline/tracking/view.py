@@ -48,10 +48,8 @@ _AXES = {"xAxisKey": "step", "useGlobalXaxisKey": True, "scaleType": "linear", "
 def tag(filtered: str, groups: Sequence[str], found: Iterable[Sequence[str]]) -> str:
     """Return the value of the experiment's tag: all groups of runs, each with a band over its seeds.
 
-    Args:
-        filtered: the search by which the runs are found.
-        groups: tags by which they are grouped.
-        found: the values of these tags that there are; the list shows these groups and not each run.
+    `filtered` is the search by which the runs are found, `groups` the tags by which they are grouped, and `found` the
+    values of these tags that there are: the list shows these groups and not each run.
     """
     state = {
         "searchFilter": filtered,

@@ -62,17 +62,14 @@ def gib(size: int) -> str:
     return f"{size // 2**30:,} GiB" if size >= 2**30 else f"{size // 2**20:,} MiB"
 
 
-def check_claim(path: Path, claimed: int, what: str, fix: str) -> None:
+def check_claim(path: Path, claimed: int, fix: str, what: str = "data") -> None:
     """Check that a file does not claim more than may be read, before anything is allocated.
 
     Args:
         path: the file.
         claimed: bytes of what it holds, and of what is made of it.
-        what: they are, for the message: ``"data"``, ``"weights"``.
         fix: what to do where they are too many.
-
-    Raises:
-        InputError: if they are.
+        what: they are, for the message, such as ``"weights"``.
     """
     if claimed > (free := room()):
         half = f"half of the free memory ({gib(free)})"

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.converters import pickles
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
-from ktpfl_pipeline.data.sources.limits import check_claim, readable
+from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.npz import Bounded, read_header
 
 DATA = "data.npy"
@@ -23,11 +24,7 @@ Arrays = dict[str, "np.ndarray[Any, Any]"]
 def convert(folder: Path) -> Arrays:
     """Return the arrays of all clients, each with its number: what it trains and, marked `test`, is tested on.
 
-    Args:
-        folder: the dataset's, with the folders `train` and `test`.
-
-    Raises:
-        InputError: if a file is missing, or is not as PFLlib writes it.
+    The folder has the folders `train` and `test`. An `InputError` names a file that is not as PFLlib writes it.
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}: name the one that has PFLlib's train and test.")

@@ -111,11 +111,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read(content: bytes) -> Any:
-    """Return what a pickle describes: dicts, lists, tuples, numbers, text, and arrays of numbers.
-
-    Raises:
-        ValueError: if it names anything but arrays of numbers, or is damaged.
-    """
+    """Return what a pickle describes: dicts, lists, tuples, numbers, text, and arrays of numbers; else a ValueError."""
     try:
         found = plain(_Unpickler(io.BytesIO(content)).load())
     except _Refused:

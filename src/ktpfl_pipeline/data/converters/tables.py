@@ -20,16 +20,10 @@ Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
 class Settings(NamedTuple):
-    """How a table is read.
+    """How a table is read: the options of `ktpfl convert csv`, whose help describes them.
 
-    Attributes:
-        label: the column with the class.
-        client: the column with the owner of each row; None if there is none.
-        drop: columns that are left out, such as ids.
-        missing: additional strings that mean a missing value.
-        drop_rows: whether rows with a missing value are left out. Otherwise a missing number becomes the median of its
-            column, and a missing text counts as a separate value.
-        decimal: the decimal separator of numbers.
+    Unless `drop_rows` leaves out rows with a missing value, a missing number becomes the median of its column, and a
+    missing text counts as a separate value.
     """
 
     label: str
@@ -50,8 +44,7 @@ class Converted(NamedTuple):
 def convert(file: Path, settings: Settings) -> Converted:
     """Return a table's features, labels and clients, with the names of classes and of features.
 
-    Raises:
-        InputError: if the file cannot be read as a table, lacks a column, or has a column that cannot be a feature.
+    An `InputError` says that the file is not a table, lacks a column, or has a column that cannot be a feature.
     """
     table: Table = read(file, (*MISSING, *settings.missing))
     _check_columns(file, list(table), settings)

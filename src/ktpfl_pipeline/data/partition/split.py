@@ -16,12 +16,12 @@ Array = NDArray[np.int64]
 
 
 class ClientIndices(NamedTuple):
-    """The samples of one client, as ascending indices into the dataset, int64.
+    """The samples of one client, as ascending indices into the dataset, (n,) int64 each.
 
     Attributes:
-        train: (n,), to train on.
-        validation: (n,), to choose hyperparameters on; empty when the validation share is 0.
-        test: (n,), to report accuracy on.
+        train: to train on.
+        validation: to choose hyperparameters on; empty when the validation share is 0.
+        test: to report accuracy on.
     """
 
     train: Tensor

@@ -63,9 +63,7 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
 def described(shape: Sequence[int], kind: str = "") -> str:
     """Return the shape of one input in words: ``28 × 28 gray``, ``series of 9 × 128``, ``texts of 80 tokens``.
 
-    Args:
-        shape: of the input.
-        kind: its name in `core.kinds.KINDS`; empty where it is not known.
+    The `kind` is its name in `core.kinds.KINDS`; empty where it is not known.
     """
     if kind == kinds.TOKENS.name:
         return f"texts of {shape[0]:,} tokens"
@@ -81,10 +79,8 @@ def _sides(shape: Sequence[int]) -> str:
 def converted(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
     """Return a description of inputs and their conversion, such as ``8 × 8 gray, resized to 28 × 28``.
 
-    Args:
-        native: shape of an input in its source; empty for images of several sizes or of an unknown size.
-        shape: shape of an input that models take.
-        kind: see `described`.
+    `native` is the shape of an input in its source, empty for images of several sizes or of an unknown size; `shape` is
+    the one that models take, of a `kind` as for `described`.
     """
     if tuple(native) == tuple(shape):
         return described(shape, kind)

@@ -29,16 +29,9 @@ def folder_in(name: str, argument: str, folder: Path) -> Path:
 
 
 def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
-    """Return the path in a source's argument: absolute as it is, relative from `folder` and within it.
+    """Return the path in the argument of the source `name`: absolute as it is, relative from `folder` and within it.
 
-    Args:
-        name: of the source.
-        argument: what is behind its colon.
-        folder: where relative paths start.
-        example: of a path, for the message.
-
-    Raises:
-        InputError: if it is not a path, or leaves the folder.
+    An `InputError` says that it is not a path, as in the `example`, or that it leaves the folder.
     """
     if not argument:
         raise InputError(f"source {name!r} needs a path: write {f'{name}:{example}'!r}.")

@@ -8,11 +8,11 @@ from torch import Tensor
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.folder import by_class, check_file, classified, is_given_split, subfolders, unlabelled
-from ktpfl_pipeline.data.sources.limits import check_claim
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import agreed
 
@@ -28,10 +28,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         ``data.npz``, with images, features or tokens, and labels, as for the source `npz`;
         ``train.npz`` and ``test.npz``: the client is tested on the second.
 
-    Args:
-        argument: the folder. A subfolder named `public` is not a client; see `included`.
-        folder: the folder at which relative paths start.
-        reading: how image files are read.
+    A subfolder named `public` is not a client; see `included`.
     """
     root = folder_in("clients", argument, folder)
     places = [place for place in subfolders(root, root) if place.name != PUBLIC]

@@ -14,8 +14,9 @@ import torch
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.sources.arguments import check_no_argument
-from ktpfl_pipeline.data.sources.limits import brief, check_claim
+from ktpfl_pipeline.data.sources.limits import brief
 
 EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
 EMNIST_LETTERS = 26  # torchvision names a class 0 before them, "N/A"

@@ -59,8 +59,7 @@ def classified(
 def _check_classes(places: list[Path], root: Path) -> None:
     """Reject a folder with one subfolder per client, because its clients would be read as classes.
 
-    Raises:
-        InputError: if no subfolder directly contains images, and several contain subfolders of the same names.
+    It is one if no subfolder directly contains images, and all contain subfolders of the same names.
     """
     if len(places) < 2 or any(files_in(place, root) for place in places):
         return
@@ -100,8 +99,7 @@ def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> t
 def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
     """Return the image files in and below each subfolder of `place`; symbolic links must stay within `root`.
 
-    Raises:
-        InputError: if there is no subfolder, or one without images; it names the other kind of folder where it is one.
+    The error for no subfolder, or one without images, names the other kind of folder where it is one.
     """
     found = {entry.name: files_below(entry, root) for entry in subfolders(place, root)}
     if not found:

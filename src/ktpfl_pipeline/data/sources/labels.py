@@ -13,15 +13,10 @@ from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 
 
 def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any, Any]":
-    """Return labels, (M,), as int64.
+    """Return labels, (M,), as int64: integers, or floats with integer values.
 
-    Args:
-        labels: integers, or floats with integer values (a label column with missing values in pandas, and the
-            generators of FedProx, write 3.0).
-        where: the labels are, for the message: a file, a user, a source.
-
-    Raises:
-        InputError: if one is not a class number from 0 to 9,999; the message names the first.
+    A label column with missing values in pandas, and the generators of FedProx, write 3.0. The error for the first that
+    is not a class number from 0 to 9,999 says `where` it is: in a file, of a user, of a source.
     """
     with np.errstate(invalid="ignore"):
         wrong = ~((labels >= 0) & (labels < MAX_CLASSES) & (labels == np.floor(labels)))

@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.labels import class_numbers
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, check_claim, readable
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, readable
 from ktpfl_pipeline.data.sources.npz import check_finite
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, tokenized
@@ -37,11 +38,8 @@ class _Share(NamedTuple):
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
     """Return the samples of all users, sorted by name: features in float32 of the shape that `x` has, or tokens.
 
-    Args:
-        argument: a file; a folder of ``.json`` files; or one with such folders `train` and `test`, where each user is
-            tested on what `test` has.
-        folder: where relative paths start.
-        reading: how texts become tokens, in `Reading.text`.
+    The argument is a file; a folder of ``.json`` files; or one with such folders `train` and `test`, where each user is
+    tested on what `test` has.
     """
     path = path_in("leaf", argument, folder, "yourfolder")
     read = partial(_joined, path, reading=reading, folder=folder)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ktpfl_pipeline.core.errors import InputError, used_up
-from ktpfl_pipeline.core.machine import resources
 
 MAX_PIXELS = 2**26  # Of one image, which is decoded whole: 8192 x 8192.
 MAX_FILE = 4 * MAX_PIXELS  # Bytes of one image file: some decoders read it whole. No format needs more per pixel.
@@ -24,10 +23,7 @@ def brief(error: Exception) -> str:
 def readable(path: Path, what: str = "cannot be read", fix: str = "replace or remove it") -> Iterator[None]:
     """Turn whatever reading a file or folder raises into an `InputError`.
 
-    Args:
-        path: the file or folder.
-        what: is wrong with one whose bytes are.
-        fix: what to do about it.
+    `what` is wrong with one whose bytes are, and `fix` is what to do about it.
     """
     try:
         yield
@@ -39,8 +35,3 @@ def readable(path: Path, what: str = "cannot be read", fix: str = "replace or re
         if used_up(error):
             raise  # the file may be whole
         raise InputError(f"{path} {what} ({brief(error)}): {fix}.") from error
-
-
-def check_claim(path: Path, claimed: int, fix: str) -> None:
-    """Check that a file does not claim more data than may be read; see `resources.check_claim`."""
-    resources.check_claim(path, claimed, "data", fix)

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, meant
-from ktpfl_pipeline.core.machine.resources import MAX_BYTES
+from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.labels import class_numbers
-from ktpfl_pipeline.data.sources.limits import MAX_HEADER, MAX_READ, check_claim, readable
+from ktpfl_pipeline.data.sources.limits import MAX_HEADER, MAX_READ, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY, vocabulary_of
 
@@ -199,11 +199,7 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """Return shape and dtype of an array in an open `.npy` file, which is then at its values.
-
-    Raises:
-        ValueError: if it is not the header of an array, or claims too many bytes.
-    """
+    """Return shape and dtype of an array in an open `.npy` file, which is then at its values; else a ValueError."""
     version = np.lib.format.read_magic(file)
     claimed_length = file.read(2 if version == (1, 0) else 4)
     if (length := int.from_bytes(claimed_length, "little")) > MAX_HEADER:
@@ -374,15 +370,7 @@ def _inputs(path: Path, name: str, arrays: dict[str, Any], kind: str = "") -> Te
 
 
 def check_finite(features: Tensor, where: str) -> None:
-    """Check that all values are numbers that float32 can hold.
-
-    Args:
-        features: (N, ...), float32.
-        where: they are from, for the message.
-
-    Raises:
-        InputError: with the first row that has another.
-    """
+    """Check that all values of features, (N, ...) float32, are finite; the error names the first row."""
     finite = features.isfinite().flatten(1)
     if not finite.all():
         row = int(finite.all(dim=1).logical_not().nonzero()[0, 0])

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed
-from ktpfl_pipeline.core.machine.resources import gib
+from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.data.settings import Text
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, check_claim, readable
+from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, readable
 
 logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width

@@ -18,8 +18,7 @@ from ktpfl_pipeline.data.sources.tokens import check_ids, vocabulary_of
 def check_returned(samples: Any, source: str) -> LabelledDataset:
     """Return the samples that the function of a `source` returned, with labels in int64, after checking them.
 
-    Raises:
-        InputError: if they are not a `LabelledDataset` of one label for each input, or of other numbers than it says.
+    They must be a `LabelledDataset` with one label for each input, and of the numbers that it says.
     """
     who = f"source {source!r}"
     if not isinstance(samples, LabelledDataset):

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed
-from ktpfl_pipeline.core.machine.resources import gib
+from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file
 from ktpfl_pipeline.data.sources.labels import numbered
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, MAX_FILE, check_claim, readable
+from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, MAX_FILE, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
 logger = logging.getLogger(__name__)
@@ -44,9 +44,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
         split: optional: train, val or test. Clients are tested on images of test only; images of val count as training
             images, from which each client draws its validation images.
 
-    Raises:
-        InputError: if a column, a cell or a file is missing (all files that are missing are named in one message), or
-            an image cannot be read.
+    An `InputError` names a column or a cell that is missing, all files that are missing, or an unreadable image.
     """
     place, table = _table(argument, folder, ("path", "label"))
     return labelled(place, table, *_images(place, table, reading))
@@ -61,10 +59,8 @@ def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> t
 def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
     """Return the columns of a CSV file by name, as texts without spaces around them, None for what is missing.
 
-    The separator is a comma, a semicolon, a tab or a bar, found from the first line; texts may be quoted.
-
-    Raises:
-        InputError: if the file is not there, is too large, or is not a table in UTF-8 with equally long rows.
+    The separator is a comma, a semicolon, a tab or a bar, found from the first line; texts may be quoted. An
+    `InputError` says that the file is not there, is too large, or is not a table in UTF-8 with equally long rows.
     """
     if not file.is_file():
         raise InputError(f"there is no file {file}: correct the path of the table.")
@@ -93,16 +89,8 @@ def opened(
 ) -> tuple[Path, Table]:
     """Return the path of a table and its columns by their names in lower case.
 
-    Args:
-        name: of the source.
-        example: of a table's path, for the message.
-        argument: the path that the source was given.
-        folder: where relative paths start.
-        needed: columns that the table must have.
-        optional: columns that it may have.
-
-    Raises:
-        InputError: if the table cannot be read, or a column is missing.
+    The source `name`, with a path such as the `example`, was given the `argument`. Messages about a column that is
+    `needed` and missing name the `optional` ones too.
     """
     place = file_in(name, argument, folder, example)
     found = {column.lower(): cells for column, cells in read(place, ()).items()}
@@ -115,10 +103,9 @@ def opened(
 
 
 def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence[int] | None = None) -> None:
-    """Check that no cell of these columns is empty, if they exist; `rows` are the numbers of a part of all rows.
+    """Check that no cell of these columns is empty, if they exist; the error names column and row of the first.
 
-    Raises:
-        InputError: naming the column and the row of the first empty cell.
+    `rows` are the numbers of a part of all rows.
     """
     for name in names:
         if None in table.get(name, ()):
@@ -166,11 +153,7 @@ def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor
 
 
 def flagged(place: Path, column: str, cells: Cells, meanings: Mapping[str, bool], allowed: str) -> list[bool]:
-    """Return what the cells of a column mean; `allowed` says in messages what may be written.
-
-    Raises:
-        InputError: if a cell is empty or means nothing.
-    """
+    """Return what the cells of a column mean; the error for one that means nothing says what is `allowed`."""
     names = [str(cell or "").lower() for cell in cells]
     for row, name in enumerate(names, 2):
         if name not in meanings:
@@ -183,10 +166,8 @@ def labelled(
 ) -> LabelledDataset:
     """Return inputs, (M', ...), with the labels of their rows, and their clients and split if the table has them.
 
-    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool.
-
-    Raises:
-        InputError: if there are too many classes, a name cannot be shown, or a split is none of the three.
+    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool. An `InputError` says
+    that there are too many classes, that a name cannot be shown, or that a split is none of the three.
     """
     names, labels = numbered(table["label"])
     if len(names) > MAX_CLASSES:

@@ -25,13 +25,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
         public: optional: true or false. Public texts belong to no client and need neither label nor client; see
             `included`.
 
-    Args:
-        argument: the path of the table.
-        folder: the folder at which relative paths start.
-        reading: how texts become tokens, in `Reading.text`.
-
-    Raises:
-        InputError: if a column or a cell is missing, or a text cannot be used.
+    An `InputError` names a column or a cell that is missing, or a text that cannot be used.
     """
     place, table = _table(argument, folder, ("text", "label"))
     rows = [row for row, public in enumerate(_public(place, table)) if not public]

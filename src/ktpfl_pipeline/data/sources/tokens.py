@@ -40,17 +40,11 @@ Tokens = tuple[Tensor, Vocabulary]
 
 
 def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, auto: str = WORDS) -> Tokens:
-    """Return texts as tokens.
+    """Return texts, (M,), as tokens.
 
-    Args:
-        texts: (M,).
-        reading: the tokenizer, the vocabulary and the length, and the vocabulary of the private texts for public ones.
-        where: the origin of the texts, for messages.
-        folder: where the relative path of a tokenizer file starts.
-        auto: the tokenizer that ``auto`` is.
-
-    Raises:
-        InputError: if the tokenizer cannot be used, a text has no token, or texts are too long.
+    `reading` has the tokenizer, the length, and for public texts the vocabulary of the private ones. The relative path
+    of a tokenizer file starts at `folder`; the tokenizer ``auto`` is `auto`. An `InputError` says that the
+    tokenizer cannot be used, or `where`, in which file, a text has no token or is too long.
     """
     how, known = reading.text, reading.known
     name = auto if how.tokenizer == AUTO else how.tokenizer
@@ -108,7 +102,7 @@ def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None
             f"{where} has texts of different lengths, and the vocabulary has no padding token: choose a tokenizer that"
             " has one, or texts of one length."
         )
-    check_claim(Path(where), len(rows) * length * 8, "data", "lower text.length, or take fewer texts")
+    check_claim(Path(where), len(rows) * length * 8, "lower text.length, or take fewer texts")
     ids = torch.full((len(rows), length), known.padding or 0)
     for row, each in enumerate(rows):
         kept = each[:length]
@@ -133,7 +127,7 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are forked after this
     from tokenizers import Tokenizer
 
-    check_claim(file, file.stat().st_size * 10, "a vocabulary", "choose a smaller tokenizer")
+    check_claim(file, file.stat().st_size * 10, "choose a smaller tokenizer", "a vocabulary")
     try:
         made = Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises plain exceptions
@@ -160,16 +154,9 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
 
 
 def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int | None = None) -> Vocabulary:
-    """Return a vocabulary for ids of a source, having checked them.
+    """Return a vocabulary of `size` ids, or up to the highest one used, for checked ids of a source, (M, L) int64.
 
-    Args:
-        ids: (M, L) int64.
-        where: they are from, for messages.
-        size: the number of ids; None: up to the highest id that is used.
-        padding: the id of the padding token.
-
-    Raises:
-        InputError: if an id is negative, or is not in the vocabulary.
+    An `InputError` says `where` an id, or that of the padding token, is not in it.
     """
     if size is None:
         size = max(2, 1 + int(ids.max()), 1 + (padding or 0))
@@ -201,14 +188,9 @@ def check_public(public: Tensor, private: Vocabulary | None, source: str) -> Non
 
 
 def agreed(known: Iterable[Vocabulary | None], where: Callable[[int], object]) -> Vocabulary | None:
-    """Return one vocabulary for several files of one federation; None for other kinds of data.
+    """Return one vocabulary for several files of one federation, or None if they have none: all have the same words.
 
-    Args:
-        known: of each file.
-        where: returns a file by its number.
-
-    Raises:
-        InputError: if two files have other words or another padding id.
+    `known` are their vocabularies; `where` returns a file by its number, for the message.
     """
     given = list(known)
     first = given[0]

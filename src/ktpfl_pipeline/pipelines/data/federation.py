@@ -57,12 +57,8 @@ def partition_clients(
 ) -> tuple[Any, Any]:
     """Return the `FederatedData` for all methods, and the partition of every seed as a table, which nothing reads.
 
-    The table has the columns seed, client, split, index and label, and with the scheme ``natural`` also owner, the
-    source's name of the client.
-
-    Raises:
-        InputError: if the samples cannot be distributed so, or one of the `methods` that will be run cannot use the
-            clients' models.
+    An `InputError` says that the samples cannot be distributed so, or that one of the `methods` that will be run cannot
+    use the clients' models.
     """
     made = federated(experiment, private, public_set, raw_folder)
     if methods:
@@ -102,7 +98,7 @@ def _partition_of(experiment: Experiment, private: LabelledDataset, public_set: 
 def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:
     """Return one row per private sample: seed, client, split, index into the private samples, label.
 
-    With the `names` of the clients by seed, a column has that of the owner.
+    With the scheme ``natural`` there are `names` of the clients by seed, and a column ``owner`` has them.
     """
     parts = [
         pd.DataFrame(
@@ -121,10 +117,7 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
     """Return the `FederatedData` of an experiment, made as by the nodes of its pipeline: for studies and benchmarks.
 
     `loaded` keeps what was loaded, by where it comes from: give the same dict again, and equal samples are loaded and
-    kept once.
-
-    Raises:
-        InputError: if the samples and the settings do not go together.
+    kept once. An `InputError` says that the samples and the settings do not go together.
     """
     loaded = {} if loaded is None else loaded
     drawn = experiment.private_samples(ANY) if experiment.private.samples_per_client else None
