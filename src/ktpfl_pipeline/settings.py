@@ -4,10 +4,28 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from kedro.config import OmegaConfigLoader
 from kedro.utils import find_kedro_project
 
-from ktpfl_pipeline.config.loader import InheritingConfigLoader
 from ktpfl_pipeline.hooks import ProjectHooks
+
+
+class InheritingConfigLoader(OmegaConfigLoader):
+    """Kedro's loader of conf/, whose parameters are sections completed by what they inherit.
+
+    So they are for whoever asks it without the project's hooks too, as ``kedro viz`` does.
+    """
+
+    inherits = True  # not if only the sections of one environment are read
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the merged content of the files that this key names."""
+        if key == "parameters" and self.inherits and key not in self:
+            from ktpfl_pipeline.config import reading
+
+            self[key] = reading.sections(self)
+        return super().__getitem__(key)
+
 
 # The documentation says `--pipelines=NAME`. Kedro 1.7 takes `--pipeline` too, and would say so at every run.
 warnings.filterwarnings("ignore", message="Option '--pipeline' is deprecated")

@@ -9,7 +9,7 @@ from kedro.framework.project import configure_project
 
 from ktpfl_pipeline import settings
 from ktpfl_pipeline.config import reading
-from ktpfl_pipeline.config.loader import InheritingConfigLoader
+from ktpfl_pipeline.settings import InheritingConfigLoader
 
 ROOT = Path(__file__).parents[2]
 
