@@ -63,15 +63,7 @@ class Round:
 
 @dataclass
 class Recorded:
-    """An undisturbed run of a method.
-
-    Attributes:
-        method: as it is run.
-        folder: has the checkpoint after round t, ``t.ckpt``.
-        training: local training's recipe.
-        make: makes the federation for a method.
-        rounds: what each round was given and returned.
-    """
+    """An undisturbed run of a method, what its rounds were given and returned, and their checkpoints, ``t.ckpt``."""
 
     method: Method[Any]
     folder: Path

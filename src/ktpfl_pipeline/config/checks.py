@@ -1,13 +1,8 @@
 """Checks of settings that are valid one by one but may not fit together: names, devices, privacy, adversaries.
 
 Each function returns nothing, or raises an `InputError` that names the value, what is allowed and how to fix it.
-`parsing` calls them; `check_methods` needs to know which methods are run.
-
-Arguments that they share:
-    where: the path to a setting, for the message.
-    name: the experiment's name.
-    experiment: its settings.
-    methods: the methods that are run.
+`parsing` calls them; `check_methods` needs to know which methods are run. Messages begin with the experiment's name, or
+with the path to the setting, `where`.
 """
 
 import contextlib

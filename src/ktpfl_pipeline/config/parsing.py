@@ -6,12 +6,8 @@ sweep it. `check` checks single values, `used` checks combinations.
 
 An unknown key is an error. An `InputError` names the value, what is allowed and how to fix it.
 
-Arguments that all functions share:
-    name: the name of the experiment, sweep or tuning; a tuning is named ``tune_<experiment>``.
-    values: its section of the configuration.
-    parameters: all sections by name, including the experiments.
-    where: the path to a value in the configuration, for the message.
-    together: whether combinations of values are checked in addition to single values.
+In all functions, `name` is that of a section, `values` is its content, and `parameters` are all sections by name.
+`together` says whether combinations of values are checked in addition to single values.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -26,14 +26,8 @@ PAPER = "paper"
 class CellSettings:
     """One method in one setting of a study, as it is to be run.
 
-    Attributes:
-        section: of conf/ that the setting changes.
-        label: what the setting is called; empty where the method does not depend on it.
-        method: its name in the registry, or its dotted path.
-        experiment: the settings.
-        value: what distinguishes the setting: the value of a sweep, the label of a column.
-        part: the table or figure of the paper; empty elsewhere.
-        where: start of a message about the setting.
+    The attributes mean the same as in the `analysis.study.Cell` that is made of it. `section` is of conf/, and `where`
+    starts a message about the setting.
     """
 
     section: str

@@ -20,9 +20,7 @@ from torch import Tensor
 class Standardisation:
     """Mean and standard deviation of each channel of a series or an image, or of each feature of a vector.
 
-    Attributes:
-        mean: (C,) float64.
-        std: (C,) float64; 1 where all values are equal.
+    Both are (C,) float64; the deviation is 1 where all values are equal.
     """
 
     mean: Tensor

@@ -40,9 +40,7 @@ class _Place(AbstractDataset[Any, Any]):
 class _WholeFile(_Place):
     """A file that is written whole and knows whether it is; `_write` writes the data to a place, `_read` reads them.
 
-    Attributes:
-        again: how to have it written again, for the message where it cannot be read.
-        made: how to have it written where it is not there, for the message.
+    Messages say how to have it made where it is missing, and how to have it made again where it cannot be read.
     """
 
     again = "give the same command again, which takes finished runs from their checkpoints"

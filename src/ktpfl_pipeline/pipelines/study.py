@@ -31,11 +31,9 @@ from ktpfl_pipeline.reports.report import Report
 
 @dataclass(frozen=True)
 class Planned:
-    """One cell of a study before its results are looked at.
+    """One cell of a study without its runs, and the job that makes them, one for each seed.
 
-    Attributes:
-        cell: without runs; it has no keys, and says why it failed, where its data cannot be made.
-        job: its runs, one for each seed.
+    Where its data cannot be made, the cell has no keys, and says why it failed.
     """
 
     cell: Cell

@@ -12,13 +12,7 @@ PARENT = "mlflow.parentRunId"
 
 
 class Dataset(NamedTuple):
-    """The data that a run uses.
-
-    Attributes:
-        name: where the samples come from and how they are dealt out.
-        digest: of all of it, at most 36 characters.
-        profile: numbers about it.
-    """
+    """The data that a run uses: where they are from and how they are dealt out, a digest of at most 36 characters."""
 
     name: str
     digest: str
@@ -26,14 +20,9 @@ class Dataset(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The results at the end of a run.
+    """The results at the end of a run by name: final numbers, figures of matplotlib, and plain values, kept as JSON.
 
-    Attributes:
-        summary: final numbers by name.
-        figures: of matplotlib, by name.
-        tables: plain values by name, kept as JSON.
-        clients: columns of a table with one row a client.
-        model: the folder of a model of MLflow, kept under its name.
+    `clients` are the columns of a table with one row a client, and `model` is the folder of a model of MLflow.
     """
 
     summary: Mapping[str, float]
@@ -61,25 +50,16 @@ class TrackedRun:
         """Log the results at the end of the run."""
 
     def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
-        """Log a report.
+        """Log the files of a report, a note in Markdown, which the run's page says first, and metrics, once.
 
-        Args:
-            folder: with its files.
-            note: what the run's page says first, in Markdown.
-            metrics: what came out, logged once.
-            children: ids of the runs that the report compares: from now on they are below this run.
+        The runs that the report compares, `children` by their ids, are below this run from now on.
         """
 
 
 class Entry(NamedTuple):
-    """The description of a run before it starts.
+    """The description of a run before it starts, with its experiment and its name in MLflow's lists.
 
-    Attributes:
-        experiment: MLflow's experiment.
-        name: the run's name in lists.
-        key: identifies the run; equal settings have equal keys.
-        params: the values that are logged as parameters.
-        tags: the tags; with `PARENT` the run becomes a child of that run.
+    The key identifies the run: equal settings have equal keys. With the tag `PARENT` it becomes a child of that run.
     """
 
     experiment: str
@@ -90,11 +70,7 @@ class Entry(NamedTuple):
 
 
 class Tracker:
-    """Tracks runs; this one, without a store, does nothing.
-
-    Attributes:
-        checkpoints: the folder of the checkpoints; None keeps none.
-    """
+    """Tracks runs; this one, without a store, does nothing. Without a folder of `checkpoints`, none are kept."""
 
     def __init__(self, checkpoints: Path | None = None) -> None:
         self.checkpoints = checkpoints

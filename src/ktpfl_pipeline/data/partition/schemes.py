@@ -21,12 +21,9 @@ MAX_DRAWS = 100  # how often `dirichlet` is drawn again before it gives up
 
 
 class Asked(NamedTuple):
-    """The settings that a scheme reads in addition to the number of clients.
+    """The settings, of which a scheme reads its own, and the fewest samples that a client may have.
 
-    Attributes:
-        how: the settings; of these a scheme reads its own.
-        enough: a client with this number of samples can always be split.
-        minimum: the fewest samples that a client may have; at least `enough`.
+    A client with `enough` samples can always be split; the minimum is not below.
     """
 
     how: Partition

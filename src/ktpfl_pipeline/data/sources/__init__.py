@@ -122,16 +122,10 @@ def load(
 
 
 def load_public(source: str, private: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the inputs that a public set is taken from, (M, ...).
+    """Return the inputs that a public set is taken from, (M, ...); the arguments and errors are those of `load`.
 
-    Args:
-        source: as for `load`, though it need not be labelled; or ``"included"``: what comes with the private source.
-        private: the private source.
-        folder: as for `load`.
-        reading: as for `load`.
-
-    Raises:
-        InputError: as `load`; or the private source brings no public inputs.
+    The `source` need not be labelled. It may be ``"included"``: what comes with the `private` source, if that brings
+    public inputs.
     """
     if source != "included":
         return load_with_vocabulary(source, folder, reading)[0]

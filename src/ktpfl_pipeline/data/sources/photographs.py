@@ -111,17 +111,11 @@ def photographs(
     Photographs are turned upright by their EXIF orientation. Gray images stay gray if all of them are; otherwise all
     become RGB (transparency is dropped). Headers come first: sizes and modes are known, and memory is asked for once,
     before any pixel is decoded. No more than one image is in memory at its own size. Images are resized by Pillow's
-    bilinear filter, which averages when it shrinks.
+    bilinear filter, which averages when it shrinks. The files are `listed` if a table names them, so that
+    others next to them are none of its images.
 
-    Args:
-        where: the folder that they are in, for messages.
-        files: one or more.
-        reading: their size, their scaling, and what becomes of unreadable files.
-        listed: whether a table lists the files, so that others next to them are none of its images.
-
-    Raises:
-        InputError: if files cannot be read (all of them are named in one message) and are not skipped, or have several
-            sizes where no size is given, or more than 8 bits where no window is given.
+    One `InputError` names all files that cannot be read, unless they are skipped. Others say that images have several
+    sizes where no size is given, or more than 8 bits where no window is given.
     """
     if not listed:
         _warn_of_skipped(where, files)
