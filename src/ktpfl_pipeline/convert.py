@@ -43,10 +43,10 @@ def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -
     from ktpfl_pipeline.data.converters import tables
 
     def arrays() -> Any:
-        made = tables.convert(table, tables.Settings(label, client, **others))
-        for line in made.columns:
+        made, columns = tables.convert(table, label, client, **others)
+        for line in columns:
             click.echo(line)
-        return made.arrays
+        return made
 
     _write(out, arrays)
 

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from ktpfl_pipeline.convert import convert
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.converters import tables
-from ktpfl_pipeline.data.converters.tables import Settings
 from ktpfl_pipeline.data.sources import load
 
 PATIENTS = """\ufeffid,age,sex,chol,"site, city",diagnosis
@@ -28,7 +27,7 @@ def patients(tmp_path: Path) -> Path:
 
 
 def features(file: Path, **settings: Any) -> list[list[float]]:
-    found = tables.convert(file, Settings("diagnosis", "site, city", ("id",), **settings)).arrays["features"]
+    found = tables.convert(file, "diagnosis", "site, city", ("id",), **settings)[0]["features"]
     return [[float(value) for value in row] for row in found]
 
 
@@ -58,7 +57,7 @@ def test_rows_with_a_missing_value_may_be_left_out(patients: Path) -> None:
 
 def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("dose;label\n1,5;b\n2,5;a\n", encoding="utf-8")
-    made = tables.convert(tmp_path / "mine.csv", Settings("label", decimal=",")).arrays
+    made, _ = tables.convert(tmp_path / "mine.csv", "label", decimal=",")
     assert made["features"].tolist() == [[1.5], [2.5]]
     assert made["labels"].tolist() == [1, 0]
     assert "clients" not in made
@@ -66,7 +65,7 @@ def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
 
 def test_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,label\n1,10\n2,2\n4,2\n", encoding="utf-8")
-    made = tables.convert(tmp_path / "mine.csv", Settings("label")).arrays
+    made, _ = tables.convert(tmp_path / "mine.csv", "label")
     assert made["classes"].tolist() == ["2", "10"]
     assert made["labels"].tolist() == [1, 0, 0]
 
@@ -89,16 +88,16 @@ def test_columns_that_are_not_features_are_rejected(
 ) -> None:
     (tmp_path / "mine.csv").write_text(rows, encoding="utf-8")
     with pytest.raises(InputError, match=words):
-        tables.convert(tmp_path / "mine.csv", Settings("label", **settings))
+        tables.convert(tmp_path / "mine.csv", "label", **settings)
 
 
 def test_bytes_that_are_not_text_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_bytes(b"x,label\n\xff\xfe,a\n")
     with pytest.raises(InputError, match="is not a table in UTF-8"):
-        tables.convert(tmp_path / "mine.csv", Settings("label"))
+        tables.convert(tmp_path / "mine.csv", "label")
 
 
 def test_a_column_that_counts_the_rows_is_pointed_out(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("row,label\n1,a\n2,b\n3,a\n", encoding="utf-8")
-    said = tables.convert(tmp_path / "mine.csv", Settings("label")).columns
+    _, said = tables.convert(tmp_path / "mine.csv", "label")
     assert any("count the rows" in line and "--drop 'row'" in line for line in said)

@@ -5,6 +5,7 @@ new text in almost every row (an id, a name, free text) is refused instead, sinc
 """
 
 import math
+from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,66 +20,50 @@ MAX_VALUES = 50  # of a column of text: more become so many features that it is 
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
-class Settings(NamedTuple):
-    """How a table is read: the options of `ktpfl convert csv`, whose help describes them.
+def convert(
+    file: Path,
+    label: str,
+    client: str | None = None,
+    drop: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    *,
+    drop_rows: bool = False,
+    decimal: str = ".",
+) -> tuple[Arrays, list[str]]:
+    """Return a table's arrays, and a line on what became of each column; the options are those of `ktpfl convert csv`.
 
     Unless `drop_rows` leaves out rows with a missing value, a missing number becomes the median of its column, and a
-    missing text counts as a separate value.
+    missing text counts as a separate value. An `InputError` says that the file is not a table, lacks a column, or has a
+    column that cannot be a feature.
     """
-
-    label: str
-    client: str | None = None
-    drop: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    drop_rows: bool = False
-    decimal: str = "."
-
-
-class Converted(NamedTuple):
-    """The arrays of a table, and a line on what became of each of its columns."""
-
-    arrays: Arrays
-    columns: list[str]
-
-
-def convert(file: Path, settings: Settings) -> Converted:
-    """Return a table's features, labels and clients, with the names of classes and of features.
-
-    An `InputError` says that the file is not a table, lacks a column, or has a column that cannot be a feature.
-    """
-    table: Table = read(file, (*MISSING, *settings.missing))
-    _check_columns(file, list(table), settings)
-    said = [f"{name}: left out" for name in settings.drop]
-    table = {name: cells for name, cells in table.items() if name not in settings.drop}
-    needed = [settings.label, *([settings.client] if settings.client else [])]
-    rows = zip(*(table[name] for name in (table if settings.drop_rows else needed)), strict=True)
+    table: Table = read(file, (*MISSING, *missing))
+    for option, wanted in (("label", label), ("client", client), *(("drop", name) for name in drop)):
+        if wanted is not None and wanted not in table:
+            near, columns = meant(wanted, table), listed([*table])
+            raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {columns}.")
+    said = [f"{name}: left out" for name in drop]
+    table = {name: cells for name, cells in table.items() if name not in drop}
+    needed = [label, *([client] if client else [])]
+    rows = zip(*(table[name] for name in (table if drop_rows else needed)), strict=True)
     kept = [None not in row for row in rows]
     if lost := kept.count(False):
-        what = "a value" if settings.drop_rows else " or ".join(needed)
+        what = "a value" if drop_rows else " or ".join(needed)
         said.append(f"{lost:,} of {len(kept):,} rows without {what}: left out")
     table = {name: list(compress(cells, kept)) for name, cells in table.items()}
     if not any(kept):
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
-    names, labels = numbered(table[settings.label])
-    said.append(f"{settings.label}: the label, {len(names)} classes ({listed(names)})")
+    names, labels = numbered(table[label])
+    said.append(f"{label}: the label, {len(names)} classes ({listed(names)})")
     arrays: Arrays = {"labels": labels.numpy(), "classes": np.array(names)}
-    if settings.client:
-        arrays["clients"] = np.array(table[settings.client], dtype=str)
-        said.append(f"{settings.client}: the client, {len(np.unique(arrays['clients']))} of them")
-    parts = [_feature(file, name, cells, settings) for name, cells in table.items() if name not in needed]
+    if client:
+        arrays["clients"] = np.array(table[client], dtype=str)
+        said.append(f"{client}: the client, {len(np.unique(arrays['clients']))} of them")
+    parts = [_feature(file, name, cells, decimal) for name, cells in table.items() if name not in needed]
     if not parts:
         raise InputError(f"{file} has no column besides {' and '.join(needed)}: features are needed.")
     arrays["features"] = np.concatenate([part.values for part in parts], axis=1)
     arrays["columns"] = np.array([name for part in parts for name in part.names])
-    return Converted(arrays, [*said, *(part.said for part in parts)])
-
-
-def _check_columns(file: Path, names: list[str], settings: Settings) -> None:
-    dropped = [("drop", name) for name in settings.drop]
-    for option, wanted in (("label", settings.label), ("client", settings.client), *dropped):
-        if wanted is not None and wanted not in names:
-            near = meant(wanted, names)
-            raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {listed(names)}.")
+    return arrays, [*said, *(part.said for part in parts)]
 
 
 class _Feature(NamedTuple):
@@ -89,11 +74,11 @@ class _Feature(NamedTuple):
     said: str
 
 
-def _feature(file: Path, name: str, cells: Cells, settings: Settings) -> _Feature:
+def _feature(file: Path, name: str, cells: Cells, decimal: str) -> _Feature:
     absent = cells.count(None)
     if absent == len(cells):
         raise InputError(f"column {name!r} of {file} has no value: leave it out with --drop {name!r}.")
-    numbers = _as_numbers(cells, settings.decimal)
+    numbers = _as_numbers(cells, decimal)
     if numbers is None:
         return _one_hot(file, name, cells, absent)
     said = f"{name}: numbers"

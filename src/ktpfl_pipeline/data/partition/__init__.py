@@ -3,6 +3,7 @@
 `partition` shares samples out by a scheme of `SCHEMES`; `natural` leaves them with the owners that they came with.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.partition.natural import NATURAL, natural
-from ktpfl_pipeline.data.partition.schemes import SCHEMES, Asked
+from ktpfl_pipeline.data.partition.schemes import SCHEMES
 from ktpfl_pipeline.data.partition.split import (
     Array,
     ClientIndices,
@@ -85,8 +86,8 @@ def partition(
     shares: dict[int, Array] = {}
     if fits(len(indices) // clients, how):  # some client gets at most so many
         surely = enough(how, limit=len(indices))
-        asked = Asked(how, surely, max(how.minimum, surely))
-        owner = SCHEMES[scheme](labels.numpy()[indices], clients, seed, asked)
+        raised = replace(how, minimum=max(how.minimum, surely))
+        owner = SCHEMES[scheme](labels.numpy()[indices], clients, seed, raised, surely)
         shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
     if not shares or not all(fits(len(share), how) for share in shares.values()):
         raise InputError(

@@ -8,7 +8,6 @@ they do. By its Table 1 and figure captions `all_labels` is its Non-IID_1 and `t
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,29 +19,22 @@ from ktpfl_pipeline.data.settings import Partition
 MAX_DRAWS = 100  # how often `dirichlet` is drawn again before it gives up
 
 
-class Asked(NamedTuple):
-    """The settings, of which a scheme reads its own, and the fewest samples that a client may have.
+Scheme = Callable[[Array, int, int, Partition, int], Array]
+"""``scheme(labels, clients, seed, how, enough)`` returns the owner of every sample, (M,): each has one owner.
 
-    A client with `enough` samples can always be split; the minimum is not below.
-    """
-
-    how: Partition
-    enough: int
-    minimum: int
+`how` has the settings, of which a scheme reads its own. A client with `enough` samples can always be split; the minimum
+of `how` is not below.
+"""
 
 
-Scheme = Callable[[Array, int, int, Asked], Array]
-"""``scheme(labels, clients, seed, asked)`` returns the owner of every sample, (M,): each has one owner."""
-
-
-def _iid(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _iid(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every client draws from the same distribution: the shuffled samples are dealt out in equal numbers (± 1)."""
     owner = np.empty(len(labels), dtype=np.int64)
     owner[stream(seed, "partition", "iid").permutation(len(labels))] = np.arange(len(labels)) % clients
     return owner
 
 
-def _all_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _all_labels(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every client has every class, in different amounts (KT-pFL's Non-IID_1 by Table 1).
 
     The paper does not say how different. Here each client first gets a floor of every class: `enough` samples for one
@@ -50,11 +42,11 @@ def _all_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     has fewer samples than there are clients). The rest of the class goes by proportions drawn uniformly from all
     possible ones, Dirichlet(1, ..., 1), drawn again for each class.
     """
-    counts = _above_a_floor(clients, asked.enough, lambda draw: draw.dirichlet(np.ones(clients)))
+    counts = _above_a_floor(clients, enough, lambda draw: draw.dirichlet(np.ones(clients)))
     return _deal_classes(labels, counts, seed, "all_labels")
 
 
-def _lognormal(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _lognormal(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every client has every class, in amounts proportional to lognormal(0, sigma) draws, one per client and class.
 
     KT-pFL's released code partitions its experiments with one architecture this way, with sigma 2, as the code of
@@ -63,11 +55,11 @@ def _lognormal(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     """
 
     def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
-        weights = draw.lognormal(0.0, asked.how.sigma, clients)
+        weights = draw.lognormal(0.0, how.sigma, clients)
         shares: NDArray[np.float64] = weights / weights.sum()
         return shares
 
-    return _deal_classes(labels, _above_a_floor(clients, asked.enough, proportions), seed, "lognormal")
+    return _deal_classes(labels, _above_a_floor(clients, enough, proportions), seed, "lognormal")
 
 
 def _above_a_floor(
@@ -85,14 +77,14 @@ def _above_a_floor(
     return counts
 
 
-def _two_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _two_labels(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every client has two classes (KT-pFL's Non-IID_2 by Table 1): `k_labels` with k = 2."""
     return _deal_labels(labels, clients, seed, 2, "two_labels")
 
 
-def _k_labels(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _k_labels(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every client has k classes, the "pathological" partition of McMahan et al. (2017) with k for its two."""
-    return _deal_labels(labels, clients, seed, asked.how.labels_per_client, "k_labels")
+    return _deal_labels(labels, clients, seed, how.labels_per_client, "k_labels")
 
 
 def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) -> Array:
@@ -126,23 +118,23 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
     return owner
 
 
-def _dirichlet(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _dirichlet(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every class goes to the clients by proportions drawn from Dirichlet(alpha, ..., alpha) (Yurochkin et al. 2019).
 
     The whole partition is drawn again until every client has `minimum` samples, at most `MAX_DRAWS` times.
     """
-    alpha = asked.how.alpha
-    if asked.how.balanced:
+    alpha = how.alpha
+    if how.balanced:
         return _balanced(labels, clients, seed, alpha)
     concentration = np.full(clients, alpha)
     for attempt in range(MAX_DRAWS):
         owner = _deal_classes(
             labels, lambda size, draw: _portions(draw.dirichlet(concentration), size), seed, "dirichlet", attempt
         )
-        if np.bincount(owner, minlength=clients).min() >= asked.minimum:
+        if np.bincount(owner, minlength=clients).min() >= how.minimum:
             return owner
     raise InputError(
-        f"dirichlet with alpha {alpha} leaves some of {clients} clients with fewer than {asked.minimum} of the"
+        f"dirichlet with alpha {alpha} leaves some of {clients} clients with fewer than {how.minimum} of the"
         f" {len(labels):,} samples, in each of {MAX_DRAWS} draws: raise alpha, lower clients, or set balanced to true."
     )
 
@@ -175,12 +167,12 @@ def _balanced(labels: Array, clients: int, seed: int, alpha: float) -> Array:
     return owner
 
 
-def _shards(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _shards(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """The samples, sorted by class, are cut into equal shards (± 1) of which every client gets as many (McMahan 2017).
 
     A shard lies within one class or reaches over into the next, so a client has about as many classes as shards.
     """
-    shards = asked.how.shards_per_client
+    shards = how.shards_per_client
     if (total := clients * shards) > len(labels):
         raise InputError(
             f"shards_per_client {shards} makes {total:,} shards for {clients:,} clients, of {len(labels):,}"
@@ -193,18 +185,18 @@ def _shards(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
     return owner
 
 
-def _quantity(labels: Array, clients: int, seed: int, asked: Asked) -> Array:
+def _quantity(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Clients differ in how many samples they have, and not in their labels (Li et al. 2022, NIID-Bench).
 
     Every client first gets `minimum` samples; the others go by proportions drawn from Dirichlet(alpha, ..., alpha).
     """
-    draw, spare = stream(seed, "partition", "quantity"), len(labels) - clients * asked.minimum
+    draw, spare = stream(seed, "partition", "quantity"), len(labels) - clients * how.minimum
     if spare < 0:
         raise InputError(
-            f"{len(labels):,} samples are too few for {clients:,} clients with {asked.minimum:,} each: lower clients or"
+            f"{len(labels):,} samples are too few for {clients:,} clients with {how.minimum:,} each: lower clients or"
             " partition.minimum."
         )
-    sizes = asked.minimum + _portions(draw.dirichlet(np.full(clients, asked.how.alpha)), spare)
+    sizes = how.minimum + _portions(draw.dirichlet(np.full(clients, how.alpha)), spare)
     return draw.permutation(np.repeat(np.arange(clients), sizes))
 
 

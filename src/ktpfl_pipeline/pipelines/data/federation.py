@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.machine.memory import used_up_by
@@ -19,7 +20,6 @@ from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 from ktpfl_pipeline.data.sources.arguments import path_in
-from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 
@@ -62,7 +62,7 @@ def partition_clients(
     """
     made = federated(experiment, private, public_set, raw_folder)
     if methods:
-        created = {name: create(name, experiment.methods.get(name)) for name in methods}
+        created = {name: method_of(experiment, name) for name in methods}
         promises.check_models(created, assemble(experiment, made, experiment.seeds[0]))
     return made, to_table(made.partitions, private.labels, made.names)
 
