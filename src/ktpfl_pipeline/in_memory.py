@@ -170,7 +170,7 @@ def compare(
         )
     settings = replace(experiment, rounds=rounds, seeds=[fed.seed for fed in federations]).settings()
     results = [replace(result, settings=settings) for result in results]
-    return Comparison(results, build(name, results, settings, here_and_now()))
+    return Comparison(results, build(name, results, here_and_now()))
 
 
 def label_counts(fed: Federation) -> Tensor:

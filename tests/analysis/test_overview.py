@@ -1,11 +1,13 @@
 import json
 from dataclasses import replace
 
+from finished_runs import under
+
 from ktpfl_pipeline.analysis.overview import compared, comparison
 
 
 def test_what_a_comparison_leaves_is_read_as_results_without_runs(study, paper_settings):
-    content = json.loads(json.dumps(comparison("compare_x", study, paper_settings)))
+    content = json.loads(json.dumps(comparison("compare_x", under(paper_settings, study))))
     assert content["name"] == "compare_x"
     assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
     assert compared(content) == [

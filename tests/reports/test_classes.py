@@ -70,7 +70,7 @@ def test_results_with_classes_are_kept(judged):
 class TestMajority:
     def test_stands_in_the_table_with_its_difference_to_local_only(self, judged):
         """60 % with every seed; local-only has 87, 88 and 89: 28 below, ± 4.303 · 1 / √3."""
-        table = tables.comparison_table(judged(), {})
+        table = tables.comparison_table(judged())
         last = {key: str(entry) for key, entry in table.rows[-1].items()}
         assert (last["method"], last["after_transfer"]) == ("Majority class", "60.0 ± 0.0")
         assert last["minus_local"] == "−28.0 [−30.5, −25.5]"
@@ -82,7 +82,7 @@ class TestMajority:
     def test_is_unknown_where_labels_stay_with_clients(self, study):
         assert classes.majority(study) == {}
         assert classes.blocks(study) == []
-        assert classes.MAJORITY not in [row["method"] for row in tables.comparison_table(study, {}).rows]
+        assert classes.MAJORITY not in [row["method"] for row in tables.comparison_table(study).rows]
 
 
 class TestHeadline:
@@ -93,7 +93,7 @@ class TestHeadline:
             "KT-pFL is 10.0 percentage points above local-only training in AUC after transfer, a significant "
             "difference: 95 % interval [+10.0, +10.0]"
         )
-        table = tables.comparison_table(results, {})
+        table = tables.comparison_table(results)
         assert [str(row[0]) for row in table.entries[:3]] == ["KT-pFL", "Local-only", "FedMD"]
         assert keys(table)[1] == "auc"
         assert tiles(results)[0].value == "90.0 ± 0.0 % in AUC"
@@ -117,7 +117,7 @@ class TestSubject:
 
 def test_calibration_is_tested_against_local_only_and_stands_second(judged):
     with blank.blank_figures():
-        made = comparison.build("x", judged(), {})
+        made = comparison.build("x", judged())
     table = made.tables["quality"]
     assert row(table, "FedMD")["calibration_error_minus_local"] == "**+40.0** [+40.0, +40.0]"
     titles = [section.title for section in made.sections]
@@ -138,7 +138,7 @@ def test_names_of_classes_are_text_in_every_file(judged):
 
 def test_parquet_has_the_rows_of_csv(judged, tmp_path):
     with blank.blank_figures():
-        comparison.build("x", judged(), {}).write(tmp_path / "report")
+        comparison.build("x", judged()).write(tmp_path / "report")
     for file in sorted((tmp_path / "report").glob("*.csv")):
         rows, frame = pd.read_csv(file), pd.read_parquet(file.with_suffix(".parquet"))
         assert len(rows) == len(frame), file.name

@@ -7,6 +7,7 @@ from itertools import pairwise
 import blank
 import pytest
 from cases import case
+from finished_runs import under
 
 from ktpfl_pipeline.analysis.overview import comparison as left
 from ktpfl_pipeline.analysis.provenance import Provenance
@@ -72,14 +73,14 @@ def settings():
 
 @pytest.fixture(scope="module")
 def built(study, settings):
-    return comparison.build("compare_hetero_digits", study, settings)
+    return comparison.build("compare_hetero_digits", under(settings, study))
 
 
 @pytest.fixture(scope="module")
 def alone(result, settings):
     """KT-pFL without local-only, with one seed; `built` shows what the same figures look like."""
     with blank.blank_figures():
-        return comparison.build("hetero_digits", [result("kt_pfl", 0.9)], {**settings, "seeds": [0]})
+        return comparison.build("hetero_digits", under({**settings, "seeds": [0]}, [result("kt_pfl", 0.9)]))
 
 
 class TestSummary:
@@ -170,7 +171,7 @@ class TestPage:
     def test_names_are_escaped(self, run, settings):
         name, source = "<script>alert(1)</script>", "npz:a&b<c>.npz"
         finished = summarise([run("<b>_mine & co")], {})
-        built = comparison.build(name, [finished], {**settings, "private": {"source": source}})
+        built = comparison.build(name, under({**settings, "private": {"source": source}}, [finished]))
         page = Page(built.html)
         assert not page.tags & {"c", "b_mine"}
         assert built.html.count("<script") == 1  # the page's own
@@ -181,7 +182,7 @@ class TestPage:
     @pytest.mark.usefixtures("blank_figures")
     def test_the_same_results_give_the_same_report(self, study, settings):
         """Drawings too: see `TestDrawing.test_svg`."""
-        one, other = (comparison.build("compare_hetero_digits", study, settings) for _ in range(2))
+        one, other = (comparison.build("compare_hetero_digits", under(settings, study)) for _ in range(2))
         assert (one.html, one.markdown, one.latex, one.console) == (
             other.html,
             other.markdown,
@@ -238,7 +239,7 @@ class TestFirstGlance:
     @pytest.mark.usefixtures("blank_figures")
     def test_title_and_where_it_is_from(self, study, settings):
         made = Provenance("2026-11-22 06:00:00+00:00", "kedro run", "abc1234", "me", "a machine", "Python 3")
-        built = comparison.build("compare_hetero_digits", study, settings, made)
+        built = comparison.build("compare_hetero_digits", under(settings, study), made)
         assert built.heading == "3 methods on handwritten digits"
         text = "".join(Page(built.html).text)
         for told in (comparison.identity(study), made.date, made.command, made.commit, made.machine, made.versions):
@@ -327,7 +328,7 @@ class TestOtherForms:
 
     @pytest.mark.usefixtures("blank_figures")
     def test_everything_that_was_kept_is_shown(self, whole, result, settings):
-        built = comparison.build("x", [whole, result("local", 0.6, 0.6)], settings)
+        built = comparison.build("x", under(settings, [whole, result("local", 0.6, 0.6)]))
         assert list(built.figures) == [
             *("differences", "accuracy", "clients", "coefficients_kt_pfl", "matrix_over_rounds"),
             *("traffic", "spread", "theorem", "labels"),
@@ -350,7 +351,7 @@ class TestOtherForms:
             summarise([run(method, coefficients=[[0.5, 0.5], [0.5, 0.5]])], {})
             for method in ("sim_pfl", "kt_pfl", "comet")
         ]
-        built = comparison.build("x", results, settings)
+        built = comparison.build("x", under(settings, results))
         assert "coefficients_kt_pfl" in built.figures
         assert [axes.get_title(loc="left") for axes in built.figures["coefficients_others"].axes[:2]] == [
             "Sim-pFL",
@@ -358,7 +359,7 @@ class TestOtherForms:
         ]
 
     def test_data(self, built, study, settings):
-        assert json.loads(built.data["comparison.json"]) == left("compare_hetero_digits", study, settings)
+        assert json.loads(built.data["comparison.json"]) == left("compare_hetero_digits", under(settings, study))
         assert built.files.keys() == {
             *("report.html", "report.md", "table.tex", "table.txt", "comparison.json"),
             *("runs.csv", "rounds.csv", "clients.csv", "differences.csv", "architectures.csv"),
@@ -372,7 +373,7 @@ class TestOtherForms:
         assert "Not like for like" not in built.console
 
     def test_unequal_seeds_are_flagged_everywhere(self, study, result, settings):
-        built = comparison.build("x", [study[0], result("local", 0.8)], settings)
+        built = comparison.build("x", under(settings, [study[0], result("local", 0.8)]))
         for text in (built.html, built.markdown, built.console):
             assert "Not like for like" in text
 
@@ -381,19 +382,19 @@ class TestOtherForms:
             summarise([run(method, after_transfer=[(0.5,)], coefficients=[[1.0]] if method == "kt_pfl" else None)], {})
             for method in ("kt_pfl", "local")
         ]
-        assert list(comparison.build("x", finished, settings).figures) == [
+        assert list(comparison.build("x", under(settings, finished)).figures) == [
             *("differences", "accuracy", "clients", "traffic", "spread", "labels")
         ]
 
     def test_settings_may_be_missing(self, result):
-        assert "data None instead of" in comparison.build("x", [result("kt_pfl", 0.8)], {}).html
+        assert "data None instead of" in comparison.build("x", [result("kt_pfl", 0.8)]).html
 
     def test_what_makes_no_report_is_refused(self, study, run, settings):
         with pytest.raises(ValueError, match="at least one"):
-            comparison.build("x", [], settings)
+            comparison.build("x", [])
         three = summarise([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
         with pytest.raises(ValueError, match="same clients"):
-            comparison.build("x", [study[0], three], settings)
+            comparison.build("x", under(settings, [study[0], three]))
 
 
 class TestOneArchitecture:
@@ -416,7 +417,7 @@ class TestOneArchitecture:
     @pytest.fixture(scope="class")
     def text(self, results, settings):
         with blank.blank_figures():
-            return comparison.build("compare_homo_digits", results, settings).markdown
+            return comparison.build("compare_homo_digits", under(settings, results)).markdown
 
     def test_the_subject_is_kt_pfl_on_parameters(self, results, text):
         assert comparison.summary(results).startswith(
@@ -465,7 +466,7 @@ def test_the_same_runs_are_the_same_report(study, result):
     ("origin", "word"), [("tuned", "Tuned for every method"), ("configured", "Configured for every")]
 )
 def test_where_the_hyperparameters_are_from(study, settings, origin, word):
-    made = comparison.build("compare_hetero_digits", study, {**settings, "hyperparameters": origin})
+    made = comparison.build("compare_hetero_digits", under({**settings, "hyperparameters": origin}, study))
     assert word in "".join(Page(made.html).text)
     assert word in made.markdown
     assert ("tuned hyperparameters" in made.markdown) == (origin == "tuned")
@@ -476,7 +477,7 @@ class TestFacts:
     def test_what_was_done_to_the_images(self, run, settings):
         def facts(**shapes):
             made = replace(run("kt_pfl", 0, [(0.5, 0.7)] * 2), **shapes)
-            return comparison.build("x", [summarise([made], {})], settings)
+            return comparison.build("x", under(settings, [summarise([made], {})]))
 
         told = facts(native=[1, 8, 8], shape=[1, 28, 28])
         assert told.facts[1] == "8 × 8 gray, resized to 28 × 28"
@@ -491,8 +492,8 @@ class TestFacts:
         diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
         results = [summarise([diverged], {}), summarise([run("fedmd", 0, [(0.5, 0.7)] * 2)], {})]
         told = "training diverged and a client was skipped or restored: KT-pFL 2"
-        assert told in comparison.build("x", results, settings).facts
-        assert "diverged" not in str(comparison.build("x", results[1:], settings).facts)
+        assert told in comparison.build("x", under(settings, results)).facts
+        assert "diverged" not in str(comparison.build("x", under(settings, results[1:])).facts)
 
     def test_lean_predictions_and_private_training_are_named(self, run, settings):
         made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
@@ -500,7 +501,7 @@ class TestFacts:
         privacy = {"noise_multiplier": 1.0, "max_grad_norm": 0.5, "delta": 1e-5}
         lean = {"encoding": "top_k", "k": 2, "cache": 5, "select": 0.25}
         built = comparison.build(
-            "x", [summarise([spent], {})], {**settings, "training": {"privacy": privacy}, "knowledge": lean}
+            "x", under({**settings, "training": {"privacy": privacy}, "knowledge": lean}, [summarise([spent], {})])
         )
         compressed = "sent as the 2 most probable classes, not sent again within 5 rounds"
         confident = "only the 25 % with the highest confidence"
@@ -512,17 +513,17 @@ class TestFacts:
             "training": {"privacy": None},
             "knowledge": {"encoding": "float32", "cache": 0, "select": 1.0},
         }
-        facts = str(comparison.build("x", [summarise([made], {})], plain).facts)
+        facts = str(comparison.build("x", under(plain, [summarise([made], {})])).facts)
         assert "predictions travel" not in facts
         assert "private local training" not in facts
 
     def test_adversaries_are_named_where_there_are_some(self, result, settings):
         given = {**settings, "adversaries": {"share": 0.1, "kind": "flipped"}}
         told = "10 % of the clients are malicious and upload flipped predictions; means are over the others"
-        assert told in comparison.build("x", [result("kt_pfl", 0.8)], given).facts
+        assert told in comparison.build("x", under(given, [result("kt_pfl", 0.8)])).facts
         assert comparison.variant(given) == "digits-2_clients-two_labels-open_part-flipped-0.1"
         none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
-        assert "adversaries" not in str(comparison.build("x", [result("kt_pfl", 0.8)], none).facts)
+        assert "adversaries" not in str(comparison.build("x", under(none, [result("kt_pfl", 0.8)])).facts)
 
 
 class TestLengthOfTraining:
@@ -531,7 +532,7 @@ class TestLengthOfTraining:
     def told(self, run, settings, *means):
         results = [summarise([run(name, 0, [(mean, mean) for mean in means])], {}) for name in ("kt_pfl", "local")]
         with blank.blank_figures():
-            return comparison.build("x", results, settings)
+            return comparison.build("x", under(settings, results))
 
     def test_a_rise_is_told_with_its_size(self, run, settings):
         made = self.told(run, settings, 0.5, 0.52, 0.53, 0.55, 0.57)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from finished_runs import under
 from written import column, keys, notes_of, row
 
 from ktpfl_pipeline.analysis.results import summarise
@@ -58,7 +59,7 @@ class TestAdaptation:
 
     @pytest.mark.usefixtures("blank_figures")
     def test_in_the_report_and_on_the_terminal(self, adapted_study, paper_settings):
-        built = comparison.build("x", adapted_study, paper_settings)
+        built = comparison.build("x", under(paper_settings, adapted_study))
         assert "## After adaptation" in built.markdown
         assert "After 10 extra" in built.console
         assert "Adapted_4" not in built.markdown, "the table of runs has the points of a round"
@@ -67,8 +68,8 @@ class TestAdaptation:
 def test_few_clients_that_took_part_are_told_of(study, paper_settings):
     """One of two clients was in a cohort."""
     some = [again(result, cohort=[0]) for result in study]
-    assert notes_of(some, paper_settings)["Participation"].startswith("only 50 % of the clients were in any")
-    assert "Participation" not in notes_of(study, paper_settings)
+    assert notes_of(under(paper_settings, some))["Participation"].startswith("only 50 % of the clients were in any")
+    assert "Participation" not in notes_of(under(paper_settings, study))
 
 
 class TestByArchitecture:
@@ -89,7 +90,7 @@ class TestByArchitecture:
 
     @pytest.mark.usefixtures("blank_figures")
     def test_in_every_form_of_the_report(self, study, paper_settings):
-        built = comparison.build("x", study, paper_settings)
+        built = comparison.build("x", under(paper_settings, study))
         assert "## By architecture" in built.markdown
         assert "minus local-only by architecture" in built.latex
         assert "By architecture" in built.files["report.html"]
@@ -171,10 +172,10 @@ OWN = "ktpfl_pipeline.methods.fedfomo:FedFomo"
 def test_what_fits_on_validation_samples_says_so(run, paper_settings, method, mark):
     result = summarise([run(method)], {})
     assert marked(result).endswith(" †") is mark
-    assert ("†" in notes_of([result], paper_settings)) is mark
+    assert ("†" in notes_of(under(paper_settings, [result]))) is mark
 
 
 def test_defaults_of_a_method_by_its_dotted_path_are_listed(run, paper_settings):
-    report = comparison.build("mine", [summarise([run(OWN)], {"decay": 0.25})], paper_settings)
+    report = comparison.build("mine", under(paper_settings, [summarise([run(OWN)], {"decay": 0.25})]))
     (section,) = (section for section in report.sections if section.title == "Hyperparameters")
     assert section.blocks[1].groups == {"FedFomo": {"candidates": "5", "explore": "0.3", "decay": "0.25"}}

@@ -6,7 +6,7 @@ from operator import getitem
 import blank
 import pytest
 from cases import case
-from finished_runs import make_settings
+from finished_runs import make_settings, under
 from written import column, keys, row, rows
 
 from ktpfl_pipeline.analysis.contrasts import clear_best
@@ -25,7 +25,7 @@ def content(study):
         settings = make_settings()
         for name, value in changes.items():
             settings[name] = {**settings[name], **value} if isinstance(value, dict) else value
-        return comparison("compare_x", results, settings)
+        return comparison("compare_x", under(settings, results))
 
     return make
 

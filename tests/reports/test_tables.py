@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from cases import case
+from finished_runs import under
 from written import column, keys, notes_of, records, row, rows
 
 from ktpfl_pipeline.analysis.results import summarise
@@ -27,7 +28,7 @@ def on_a_page(table):
 
 class TestComparison:
     def test_cells(self, study, paper_settings):
-        table = tables.comparison_table(study, paper_settings)
+        table = tables.comparison_table(under(paper_settings, study))
         assert row(table, "KT-pFL") == {
             "after_transfer": "**90.0** ± 1.0",
             "after_local": "**91.0** ± 1.0",
@@ -44,7 +45,7 @@ class TestComparison:
     @pytest.mark.usefixtures("blank_figures")
     def test_the_papers_numbers_only_in_its_setting(self, study, result, paper_settings):
         fedmd = study[1:2]
-        table = tables.comparison_table(study, {**paper_settings, "clients": 8})
+        table = tables.comparison_table(under({**paper_settings, "clients": 8}, study))
         assert "paper" not in keys(table)
         for shown, changed, why in (
             (fedmd, {"clients": 8}, "clients 8 instead of 20"),
@@ -54,22 +55,22 @@ class TestComparison:
                 "has no number",
             ),  # the paper has no DS-FL
         ):
-            built = comparison.build("x", shown, {**paper_settings, **changed})
+            built = comparison.build("x", under({**paper_settings, **changed}, shown))
             (appendix,) = (section for section in built.sections if section.title.startswith("Appendix"))
             assert why in appendix.blocks[0].entries["Paper"]
-        assert "rough guide" in comparison.build("x", fedmd, paper_settings).markdown
+        assert "rough guide" in comparison.build("x", under(paper_settings, fedmd)).markdown
 
     def test_one_seed_shows_no_spread_and_no_bold(self, result, paper_settings):
         results = [result("kt_pfl", 0.9), result("local", 0.1)]
-        text = markdown.table(tables.comparison_table(results, paper_settings))
+        text = markdown.table(tables.comparison_table(under(paper_settings, results)))
         assert "±" not in text
         assert "**" not in text
         assert "+80.0" in text
-        assert "Bold" not in notes_of(results, paper_settings)
+        assert "Bold" not in notes_of(under(paper_settings, results))
 
     def test_bold_needs_an_interval_without_zero(self, result, paper_settings):
         def best(kt_pfl, local):
-            table = tables.comparison_table([result("kt_pfl", *kt_pfl), result("local", *local)], paper_settings)
+            table = tables.comparison_table(under(paper_settings, [result("kt_pfl", *kt_pfl), result("local", *local)]))
             return [row(table, title)["after_transfer"].startswith("**") for title in ("KT-pFL", "Local-only")]
 
         assert best((0.9, 0.9), (0.8, 0.8)) == [False, False]  # two seeds have no interval
@@ -83,27 +84,27 @@ class TestComparison:
         ahead = summarise([run("kt_pfl", seed, [(mean,)]) for seed, mean in enumerate((0.9, 0.5, 0.5))], {})
         behind = summarise([run("fedmd", seed, [(0.6,)]) for seed in (1, 2)], {})  # better with both common seeds
         assert ahead.final["after_transfer"].mean > behind.final["after_transfer"].mean
-        table = tables.comparison_table([ahead, behind], paper_settings)
+        table = tables.comparison_table(under(paper_settings, [ahead, behind]))
         assert not any("**" in cell for cell in column(table, "after_transfer"))
 
     def test_without_local_only(self, study, paper_settings):
-        table = tables.comparison_table(study[:2], paper_settings)
+        table = tables.comparison_table(under(paper_settings, study[:2]))
         assert set(column(table, "minus_local")) == {"–"}
-        assert "no local-only training" in notes_of(study[:2], paper_settings)[MINUS_LOCAL.title]
+        assert "no local-only training" in notes_of(under(paper_settings, study[:2]))[MINUS_LOCAL.title]
 
     def test_one_method(self, study, paper_settings):
-        table = tables.comparison_table(study[:1], paper_settings)
+        table = tables.comparison_table(under(paper_settings, study[:1]))
         assert column(table, "after_transfer") == ["90.0 ± 1.0"]
 
     def test_a_point_that_was_not_evaluated(self, study, run, paper_settings):
         finished = run("fedmd").to_dict()
         finished["history"][0]["accuracy"].pop("after_local")
         partial = summarise([type(run()).from_dict(finished)], {})
-        assert row(tables.comparison_table([partial], paper_settings), "FedMD")["after_local"] == "–"
+        assert row(tables.comparison_table(under(paper_settings, [partial])), "FedMD")["after_local"] == "–"
 
     def test_the_best_is_first_and_two_rows_are_set_off(self, result, paper_settings):
         results = [result("fedmd", 0.7), result("local", 0.8), result("kt_pfl", 0.9)]
-        table = tables.comparison_table(results, paper_settings)
+        table = tables.comparison_table(under(paper_settings, results))
         assert column(table, "method") == ["KT-pFL", "Local-only", "FedMD"]
         assert table.tinted == ["kt_pfl", "local"]
 
@@ -119,11 +120,13 @@ class TestComparison:
     def test_methods_whose_two_points_are_one_are_named(self, study, run, paper_settings):
         once = summarise([run("fedamp")], {})
         twice = summarise([run("fedavg", after_transfer=[(0.5, 0.7)], after_local=[(0.6, 0.7)])], {})
-        (note,) = [text for column, text in notes_of([once, twice], paper_settings).items() if "local tr" in column]
+        (note,) = [
+            text for column, text in notes_of(under(paper_settings, [once, twice])).items() if "local tr" in column
+        ]
         assert note.endswith("The two are the same where knowledge comes back only before training: FedAMP.")
-        assert "The two are the same" not in str(notes_of(study[:1], paper_settings))
+        assert "The two are the same" not in str(notes_of(under(paper_settings, study[:1])))
         alone = [summarise([run(method, knowledge=0)], {}) for method in ("local", "local_matched", "local_5x")]
-        assert "The two are the same" not in str(notes_of(alone, paper_settings)), "nothing comes back at all"
+        assert "The two are the same" not in str(notes_of(under(paper_settings, alone))), "nothing comes back at all"
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
         assert notes.inequalities(study) == []
@@ -139,7 +142,7 @@ class TestComparison:
         waits = summarise([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
         (late,) = notes.inequalities([waits, other])
         assert late == "late clients skipped rounds with FedAvg, and trained in them with other methods"
-        assert next(iter(notes_of([study[0], result("local", 0.8)], paper_settings))) == "Not like for like"
+        assert next(iter(notes_of(under(paper_settings, [study[0], result("local", 0.8)])))) == "Not like for like"
 
 
 class TestDifferences:
@@ -384,7 +387,7 @@ class TestRenderings:
             *[("2.0", "2.0 s"), ("1.0", "1.0 s"), ("3.5", "3.5 s")] * 2,
             *[("2.0", "2.0 s"), ("-Infinity", "–"), ("200.0", "3.3 min")],
         ]
-        assert '<td data-by="3.5">3.5 s</td>' in on_a_page(tables.comparison_table(study, paper_settings))
+        assert '<td data-by="3.5">3.5 s</td>' in on_a_page(tables.comparison_table(under(paper_settings, study)))
 
     def test_html_escapes_titles_and_names_of_columns(self):
         text = on_a_page(
@@ -409,7 +412,7 @@ class TestRenderings:
     def test_the_terminals_table_fits_it(self, study, paper_settings):
         """Columns are left out before names are shortened, and named below."""
         long = [replace(study[0], title="word " * 12), *study[1:]]
-        shown = tables.comparison_table(long, paper_settings).without("paper")
+        shown = tables.comparison_table(under(paper_settings, long)).without("paper")
         for width in (60, 80, 100, 120):
             with case(width):
                 text = terminal.table(shown, width)
@@ -431,14 +434,14 @@ class TestRenderings:
         made = {}
         for width in (60, 120):
             monkeypatch.setenv("COLUMNS", str(width))
-            report = comparison.build("compare_x", study, paper_settings)
+            report = comparison.build("compare_x", under(paper_settings, study))
             made[width] = report.files["table.txt"]
             assert report.console != made[width]
         assert made[60] == made[120]
 
     @pytest.mark.usefixtures("blank_figures")
     def test_words_stay_whole(self, study, paper_settings):
-        made = comparison.build("compare_x", study, paper_settings)
+        made = comparison.build("compare_x", under(paper_settings, study))
         text = terminal.text(made, 60)
         assert max(map(len, text.splitlines())) <= 60
         assert "KT-\n" not in text
@@ -492,14 +495,14 @@ class TestNumbers:
 
 @pytest.mark.usefixtures("blank_figures")
 def test_the_terminal_does_not_show_the_papers_numbers(study, paper_settings):
-    built = comparison.build("x", study, paper_settings)
+    built = comparison.build("x", under(paper_settings, study))
     assert "paper" in keys(built.tables["table"])
     assert "paper" not in keys(built.brief[0])
 
 
 def test_the_title_of_a_column_is_written_by_renderers_only(study, paper_settings):
     """Another title changes headings and nothing else: rows, notes and files have keys."""
-    table = tables.comparison_table(study, paper_settings)
+    table = tables.comparison_table(under(paper_settings, study))
     renamed = replace(table, columns=[column.but(title=f"x{column.title}") for column in table.columns])
     assert rows(renamed) == rows(table)
     assert renamed.without("traffic").filled().headings == [f"x{each}" for each in table.without("traffic").headings]

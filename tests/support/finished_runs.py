@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,11 @@ def make_settings() -> dict[str, object]:
         "partition": {"scheme": "two_labels"},
         "training": {"epochs": 20, "learning_rate": 0.01},
     }
+
+
+def under(settings: dict[str, Any], results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return the results as if they were made with these settings."""
+    return [replace(result, settings=settings) for result in results]
 
 
 @pytest.fixture

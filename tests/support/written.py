@@ -1,7 +1,6 @@
 """Entries of tables as they are written, by the keys of their columns: ``**90.0** ± 1.0`` is bold."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.reports import notes, tables
@@ -32,7 +31,7 @@ def row(table: Table, name: str) -> dict[str, str]:
     return {key: text for key, text in found.items() if key != first}
 
 
-def notes_of(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
+def notes_of(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the notes on the main table of a comparison."""
-    made = tables.comparison_table(results, settings)
+    made = tables.comparison_table(results)
     return {**notes.alerts(results), **made.meanings, **notes.general_notes(results)}

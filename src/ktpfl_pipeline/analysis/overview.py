@@ -10,7 +10,7 @@ KEPT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "c
 """What a comparison leaves of each method for the overview."""
 
 
-def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, Any]:
+def comparison(name: str, results: Sequence[MethodResult]) -> dict[str, Any]:
     """Return the part of a comparison that the overview of all comparisons needs, in plain values.
 
     It has the comparison's ``name``, the ``settings`` that all its methods share, and ``methods``: the values `KEPT` of
@@ -19,7 +19,7 @@ def comparison(name: str, results: Sequence[MethodResult], settings: dict[str, A
     kept = [replace(result, runs=[]).to_dict() for result in results]
     return {
         "name": name,
-        "settings": settings,
+        "settings": results[0].settings,
         "methods": {values["method"]: {part: values[part] for part in KEPT} for values in kept},
     }
 

@@ -70,7 +70,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
         )
     led = {**methods[0].settings, "headline": experiment.headline, "subject": experiment.subject}
     methods = [replace(each, settings={**each.settings, **led}) for each in methods]
-    made = build(name, methods, led, here_and_now())
+    made = build(name, methods, here_and_now())
     local = local_only(methods)
     metrics = {f"headline/{slug(each.method)}": each.final[headline(methods)].mean for each in methods}
     for each in methods:

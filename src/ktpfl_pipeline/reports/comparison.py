@@ -50,16 +50,10 @@ SOURCES = {
 """What private data is called in a title."""
 
 
-def build(
-    name: str, results: Sequence[MethodResult], settings: dict[str, Any], made: Provenance | None = None
-) -> Report:
-    """Return the report on the methods of one experiment.
+def build(name: str, results: Sequence[MethodResult], made: Provenance | None = None) -> Report:
+    """Return the report on the methods of one experiment, in the order of their results, which have its settings.
 
-    Args:
-        name: of the experiment.
-        results: the methods, in the order in which they are shown; at least one.
-        settings: the experiment's, a nested dict of plain values; what all methods share.
-        made: of the report; without it, the page does not say when, where and by what command.
+    Without `made`, the page does not say when, where and by what command the report was made.
 
     Raises:
         ValueError: without results, or if the methods have different numbers of clients.
@@ -68,12 +62,11 @@ def build(
         raise ValueError("A report needs the result of at least one method.")
     if len({result.clients for result in results}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
-    first = subject(results).runs[0]
-    outcome, facts, warnings = summary(results), _facts(results, settings), notes.alerts(results)
+    first, settings = subject(results).runs[0], results[0].settings
+    outcome, facts, warnings = summary(results), _facts(results), notes.alerts(results)
     caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(results)} Bold: {words.BOLD}"
-    cited = notes.papers_numbers(results, settings)
-    main = tables.comparison_table(results, settings, caption)
-    shown = main.shows(columns.PAPER.key)
+    main = tables.comparison_table(results, caption)
+    appendix = [] if main.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(results)})]
     explained = {**warnings, **main.meanings, **notes.general_notes(results)}
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
@@ -85,8 +78,8 @@ def build(
         Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
         *_sections(results),
         Section("Settings", [Settings(_groups(settings))], folded=True),
-        Section("Hyperparameters", _hyperparameters(results, settings), folded=True),
-        Section("Appendix: the paper's numbers", [] if shown else [Notes({"Paper": cited})], folded=True),
+        Section("Hyperparameters", _hyperparameters(results), folded=True),
+        Section("Appendix: the paper's numbers", appendix, folded=True),
         tables.runs([({"method": result.title}, result) for result in results], [columns.METHOD.but(value=None)]),
     ]
     source = str(settings.get("private", {}).get("source", ""))
@@ -106,7 +99,7 @@ def build(
         ],
         variant=variant(settings, first.native, first.shape),
         data={
-            "comparison.json": json.dumps(comparison(name, results, settings), indent=1) + "\n",
+            "comparison.json": json.dumps(comparison(name, results), indent=1) + "\n",
             **data_files(results),
         },
     )
@@ -123,9 +116,9 @@ def identity(results: Sequence[MethodResult]) -> str:
     return f"report-{digest([[result.method, *(run.key for run in result.runs)] for result in results])}"
 
 
-def _facts(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[str]:
-    main, adversaries = subject(results), settings.get("adversaries", {})
-    run = main.runs[0]
+def _facts(results: Sequence[MethodResult]) -> list[str]:
+    main, settings = subject(results), results[0].settings
+    run, adversaries = main.runs[0], settings.get("adversaries", {})
     first, source = run.history[0], str(settings.get("private", {}).get("source", ""))
     models = Counter(map(architecture_title, run.architectures))
     compressed = [text for _, text in words.lean(settings)]
@@ -329,7 +322,7 @@ def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {group: words.settings(values) for group, values in groups.items() if values}
 
 
-def _hyperparameters(results: Sequence[MethodResult], settings: dict[str, Any]) -> list[Block]:
+def _hyperparameters(results: Sequence[MethodResult]) -> list[Block]:
     """State the origin of the hyperparameters, and list all of them, also those left at their defaults."""
     origins = {
         "configured": "Configured for every method: the values of conf/, not chosen for this comparison.",
@@ -340,4 +333,4 @@ def _hyperparameters(results: Sequence[MethodResult], settings: dict[str, Any]) 
     for result in results:
         made: Any = methods.known(result.method) and methods.create(result.method, result.hyperparameters)
         values[result.title] = words.settings(asdict(made) if made else result.hyperparameters)
-    return [Text(origins[settings.get("hyperparameters", "configured")]), Settings(values)]
+    return [Text(origins[results[0].settings.get("hyperparameters", "configured")]), Settings(values)]

@@ -1,7 +1,6 @@
 """The notes of a comparison: what limits it, what its columns mean, and where its numbers come from."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, local_only
 from ktpfl_pipeline.reports import classes, columns, paper, words
@@ -34,7 +33,7 @@ def final_values(results: Sequence[MethodResult]) -> str:
     return f"{averaged} The best round is recorded with the results; it is never the headline."
 
 
-def meanings(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[str, str]:
+def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the meanings of those columns of the main table that depend on the comparison, by key."""
     alike = ", ".join(result.title for result in results if _one_point(result))
     one = f" The two are the same where knowledge comes back only before training: {alike}." if alike else ""
@@ -43,7 +42,7 @@ def meanings(results: Sequence[MethodResult], settings: dict[str, Any]) -> dict[
         "in the round's cohort or not. This is the headline.",
         "after_local": "the same clients before any knowledge came back in that round. It can be far from accuracy "
         f"after transfer: compare methods at one of the two.{one}",
-        columns.PAPER.key: papers_numbers(results, settings),
+        columns.PAPER.key: papers_numbers(results),
         **({} if local_only(results) else {columns.MINUS_LOCAL.key: NO_LOCAL}),
     }
 
@@ -67,8 +66,9 @@ def _one_point(result: MethodResult) -> bool:
     return both and all(record["after_local"] == record[HEADLINE] for record in records)
 
 
-def papers_numbers(results: Sequence[MethodResult], settings: dict[str, Any]) -> str:
+def papers_numbers(results: Sequence[MethodResult]) -> str:
     """Return the note on the paper's numbers: their source, or why they are not shown."""
+    settings = results[0].settings
     if other := "; ".join(paper.differences(settings)):
         return f"the paper's numbers are not shown, because its setting is another: {other}."
     known = any(paper.number(settings, result.method) is not None for result in results)

@@ -27,12 +27,12 @@ TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
 
 
-def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], latex: str = "") -> Table:
+def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return one row per method, the best first: accuracy at both points, gain over local-only, traffic, time.
 
     The settings of the experiment decide whether the paper's numbers are shown next to ours.
     """
-    lead = headline(results)
+    lead, settings = headline(results), results[0].settings
     points = dict.fromkeys((lead, HEADLINE, "after_local"))
     cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
     shown = [
@@ -41,7 +41,7 @@ def comparison_table(results: Sequence[MethodResult], settings: dict[str, Any], 
         *(MINUS_LOCAL, columns.TRAFFIC, columns.TIME),
         *([columns.PAPER.but(value=lambda result, _: paper.written(settings, result.method))] if cited else []),
     ]
-    meanings = notes.meanings(results, settings)
+    meanings = notes.meanings(results)
     shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]
     made = Table.of("table", shown, ranked(results, lead), Compared(results), latex=latex, tinted=tinted(results))
     baseline = classes.majority_row(results, HEADLINE, MINUS_LOCAL.key if lead == HEADLINE else "")
