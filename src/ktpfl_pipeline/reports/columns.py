@@ -39,28 +39,19 @@ class Column:
         title: heading, without the unit.
         unit: in brackets after the title; empty for texts and for numbers that name their unit.
         meaning: the note below the table; empty if the title is enough.
-        value: computes the column's entry from the object of a row; None takes the row's entry for `key`.
+        value: computes the column's entry from the object of a row.
     """
 
     key: str
     title: str
     unit: str = ""
     meaning: str = ""
-    value: Callable[..., Entry] | None = None
+    value: Callable[..., Entry] = lambda *_: None
 
     @property
     def heading(self) -> str:
         """The title with its unit."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
-
-    def entry(self, *row: Any) -> Entry:
-        """Return the column's entry of a row.
-
-        Args:
-            row: a mapping from keys to entries; or what `value` takes.
-        """
-        found: Entry = self.value(*row) if self.value else row[0].get(self.key)
-        return found
 
     def but(self, **changes: Any) -> "Column":
         """Return the column with some attributes replaced."""
@@ -113,9 +104,6 @@ PAPER = Column("paper", "Paper", "%")
 CHOSEN = Column("chosen", "Chosen")
 VALIDATION = Column("validation", "Validation", "%")
 AGREES = Column("agrees", "Agrees")
-SEED = Column("seed", "Seed")
-RUN = Column("run_id", "MLflow run")
-KEY = Column("key", "Settings key")
 
 
 def accuracy_at(point: str, best: MethodResult | None = None, meaning: str = "") -> Column:

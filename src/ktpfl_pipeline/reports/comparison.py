@@ -80,7 +80,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results), folded=True),
         Section("Appendix: the paper's numbers", appendix, folded=True),
-        tables.runs([({"method": result.title}, result) for result in results], [columns.METHOD.but(value=None)]),
+        tables.runs([(result, name) for result in results], [columns.TITLE]),
     ]
     source = str(settings.get("private", {}).get("source", ""))
     return Report(

@@ -87,11 +87,14 @@ class Table:
     ) -> "Table":
         """Return a table whose entries the columns compute from the object of each row, several as a tuple.
 
-        These are the arguments of `Column.entry`; `shared` are further ones, equal for all rows.
+        These are the arguments of `Column.value`; `shared` are further ones, equal for all rows.
         """
         given = [row if isinstance(row, tuple) else (row,) for row in rows]
         entries = [
-            {ID: getattr(row[0], "method", None), **{column.key: column.entry(*row, *shared) for column in columns}}
+            {
+                ID: getattr(row[0], "method", None),
+                **{column.key: column.value(*row, *shared) for column in columns},
+            }
             for row in given
         ]
         return cls(name, columns, entries, latex, tinted)

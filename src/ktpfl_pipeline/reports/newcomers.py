@@ -34,7 +34,7 @@ def _columns(epochs: int) -> list[Column]:
     after = f"after {plural(epochs, 'epoch')}" if epochs else "when joining"
     return [
         Column(f"new_{epochs}", f"New clients {after}", "%"),
-        MINUS_LOCAL.but(key=f"new_{epochs}_minus_local", title=f"{MINUS_LOCAL.title} {after}", meaning="", value=None),
+        MINUS_LOCAL.but(key=f"new_{epochs}_minus_local", title=f"{MINUS_LOCAL.title} {after}", meaning=""),
         Column(f"existing_{epochs}", f"Existing clients {after if epochs else 'after transfer'}", "%"),
     ]
 

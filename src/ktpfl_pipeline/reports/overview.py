@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
 from ktpfl_pipeline.reports import columns as shared
 from ktpfl_pipeline.reports import figures, paper, words
-from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, accuracy_at
+from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
@@ -77,7 +77,7 @@ class Comparison(Point):
 
 Columns = Mapping[str, Comparison]
 """Comparisons by title."""
-COMPARISON = Column("comparison", "Comparison")
+COMPARISON = Column("comparison", "Comparison", value=str)
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
@@ -92,7 +92,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to show; run one first, for example {example}.")
     results = {name: list(each.methods.values()) for name, each in columns.items()}
-    named = [({"comparison": name, "method": one.title}, one) for name, each in results.items() for one in each]
+    named = [(result, name) for name, each in results.items() for result in each]
     hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
     sections = [
         Section("Accuracy", [accuracy_table(hetero)]),
@@ -108,7 +108,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/report.html" for name, each in columns.items()})]),
-        runs(named, [COMPARISON, METHOD.but(value=None)], [HEADLINE]),
+        runs(named, [COMPARISON.but(value=lambda _, name, __: name), shared.TITLE], [HEADLINE]),
     ]
     return Report(
         name="overview",
@@ -225,24 +225,22 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
 
 def paper_table(columns: Columns) -> Table:
     """Return the paper's numbers for the data and partitions of comparisons that were made with other settings."""
-    rows: dict[str, dict[str, Entry]] = {}
-    titles = dict[str, str]()
-    for method, name in paper.names().items():
-        for each in (each for each in columns.values() if paper.differences(each.settings)):
-            which = words.clients(each.settings) if each.one_architecture else each.partition
-            if number := paper.written(each.settings, method):
-                titles[f"{each.dataset}, {which}"] = ""
-                rows.setdefault(name, {"method": name})[f"{each.dataset}, {which}"] = number
-    shown = [Column("method", "Method in the paper"), *(shared.PAPER.but(key=key, title=key) for key in titles)]
-    return Table("paper", shown, list(rows.values()))
+    numbers: dict[str, dict[str, str]] = {}  # by the paper's name of the method
+    for each in (each for each in columns.values() if paper.differences(each.settings)):
+        which = words.clients(each.settings) if each.one_architecture else each.partition
+        own = {name: paper.written(each.settings, method) for method, name in paper.names().items()}
+        numbers[f"{each.dataset}, {which}"] = {name: number for name, number in own.items() if number}
+    rows = [name for name in dict.fromkeys(paper.names().values()) if any(name in own for own in numbers.values())]
+    shown = [shared.PAPER.but(key=title, title=title, value=own.get) for title, own in numbers.items() if own]
+    return Table.of("paper", [Column("method", "Method in the paper", value=str), *shown], rows)
 
 
 def settings_table(columns: Columns) -> Table:
     """Return one row per comparison: the settings in which the comparisons differ; no rows where they do not."""
     given, same = {name: flat(each.settings) for name, each in columns.items()}, common_settings(columns)
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
-    rows = [{"comparison": name, **{entry: setting(one.get(entry)) for entry in names}} for name, one in given.items()]
-    return Table("settings", [COMPARISON, *(Column(entry, entry) for entry in names)], rows if names else [])
+    shown = [Column(path, path, value=lambda name, path=path: setting(given[name].get(path))) for path in names]
+    return Table.of("settings", [COMPARISON, *shown], given if names else [])
 
 
 def common_settings(columns: Columns) -> dict[str, str]:

@@ -45,7 +45,7 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
 NOTES = {
     "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished; the "
     "plan below states why a cell failed.",
-    "Bold": f"{words.BEST}; a difference, where it is significant itself. Nothing in bold: no significant difference.",
+    "Bold": words.BOLD,
     "Paper": "the paper's number, of Tables 1 to 6, from its LaTeX source. The paper states no seeds and, except for "
     "Table 5, no spread. FedDF and pFedDF are shown as the paper ran them, (soft), and in full: one number is next to "
     "both.",
@@ -64,11 +64,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
     alike = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
     once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # runs that an earlier part has too
-    finished = [
-        ({"cell": f"{named(cell.part)}: {_column(cell)}, {cell.title}"}, cell.result)
-        for cell in reversed(once.values())
-        if cell.result
-    ]
+    finished = [(cell.result, f"{_place(cell)}, {cell.title}") for cell in reversed(once.values()) if cell.result]
     sections = [
         Section("", [Text(evidence.scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
@@ -81,7 +77,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("What is done, and what is left", [plan_table([list(own) for _, own in alike])], folded=True),
-        runs(finished, [WHERE], [HEADLINE]),
+        runs(finished, [WHERE.but(value=lambda _, place, __: place)], [HEADLINE]),
     ]
     return Report(
         name="paper",
@@ -121,30 +117,32 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
 
     The time of a run that an earlier row has too is counted there.
     """
-    rows, counted = list[dict[str, Entry]](), set[str]()
+    rows, counted = list[tuple[Sequence[Cell], dict[str, Cell], bool]](), set[str]()
     for group in groups:
         own = {key: cell for cell in group for key in cell.left if key not in counted}
-        shared = any(key in counted for cell in group for key in cell.left)
+        rows.append((group, own, any(key in counted for cell in group for key in cell.left)))
         counted.update(own)
+
+    def left(_: Sequence[Cell], own: Mapping[str, Cell], shared: bool) -> Entry:
         known = seconds_left([replace(cell, keys={0: key}) for key, cell in own.items()])
-        first, failed = group[0], [cell.failed for cell in group if cell.failed]
-        rows.append(
-            {
-                "cell": f"{named(first.part)}: {_column(first)}",
-                "method": ", ".join(cell.title for cell in group),
-                "seeds": ", ".join(map(str, first.seeds)),
-                "done": f"{sum(len(cell.runs) for cell in group)} of {len(first.seeds) * len(group)}",
-                "left": "as above" if shared and not own else Number(known, duration) if own and known else None,
-                "known_by": ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None,
-                "failed": failed[0] if failed else None,
-            }
-        )
+        return "as above" if shared and not own else Number(known, duration) if own and known else None
+
+    def done(group: Sequence[Cell], *_: object) -> Entry:
+        return f"{sum(len(cell.runs) for cell in group)} of {len(group[0].seeds) * len(group)}"
+
+    def known_by(_: Sequence[Cell], own: Mapping[str, Cell], __: bool) -> Entry:
+        return ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None
+
     shown = [
-        *(WHERE.but(title="Cells"), METHOD.but(title="Methods", value=None), Column("seeds", "Seeds")),
-        *(Column("done", "Runs done"), Column("left", "Time left"), Column("known_by", "Known by")),
-        Column("failed", "Failed"),
+        WHERE.but(title="Cells", value=lambda group, *_: _place(group[0])),
+        METHOD.but(title="Methods", value=lambda group, *_: ", ".join(cell.title for cell in group)),
+        Column("seeds", "Seeds", value=lambda group, *_: ", ".join(map(str, group[0].seeds))),
+        Column("done", "Runs done", value=done),
+        Column("left", "Time left", value=left),
+        Column("known_by", "Known by", value=known_by),
+        Column("failed", "Failed", value=lambda group, *_: next((cell.failed for cell in group if cell.failed), None)),
     ]
-    return Table("plan", shown, rows).filled()
+    return Table.of("plan", shown, rows).filled()
 
 
 def _by_column(cells: Sequence[Cell]) -> Table:
@@ -173,50 +171,42 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
 
 def beside_the_paper(cells: Sequence[Cell]) -> Table:
     """Return one row for each cell of which the paper's number is known: ours, the paper's, and whether they agree."""
-    rows: list[dict[str, Entry]] = []
+    rows = list[tuple[Cell, Difference | None]]()
     for cell in cells:
-        number = _number(cell)
-        if number is None:
-            continue
-        found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
-        rows.append(
-            {
-                "part": named(cell.part),
-                "cell": _column(cell),
-                "method": cell.title,
-                "ours": accuracy(cell.final),
-                "paper": _written(cell),
-                "ours_minus": interval(found),
-                "agrees": verdict(found, 0),
-            }
-        )
+        if (number := _number(cell)) is not None:
+            rows.append((cell, difference([own - number for own in cell.final.per_seed]) if cell.final else None))
     shown = [
-        *(Column("part", "Part"), WHERE, METHOD.but(value=None), Column("ours", "Ours", "%"), columns.PAPER),
-        *(Column("ours_minus", "Ours minus paper", "points"), columns.AGREES),
+        Column("part", "Part", value=lambda cell, _: named(cell.part)),
+        WHERE.but(value=lambda cell, _: _column(cell)),
+        METHOD.but(value=lambda cell, _: cell.title),
+        Column("ours", "Ours", "%", value=lambda cell, _: accuracy(cell.final)),
+        columns.PAPER.but(value=lambda cell, _: _written(cell)),
+        Column("ours_minus", "Ours minus paper", "points", value=lambda _, found: interval(found)),
+        columns.AGREES.but(value=lambda _, found: verdict(found, 0)),
     ]
-    return Table("beside", shown, rows)
+    return Table.of("beside", shown, rows)
 
 
 def orders(cells: Sequence[Cell]) -> Table:
     """Return one row for two methods of a column whose numbers in the paper differ: which one is ahead?"""
-    rows: list[dict[str, Entry]] = []
+    rows = list[tuple[str, Cell, Cell, float]]()
     for column, own in _columns(cells):
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
-            if first == second:  # two readings of one row of the paper's
-                continue
-            found = paired_difference(a.result, b.result) if a.result and b.result else None
-            rows.append(
-                {
-                    "cell": f"{named(a.part)}: {column}",
-                    "methods": f"{a.title} minus {b.title}",
-                    "paper": points(first - second),
-                    "ours": interval(found),
-                    "agrees": verdict(found, 1 if first > second else -1),
-                }
-            )
-    ours, papers = Column("ours", "Ours", "points"), columns.PAPER.but(unit="points")
-    return Table("orders", [WHERE, Column("methods", "Methods"), papers, ours, columns.AGREES], rows)
+            if first != second:  # else two readings of one row of the paper's
+                rows.append((f"{named(a.part)}: {column}", a, b, first - second))
+
+    def ours(a: Cell, b: Cell) -> Difference | None:
+        return paired_difference(a.result, b.result) if a.result and b.result else None
+
+    shown = [
+        WHERE.but(value=lambda place, *_: place),
+        Column("methods", "Methods", value=lambda _, a, b, __: f"{a.title} minus {b.title}"),
+        columns.PAPER.but(unit="points", value=lambda _, __, ___, papers: points(papers)),
+        Column("ours", "Ours", "points", value=lambda _, a, b, __: interval(ours(a, b))),
+        columns.AGREES.but(value=lambda _, a, b, papers: verdict(ours(a, b), 1 if papers > 0 else -1)),
+    ]
+    return Table.of("orders", shown, rows)
 
 
 def findings(cells: Sequence[Cell]) -> Table:
@@ -224,29 +214,23 @@ def findings(cells: Sequence[Cell]) -> Table:
 
     The other settings are those that the paper compared and that are run here.
     """
-    rows: list[dict[str, Entry]] = []
+    rows = list[tuple[Cell, Difference | None]]()
     of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
     for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
         own = {cell.label: cell for cell in group}
-        settings = next(iter(own.values())).settings
-        for best, against in paper.best(part, settings, list(own)):
-            if best not in own:
-                continue
-            ours, finished = own[best], [result for label in against if (result := own[label].result)]
-            found = None
-            if ours.result and len(finished) == len(against):
-                found = paired_difference(ours.result, ranked(finished)[0])
-            rows.append(
-                {
-                    "cell": f"{named(part)}: {paper.dataset(settings)}",
-                    "best": best,
-                    "ours": accuracy(ours.final),
-                    "minus_others": interval(found),
-                    "agrees": verdict(found, 1),
-                }
-            )
-    there, minus = Column("ours", "Ours there", "%"), Column("minus_others", "Minus our best of the others", "points")
-    return Table("best", [WHERE, Column("best", "Best in the paper"), there, minus, columns.AGREES], rows)
+        for best, against in paper.best(part, next(iter(own.values())).settings, list(own)):
+            if best in own:
+                ours, others = own[best].result, [result for label in against if (result := own[label].result)]
+                full = len(others) == len(against)
+                rows.append((own[best], paired_difference(ours, ranked(others)[0]) if ours and full else None))
+    shown = [
+        WHERE.but(value=lambda cell, _: f"{named(cell.part)}: {paper.dataset(cell.settings)}"),
+        Column("best", "Best in the paper", value=lambda cell, _: cell.label),
+        Column("ours", "Ours there", "%", value=lambda cell, _: accuracy(cell.final)),
+        Column("minus_others", "Minus our best of the others", "points", value=lambda _, found: interval(found)),
+        columns.AGREES.but(value=lambda _, found: verdict(found, 1)),
+    ]
+    return Table.of("best", shown, rows)
 
 
 def verdict(found: Difference | None, side: int) -> str | None:
@@ -316,6 +300,10 @@ def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
 
 def _column(cell: Cell) -> str:
     return f"{paper.dataset(cell.settings)}, {cell.label}"
+
+
+def _place(cell: Cell) -> str:
+    return f"{named(cell.part)}: {_column(cell)}"
 
 
 def _number(cell: Cell) -> float | None:

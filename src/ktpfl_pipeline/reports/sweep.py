@@ -100,8 +100,8 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             Section("Settings that all points have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
-                [({"method": row.result.title, "value": row.value}, row.result) for row in rows],
-                [columns.METHOD.but(value=None), Column("value", title)],
+                [(row.result, row.value) for row in rows],
+                [columns.TITLE, Column("value", title, value=lambda _, value, __: value)],
                 [HEADLINE],
             ),
         ],

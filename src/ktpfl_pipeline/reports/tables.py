@@ -20,7 +20,7 @@ from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import classes, columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, Compared, accuracy_at
-from ktpfl_pipeline.reports.model import ID, Section, Table, Text
+from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent
 
 TOLERANCE = 1e-6
@@ -143,28 +143,30 @@ def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | Non
     return None if mixture in ("own", "average") else f"{sum(held):.0f} of {len(held)}"
 
 
-def runs(
-    rows: Iterable[tuple[Mapping[str, Entry], MethodResult]], first: Sequence[Column], points: Sequence[str] = ORDER
-) -> Section:
+def runs(rows: Iterable[tuple[MethodResult, str]], first: Sequence[Column], points: Sequence[str] = ORDER) -> Section:
     """Return the section with one row per run: its method, seed and accuracies, and its run and key in MLflow.
 
     Args:
-        rows: of each method, its entries in the first columns, and its result.
-        first: the first columns.
+        rows: each result with the name of its setting.
+        first: the first columns; a row is a result, its setting and the place of a seed.
         points: the evaluation points that are shown, where they are known.
     """
 
-    def row(named: Mapping[str, Entry], result: MethodResult, place: int) -> dict[str, Entry]:
-        known = {point: result.final.get(point) for point in points}
-        return {
-            ID: result.method,
-            **named,
-            "seed": str(result.seeds[place]),
-            **{point: percent(final.per_seed[place]) if final else None for point, final in known.items()},
-            "run_id": result.run_ids[place] or NONE,
-            "key": (result.runs[place].key or NONE) if result.runs else None,
-        }
+    def at(point: str) -> Column:
+        def value(result: MethodResult, _: str, place: int) -> Entry:
+            return percent(result.final[point].per_seed[place]) if point in result.final else None
 
-    shown = [*first, columns.SEED, *(accuracy_at(point).but(value=None) for point in points), columns.RUN, columns.KEY]
-    table = Table.of("runs", shown, [row(*each, place) for each in rows for place in range(len(each[1].seeds))])
+        return accuracy_at(point).but(value=value)
+
+    def key(result: MethodResult, _: str, place: int) -> Entry:
+        return (result.runs[place].key or NONE) if result.runs else None
+
+    shown = [
+        *first,
+        Column("seed", "Seed", value=lambda result, _, place: str(result.seeds[place])),
+        *map(at, points),
+        Column("run_id", "MLflow run", value=lambda result, _, place: result.run_ids[place] or NONE),
+        Column("key", "Settings key", value=key),
+    ]
+    table = Table.of("runs", shown, [(*row, place) for row in rows for place in range(len(row[0].seeds))])
     return Section("Runs", [table.filled(), Text(words.RUNS)], folded=True)
