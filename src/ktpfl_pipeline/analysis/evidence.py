@@ -22,12 +22,9 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Evidence:
-    """The finished results of the paper's tables at one scale.
+    """The finished results of the paper's tables at one scale, with what the report says of the settings there.
 
-    Attributes:
-        scale: what the report says of the settings.
-        parts: of each table and figure its title, and how it is shown: as a table, or a name of `reproduction.DRAWN`.
-        cells: of these, with their finished runs.
+    Of each table and figure, `parts` has the title, and how it is shown: as a table, or a name of `reproduction.DRAWN`.
     """
 
     scale: str

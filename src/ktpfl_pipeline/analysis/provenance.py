@@ -19,22 +19,16 @@ PACKAGE = Path(__file__).parents[1]
 class Provenance:
     """How a result was made, for the report and the tracker.
 
-    Attributes:
-        date: local time with its zone, ISO 8601, to the second.
-        command: the command line.
-        commit: the short hash of this package's source in git, with ``+changes`` where files differ from it; empty
-            where the package is not in a repository.
-        user: the name of the user; empty if the system does not know it.
-        machine: processor, cores, operating system.
-        versions: the versions of Python and torch.
+    The commit is the short hash of this package's source in git, with ``+changes`` where files differ from it; it is
+    empty where the package is not in a repository.
     """
 
-    date: str
+    date: str  # local time with its zone, ISO 8601, to the second
     command: str
     commit: str
-    user: str
-    machine: str
-    versions: str
+    user: str  # empty if the system does not know it
+    machine: str  # processor, cores, operating system
+    versions: str  # of Python and torch
 
     def told(self) -> dict[str, str]:
         """Return what a report says of it."""

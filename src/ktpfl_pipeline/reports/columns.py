@@ -32,21 +32,13 @@ from ktpfl_pipeline.reports.words import marked, plain, point_title
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        key: name of the column in rows and in CSV files.
-        title: heading, without the unit.
-        unit: in brackets after the title; empty for texts and for numbers that name their unit.
-        meaning: the note below the table; empty if the title is enough.
-        value: computes the column's entry from the object of a row.
-    """
-
-    key: str
-    title: str
-    unit: str = ""
-    meaning: str = ""
-    value: Callable[..., Entry] = lambda *_: None
+    key: str  # its name in rows and in CSV files
+    title: str  # of the heading, without the unit
+    unit: str = ""  # in brackets after the title; empty for texts and for numbers that name their unit
+    meaning: str = ""  # the note below the table; empty if the title is enough
+    value: Callable[..., Entry] = lambda *_: None  # computes the column's entry from the object of a row
 
     @property
     def heading(self) -> str:
@@ -59,16 +51,10 @@ class Column:
 
 
 class Compared:
-    """The values that the columns of a comparison use in addition to a row's method.
-
-    Attributes:
-        results: all methods of the comparison.
-        local: local-only training; None without it.
-        lead: the evaluation point or measure that leads the report.
-    """
+    """The values that the columns of a comparison use in addition to a row's method."""
 
     def __init__(self, results: Sequence[MethodResult]) -> None:
-        self.results, self.local, self.lead = results, local_only(results), headline(results)
+        self.local, self.lead = local_only(results), headline(results)
         self.gains = cache(partial(contrasts.against, self.local, results))
         self.gains_by_architecture = cache(partial(contrasts.against_by_architecture, self.local, results))
 

@@ -59,21 +59,13 @@ ID = "id"
 
 @dataclass(frozen=True)
 class Table:
-    """A table of numbers and texts; the first column names the rows.
+    """A table of numbers and texts; the first column names the rows."""
 
-    Attributes:
-        name: unique in the report; ``table`` is the main one.
-        columns: what the table shows, in order.
-        rows: entries by the key of their column.
-        latex: the caption in LaTeX; without one, the table is left out there.
-        tinted: `ID` of the rows that a page highlights.
-    """
-
-    name: str
+    name: str  # unique in the report; ``table`` is the main one
     columns: Sequence[Column]
-    rows: Sequence[Mapping[str, Entry]]
-    latex: str = ""
-    tinted: Sequence[str] = ()
+    rows: Sequence[Mapping[str, Entry]]  # by the key of their column
+    latex: str = ""  # the caption in LaTeX; without one, the table is left out there
+    tinted: Sequence[str] = ()  # `ID` of the rows that a page highlights
 
     @classmethod
     def of(
@@ -146,17 +138,13 @@ class Table:
 class Picture:
     """A figure with its caption.
 
-    Attributes:
-        name: of its files, without suffix.
-        figure: as it is drawn.
-        caption: what it shows; the first sentence is the alternative text.
-        lines: by the ids of its parts that a page sets off together, ``line--0``: title, colour, and the value at each
-            point of the line as text; empty where a page only shows it.
+    Its `lines` are what a page sets off together, by the ids of the parts, ``line--0``: title, colour, and the value at
+    each point of the line as text; empty where a page only shows the figure.
     """
 
-    name: str
+    name: str  # of its files, without suffix
     figure: "Figure"
-    caption: str
+    caption: str  # its first sentence is the alternative text
     lines: Sequence[tuple[str, str, Sequence[str]]] = ()
 
     @property
@@ -182,19 +170,12 @@ Block = Text | Notes | Links | Settings | Table | Picture
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a report.
+    """A part of a report."""
 
-    Attributes:
-        title: its heading; the first section has none.
-        blocks: its content. Tables without rows are left out.
-        folded: whether only the heading is visible until the section is opened.
-        files: the files with the section's numbers, each row with its run.
-    """
-
-    title: str
-    blocks: Sequence[Block]
-    folded: bool = False
-    files: Sequence[str] = ()
+    title: str  # its heading; the first section has none
+    blocks: Sequence[Block]  # tables without rows are left out
+    folded: bool = False  # whether only the heading is visible until the section is opened
+    files: Sequence[str] = ()  # with the section's numbers, each row with its run
 
     def __bool__(self) -> bool:
         """Return whether the section has any content."""
@@ -203,33 +184,19 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """A report before it is written.
+    """A report before it is written."""
 
-    Attributes:
-        name: of the experiment, sweep or tuning.
-        kind: what sort of report it is, in a few words.
-        summary: what came out, in a few sentences.
-        facts: the setting, in a few words each.
-        sections: everything else, in order.
-        brief: what the terminal shows below the summary.
-        title: heading of the page; the name where it is empty.
-        made: when, from what, how and where it was made, by name.
-        tiles: what is seen first.
-        variant: folder below that of the experiment's reports; empty for that folder itself.
-        data: the numbers behind it, as text by file name.
-    """
-
-    name: str
-    kind: str
-    summary: str
-    facts: Sequence[str]
-    sections: Sequence[Section]
-    brief: Sequence[Text | Table]
-    title: str = ""
-    made: Mapping[str, str] = field(default_factory=dict)
-    tiles: Sequence[Tile] = ()
-    variant: str = ""
-    data: Mapping[str, str] = field(default_factory=dict)
+    name: str  # of the experiment, sweep or tuning
+    kind: str  # what sort of report it is, in a few words
+    summary: str  # what came out, in a few sentences
+    facts: Sequence[str]  # the setting, in a few words each
+    sections: Sequence[Section]  # everything else, in order
+    brief: Sequence[Text | Table]  # what the terminal shows below the summary
+    title: str = ""  # heading of the page; the name where it is empty
+    made: Mapping[str, str] = field(default_factory=dict)  # when, from what, how and where, by name
+    tiles: Sequence[Tile] = ()  # what is seen first
+    variant: str = ""  # folder below that of the experiment's reports; empty for that folder itself
+    data: Mapping[str, str] = field(default_factory=dict)  # the numbers behind it, as text by file name
 
     @property
     def heading(self) -> str:

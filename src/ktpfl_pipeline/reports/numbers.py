@@ -12,21 +12,13 @@ MINUS = "−"
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a table.
+    """A number of a table."""
 
-    Attributes:
-        value: the number itself, unrounded.
-        written: how it and its spread are written.
-        spread: the number after ±; None where it is not known.
-        ends: of its interval; None where there is none.
-        bold: whether it is significantly the best, or significantly not zero.
-    """
-
-    value: float
-    written: Callable[[float], str]
-    spread: float | None = None
-    ends: tuple[float, float] | None = None
-    bold: bool = False
+    value: float  # unrounded
+    written: Callable[[float], str]  # how it and its spread are written
+    spread: float | None = None  # the number after ±; None where it is not known
+    ends: tuple[float, float] | None = None  # of its interval; None where there is none
+    bold: bool = False  # whether it is significantly the best, or significantly not zero
 
     @property
     def main(self) -> str:

@@ -46,19 +46,12 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Row:
-    """One method at one value.
+    """One method at one value."""
 
-    Attributes:
-        value: as written in conf/; `ANY` for a method that the setting does not affect.
-        result: of the method at this value.
-        minus_local: paired difference to local-only at the same value; None for local-only itself and without it.
-        chosen: whether this is the method's value with the highest validation accuracy.
-    """
-
-    value: str
+    value: str  # as written in conf/; `ANY` for a method that the setting does not affect
     result: MethodResult
-    minus_local: Difference | None
-    chosen: bool
+    minus_local: Difference | None  # paired, to local-only at the same value; None for local-only and without it
+    chosen: bool  # whether this is the method's value with the highest validation accuracy
 
 
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:

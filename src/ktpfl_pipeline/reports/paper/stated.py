@@ -27,21 +27,13 @@ FINE_TUNED = ("pfeddf", "pfeddf_soft", "fedavg_ft")
 
 @dataclass(frozen=True)
 class Setting:
-    """One stated setting next to ours.
-
-    Attributes:
-        name: the name of the setting.
-        paper: the value of the paper or its code.
-        source: where this is stated.
-        ours: the value of the experiment.
-        differs: whether the two differ; None if the paper states no value.
-    """
+    """One stated setting next to ours."""
 
     name: str
-    paper: str
-    source: str
-    ours: str
-    differs: bool | None
+    paper: str  # the value of the paper or its code
+    source: str  # where this is stated
+    ours: str  # the value of the experiment
+    differs: bool | None  # None if the paper states no value
 
     @property
     def told(self) -> str:

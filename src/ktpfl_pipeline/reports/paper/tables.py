@@ -73,15 +73,10 @@ STUDY = {"table3": TABLE_3, "table4": TABLE_4, "table5": TABLE_5, "table6": TABL
 
 @dataclass(frozen=True)
 class Cited:
-    """A number of the paper's.
+    """A number of the paper's."""
 
-    Attributes:
-        value: accuracy in percent.
-        spread: what the paper writes behind ±, in points; None where it writes none.
-    """
-
-    value: float
-    spread: float | None = None
+    value: float  # accuracy in percent
+    spread: float | None = None  # what the paper writes behind ±, in points; None where it writes none
 
     def __str__(self) -> str:
         return f"{self.value:.2f}" + ("" if self.spread is None else f" ± {self.spread:.2f}")
