@@ -45,7 +45,7 @@ class TestGain:
 
     def test_the_same_from_what_the_overview_reads(self, local):
         made = local([0.3, 0.5, 0.70, 0.73, 0.75, 0.78, 0.80])
-        (read,) = compared(comparison("x", [made], {}))
+        (read,) = compared(comparison("x", [made]))
         assert gain(read) == gain(made)
 
     def test_only_evaluations_that_count_in_the_final_value(self, run):

@@ -5,7 +5,7 @@ clients.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -65,10 +65,14 @@ def against_by_architecture(reference: MethodResult | None, results: Sequence[Me
 
 def _of_architecture(result: MethodResult, architecture: str) -> dict[int, float]:
     """Return by seed the mean final accuracy, in 0..1, of the clients with an architecture."""
+    return _without(result, lambda run: [n for n, name in enumerate(run.architectures) if name != architecture])
+
+
+def _without(result: MethodResult, others: Callable[[FinishedRun], Collection[int]]) -> dict[int, float]:
+    """Return by seed the mean final accuracy, in 0..1, without the clients at some places; none where none are left."""
     found = {}
     for run in result.runs:
-        others = {place for place, name in enumerate(run.architectures) if name != architecture}
-        if values := benign(run.final(HEADLINE), {*run.adversaries, *others}):
+        if values := benign(run.final(HEADLINE), {*run.adversaries, *others(run)}):
             found[run.seed] = fmean(values)
     return found
 
@@ -128,12 +132,11 @@ def of_clients(result: MethodResult, sampled: bool) -> list[float]:
 
     A seed without such clients has no value.
     """
-    found = []
-    for run in result.runs:
-        seen, clients = {*run.sampled}, set(range(len(run.architectures)))
-        others = clients - seen if sampled else seen
-        found.append(benign(run.final(HEADLINE), {*run.adversaries, *others}))
-    return [fmean(values) for values in found if values]
+
+    def others(run: FinishedRun) -> Collection[int]:
+        return {*range(len(run.architectures))} - {*run.sampled} if sampled else run.sampled
+
+    return [*_without(result, others).values()]
 
 
 class Reached(NamedTuple):

@@ -92,6 +92,15 @@ VALIDATION = Column("validation", "Validation", "%")
 AGREES = Column("agrees", "Agrees")
 
 
+def gained_at(point: str, title: str, meaning: str = "") -> Column:
+    """Return the column of the difference to local-only at an evaluation point, or of a measure."""
+
+    def value(result: MethodResult, compared: Compared) -> Entry:
+        return interval(compared.gain(result, point))
+
+    return MINUS_LOCAL.but(key=f"{point}_minus_local", title=title, meaning=meaning, value=value)
+
+
 def accuracy_at(point: str, best: MethodResult | None = None, meaning: str = "") -> Column:
     """Return the column of the final accuracy at an evaluation point; `best` is set in bold."""
     return Column(
@@ -103,12 +112,7 @@ def adapted(epochs: int, meaning: str) -> list[Column]:
     """Return accuracy and difference to local-only after equal extra epochs; 0 is after transfer."""
     point = f"{ADAPTED}{epochs}" if epochs else HEADLINE
     title = point_title(point)
-    gained = MINUS_LOCAL.but(
-        key=f"{point}_minus_local",
-        title=f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}",
-        meaning="",
-        value=lambda result, compared: interval(compared.gain(result, point)),
-    )
+    gained = gained_at(point, f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}")
     return [accuracy_at(point, meaning=meaning if epochs else ""), gained]
 
 
@@ -123,10 +127,7 @@ def by_architecture(names: Sequence[str]) -> list[Column]:
             value=lambda result, compared: interval(compared.gains_by_architecture()[name].get(result.method)),
         )
 
-    everyone = MINUS_LOCAL.but(
-        title="All clients", meaning="", value=lambda result, compared: interval(compared.gain(result, HEADLINE))
-    )
-    return [METHOD, *map(of, names), everyone]
+    return [METHOD, *map(of, names), gained_at(HEADLINE, "All clients").but(key=MINUS_LOCAL.key)]
 
 
 FAIRNESS = [
@@ -181,12 +182,7 @@ TESTED = ("auc", "calibration_error")
 def _measured(key: str) -> list[Column]:
     """Return a measure of models after transfer, which a round's record may have, and its difference where tested."""
     title, meaning = words.MEASURES[key]
-    gained = MINUS_LOCAL.but(
-        key=f"{key}_minus_local",
-        title=f"{title} minus local-only",
-        meaning=words.CORRECTED,
-        value=lambda result, compared: interval(compared.gain(result, key)),
-    )
+    gained = gained_at(key, f"{title} minus local-only", words.CORRECTED)
     measure = Column(key, title, "%", meaning, lambda result, _: mean(contrasts.means(result, key)))
     return [measure, gained] if key in TESTED else [measure]
 

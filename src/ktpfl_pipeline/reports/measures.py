@@ -16,9 +16,11 @@ from ktpfl_pipeline.reports.tables import tinted
 from ktpfl_pipeline.reports.words import plural
 
 
-def _table(name: str, results: Sequence[MethodResult], shown: Sequence[Column], latex: str = "") -> Table:
-    """Return one row per method, the best first, without the columns that are empty."""
-    rows = ranked(results)
+def _table(
+    name: str, results: Sequence[MethodResult], shown: Sequence[Column], latex: str = "", without: str = ""
+) -> Table:
+    """Return one row per method, the best first, without one of them and the columns that are empty."""
+    rows = [result for result in ranked(results) if result.method != without]
     return Table.of(name, shown, rows, Compared(results), latex=latex, tinted=tinted(results)).filled()
 
 
@@ -41,18 +43,17 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
 
 def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
     """Return each method's difference to local-only over the clients of each architecture; nothing with one of them."""
-    local, names = local_only(results), contrasts.architectures(results)
-    if local is None or len(names) < 2:
+    names = contrasts.architectures(results)
+    if local_only(results) is None or len(names) < 2:
         return []
     meaning = (
         "mean accuracy after transfer of the clients with an architecture minus that of the same clients with "
         f"local-only, {words.CORRECTED} Each column has few clients. It shows where a method helps one architecture "
         "and harms another, which a mean over all clients hides."
     )
-    shown, latex = columns.by_architecture(names), f"Accuracy minus local-only by architecture: {meaning}"
-    rows = ranked([result for result in results if result is not local])
-    table = Table.of("architectures", shown, rows, Compared(results), latex=latex, tinted=tinted(results))
-    return table.filled().explained(**{"By architecture": meaning})
+    latex = f"Accuracy minus local-only by architecture: {meaning}"
+    table = _table("architectures", results, columns.by_architecture(names), latex, without="local")
+    return table.explained(**{"By architecture": meaning})
 
 
 def fairness(results: Sequence[MethodResult]) -> list[Block]:

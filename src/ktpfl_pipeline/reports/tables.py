@@ -71,14 +71,8 @@ def setting_columns(
 ) -> list[Column]:
     """Return the columns of one setting in a table of methods by setting; a row is a method's registry name.
 
-    These are the final accuracy at an evaluation point and, next to the headline, the paper's number.
-
-    Args:
-        title: of the setting, unique in the table.
-        results: the finished results by method.
-        cited: the paper's numbers by method; empty if the setting is not the paper's.
-        failed: methods that cannot be finished.
-        point: evaluation point.
+    These are the final accuracy at an evaluation point and, next to the headline, the paper's number, if the setting is
+    the paper's and so some are `cited`. The title is unique in the table; `failed` methods cannot be finished.
     """
     best = clear_best(list(results.values()), point)
 
@@ -146,10 +140,7 @@ def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | Non
 def runs(rows: Iterable[tuple[MethodResult, str]], first: Sequence[Column], points: Sequence[str] = ORDER) -> Section:
     """Return the section with one row per run: its method, seed and accuracies, and its run and key in MLflow.
 
-    Args:
-        rows: each result with the name of its setting.
-        first: the first columns; a row is a result, its setting and the place of a seed.
-        points: the evaluation points that are shown, where they are known.
+    `rows` are results with the name of their setting. A row of the `first` columns is both, and the place of a seed.
     """
 
     def at(point: str) -> Column:

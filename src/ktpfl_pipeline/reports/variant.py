@@ -23,10 +23,8 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
     example ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have separate reports. What is
     not known is left out.
 
-    Args:
-        settings: the experiment's settings.
-        native: shape of a private input in its source; empty if there are several.
-        shape: shape of the input that models take.
+    `native` is the shape of a private input in its source, empty if there are several, and `shape` the one that models
+    take.
     """
     names = ("private", "partition", "public", "adversaries")
     private, partition, public, adversaries = (settings.get(group, {}) for group in names)

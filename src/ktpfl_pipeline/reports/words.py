@@ -165,9 +165,8 @@ def over_seeds(seeds: int) -> str:
 def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
     """Return how an accuracy is averaged, in words.
 
-    Args:
-        seeds: the number of seeds; None if comparisons have different seeds.
-        results: the methods with their runs; empty if it is not known how many evaluations counted.
+    The number of seeds is None if comparisons have different ones; without results with their runs, it is not known how
+    many evaluations counted.
     """
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"

@@ -124,15 +124,10 @@ def single(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
 def grid_of_panels(
     titles: Sequence[str], across: int, height: float, wrap: int, above: float = 0.0, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a titled panel for each title, in reading order.
+    """Return a figure with a titled panel for each title, in reading order, `across` of them in a row.
 
-    Args:
-        titles: of the panels.
-        across: panels in a row.
-        height: of a row, in inches.
-        wrap: characters in a line of a title.
-        above: room for a legend above all, in inches.
-        **shared: options of matplotlib's ``subplots``.
+    The height of a row and the room for a legend above all are in inches; titles are wrapped after so many characters.
+    Further options are those of matplotlib's ``subplots``.
     """
     down = -(-len(titles) // across)
     figure = blank(down * height + above)
@@ -230,12 +225,8 @@ def label_ends(
 ) -> dict[str, Annotation]:
     """Write each line's name at its end, moved apart where names would overlap, and return what was written.
 
-    The axes have a `head`, which laid them out.
-
-    Args:
-        axes: with the lines.
-        ends: name, colour and last point of each line.
-        bold: the names to write in bold; None writes all of them so.
+    The axes have a `head`, which laid them out. `ends` are name, colour and last point of each line. The names
+    in `bold` are written so; None writes all of them so.
     """
     _ARRANGED.discard(axes.figure)  # the names need room
     low, high = axes.get_ylim()
@@ -291,9 +282,7 @@ def preview(figure: Figure) -> bytes:
 def svg(figure: Figure, name: str) -> str:
     """Return the figure as an ``svg`` element. Text stays text, and the background is transparent.
 
-    Args:
-        figure: a figure of this package.
-        name: prefix of the element's ids, which must be unique in a page.
+    Its ids begin with the name, which must be unique in a page.
     """
     buffer = io.StringIO()
     nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))

@@ -18,10 +18,8 @@ __all__ = ["DATASETS", "one_architecture"]
 def number(settings: dict[str, Any], method: str) -> Cited | None:
     """Return the paper's number in Table 1 or 2 for a method on such data, whatever else differs.
 
-    Args:
-        settings: the experiment's. Its architectures say which table is meant, its private data and its partition or
-            its number of clients which column.
-        method: registry name.
+    An experiment's architectures say which table is meant, its private data and its partition or its number of clients
+    which column.
     """
     source, name = family(settings), names().get(method, method)
     if one_architecture(settings):
@@ -49,10 +47,8 @@ def table_of(part: str) -> str:
 def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[str, list[str]]]:
     """Return, by setting that a table varies, the column that is best for KT-pFL in the paper, and the others.
 
-    Args:
-        part: the table's name.
-        settings: the experiment's; its private data say which row.
-        labels: the columns that are there. The best is the highest number of all columns of the paper's.
+    The best has the highest number of all columns in the row of an experiment's private data; of the others, those that
+    are among the labels are returned.
     """
     numbers, found = tables.OF_KT_PFL.get(table_of(part), {}).get(family(settings), {}), []
     for varied in dict.fromkeys(label.partition(" = ")[0] for label in numbers if " = " in label):
