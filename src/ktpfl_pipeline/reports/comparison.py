@@ -17,31 +17,20 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, lo
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import (
-    classes,
-    columns,
-    figures,
-    measures,
-    newcomers,
-    notes,
-    paper,
-    skew,
-    tables,
-    wire,
-    words,
-)
+from ktpfl_pipeline.reports import classes, columns, figures, measures, newcomers, notes, skew, tables, wire, words
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import percent
+from ktpfl_pipeline.reports.paper import DATASETS
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import architecture_title, look
 from ktpfl_pipeline.reports.variant import asked, variant
 from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
 SOURCES = {
-    **paper.DATASETS,
+    **DATASETS,
     "real_clients": "real clients",
     "digits": "handwritten digits",
     "mnist": "MNIST",
@@ -126,7 +115,7 @@ def _facts(results: Sequence[MethodResult]) -> list[str]:
     diverged = {r.title: sum(len(t.diverged) for each in r.runs for t in each.history) for r in results}
     listed = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
-        SOURCES[source] if source == "real_clients" else paper.DATASETS.get(source.partition(":")[0], source),
+        SOURCES[source] if source == "real_clients" else DATASETS.get(source.partition(":")[0], source),
         converted(run.native, run.shape, run.kind) if run.shape else "",
         f"partition {plain(' '.join(asked({'scheme': run.partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",

@@ -20,8 +20,8 @@ from ktpfl_pipeline.reports.words import settings as written
 TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
 
 
-def build(name: str, tuning: Study, chosen: str) -> Report:
-    """Return the report on a tuning; `chosen` is the text of the chosen values that comparisons read."""
+def build(name: str, tuning: Study, values: str) -> Report:
+    """Return the report on a tuning; `values` is the text of the chosen values that comparisons read."""
     settings, outcome = tuning.cells[0].settings, summary(tuning)
     main = table(tuning, outcome)
     spaces = {
@@ -31,11 +31,10 @@ def build(name: str, tuning: Study, chosen: str) -> Report:
     }
     rows = [
         {
-            **{"method": method, "trial": number, "values": _changes(cell) or "", "validation": cell.score},
-            **{"chosen": int(cell is highest(cells)), "run_ids": " ".join(_run_ids(cell))},
+            **{"method": cell.method, "trial": number, "values": _changes(cell) or "", "validation": cell.score},
+            **{"chosen": int(chosen), "run_ids": " ".join(_run_ids(cell))},
         }
-        for method, cells in tuning.methods.items()
-        for number, cell in enumerate(cells, 1)
+        for number, cell, chosen in _trials(tuning)
     ]
     return Report(
         name=name,
@@ -55,7 +54,7 @@ def build(name: str, tuning: Study, chosen: str) -> Report:
             Section("Trials", [trial_table(tuning), Text(TRIALS)], folded=True),
         ],
         brief=[main.without("configured", "configured_validation", "candidates")],
-        data={"trials.csv": to_csv(rows), "hyperparameters.json": chosen},
+        data={"trials.csv": to_csv(rows), "hyperparameters.json": values},
     )
 
 
@@ -123,28 +122,26 @@ def table(tuning: Study, latex: str = "") -> Table:
         "with other seeds."
     )
 
-    def gain(_: str, cells: Sequence[Cell]) -> Entry:
+    def gain(cells: Sequence[Cell]) -> Entry:
         best, first = highest(cells).score, cells[0].score
         return None if not cells[0].value or best is None or first is None else points(best - first)
 
     shown = [
-        METHOD.but(value=lambda method, _: title(method)),
+        METHOD.but(value=lambda cells: cells[0].title),
         CHOSEN.but(
             meaning="the candidate of highest validation accuracy, the first of equals. Test accuracy chooses nothing.",
-            value=lambda _, cells: _changes(highest(cells)),
+            value=lambda cells: _changes(highest(cells)),
         ),
-        VALIDATION.but(meaning=meaning, value=lambda _, cells: _validation(highest(cells))),
+        VALIDATION.but(meaning=meaning, value=lambda cells: _validation(highest(cells))),
         Column(
             "configured",
             "Configured",
             "",
             "the values of conf/, which are always the first candidate.",
-            lambda _, cells: _changes(cells[0]),
+            lambda cells: _changes(cells[0]),
         ),
         VALIDATION.but(
-            key="configured_validation",
-            title="Configured: validation",
-            value=lambda _, cells: _validation(cells[0]),
+            key="configured_validation", title="Configured: validation", value=lambda cells: _validation(cells[0])
         ),
         Column("gain", "Gain", "points", "", gain),
         Column(
@@ -153,30 +150,29 @@ def table(tuning: Study, latex: str = "") -> Table:
             "",
             f"at most {tuning.asked['trials']} per method; one where there is nothing to choose. Diverged: the "
             "training became NaN or infinite.",
-            lambda _, cells: str(len(cells)),
+            lambda cells: str(len(cells)),
         ),
     ]
-    return Table.of("table", shown, tuning.methods.items(), latex=latex)
+    return Table.of("table", shown, tuning.methods.values(), latex=latex)
 
 
 def trial_table(tuning: Study) -> Table:
     """Return one row per trial: its values, its validation accuracy, and the ids of its runs in MLflow."""
-    rows = [
-        (method, number, cell, cell is highest(cells))
-        for method, cells in tuning.methods.items()
-        for number, cell in enumerate(cells, 1)
-    ]
     shown = [
-        METHOD.but(value=lambda method, *_: title(method)),
-        Column("trial", "Trial", value=lambda _, number, *__: str(number)),
-        Column("values", "Values", value=lambda _, __, cell, ___: _changes(cell)),
-        VALIDATION.but(value=lambda _, __, cell, ___: _validation(cell)),
-        CHOSEN.but(value=lambda *row: "chosen" if row[3] else ""),
-        Column(
-            "run_ids", "MLflow runs", value=lambda _, __, cell, ___: ", ".join(filter(None, _run_ids(cell))) or NONE
-        ),
+        METHOD.but(value=lambda _, cell, __: cell.title),
+        Column("trial", "Trial", value=lambda number, *_: str(number)),
+        Column("values", "Values", value=lambda _, cell, __: _changes(cell)),
+        VALIDATION.but(value=lambda _, cell, __: _validation(cell)),
+        CHOSEN.but(value=lambda _, __, chosen: "chosen" if chosen else ""),
+        Column("run_ids", "MLflow runs", value=lambda _, cell, __: ", ".join(filter(None, _run_ids(cell))) or NONE),
     ]
-    return Table.of("trials", shown, rows)
+    return Table.of("trials", shown, _trials(tuning))
+
+
+def _trials(tuning: Study) -> list[tuple[int, Cell, bool]]:
+    """Return the number of each trial of a method, the trial, and whether it is chosen, method by method."""
+    of_methods = tuning.methods.values()
+    return [(number, cell, cell is highest(cells)) for cells in of_methods for number, cell in enumerate(cells, 1)]
 
 
 def _changes(cell: Cell) -> str | None:
