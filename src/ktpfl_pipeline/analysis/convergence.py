@@ -15,18 +15,13 @@ LEAST_GAIN = 0.005
 class Gain:
     """The rise of accuracy over the evaluations of the final value.
 
-    Attributes:
-        difference: mean of the later half of these evaluations minus mean of the earlier half, over seeds, in 0..1. Of
-            an odd number of evaluations, the middle one is in neither half.
-        first: round of the first of these evaluations.
-        last: round of the last one.
-        half: evaluations in each half.
+    It is the mean of their later half minus that of their earlier half; of an odd number, the middle one is in neither.
     """
 
-    difference: Difference
-    first: int
-    last: int
-    half: int
+    difference: Difference  #: over seeds, in 0..1
+    first: int  #: round of the first of these evaluations
+    last: int  #: round of the last one
+    half: int  #: evaluations in each half
 
     @property
     def goes_on(self) -> bool:

@@ -12,21 +12,13 @@ ERROR = 0.05
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods ranked in each setting by accuracy.
+    """Methods ranked in each setting by accuracy."""
 
-    Attributes:
-        methods: k names.
-        accuracy: (settings, k).
-        ranks: (k,) average rank of each method over the settings, 1 is the best; equals share the mean of their ranks.
-        p: of Friedman's test that all methods rank alike.
-        critical: the difference of average ranks from which on Nemenyi's test separates two methods at 5 %.
-    """
-
-    methods: Sequence[str]
-    accuracy: Sequence[Sequence[float]]
-    ranks: Sequence[float]
-    p: float
-    critical: float
+    methods: Sequence[str]  #: k names
+    accuracy: Sequence[Sequence[float]]  #: (settings, k)
+    ranks: Sequence[float]  #: (k,) average over the settings, 1 is the best; equals share the mean of their ranks
+    p: float  #: of Friedman's test that all methods rank alike
+    critical: float  #: the difference of average ranks from which on Nemenyi's test separates two methods at 5 %
 
 
 def common(accuracy: Mapping[str, Mapping[str, float]]) -> list[str]:

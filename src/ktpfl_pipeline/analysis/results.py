@@ -28,96 +28,64 @@ COVERED = 0.95
 
 @dataclass(frozen=True)
 class TheoremCheck:
-    """The results of `theorem.check`, client by client.
+    """The results of `theorem.check`, client by client."""
 
-    Attributes:
-        fit: mean negative log-likelihood of each mixture on the samples it was fitted to, by mixture, (N,) each.
-        test: the same on the other samples.
-        accuracy: on the other samples, by mixture, (N,) each, 0..1.
-        certificate: (N,) upper bound on the distance of the fitted mixture from the best possible value, in nats.
-        coefficients: (N, N) the fitted mixtures, row = client.
-        samples: (N, 2) number of samples to fit, and others.
-    """
-
-    fit: dict[str, list[float]]
-    test: dict[str, list[float]]
-    accuracy: dict[str, list[float]]
-    certificate: list[float]
-    coefficients: list[list[float]]
-    samples: list[list[int]]
+    fit: dict[str, list[float]]  #: mean negative log-likelihood on the samples it was fitted to, by mixture, (N,) each
+    test: dict[str, list[float]]  #: the same on the other samples
+    accuracy: dict[str, list[float]]  #: on the other samples, by mixture, (N,) each, 0..1
+    certificate: list[float]  #: (N,) upper bound on the distance of the fitted mixture from the best, in nats
+    coefficients: list[list[float]]  #: (N, N) the fitted mixtures, row = client
+    samples: list[list[int]]  #: (N, 2) number of samples to fit, and others
 
 
 @dataclass(frozen=True)
 class FinishedRun(Kept):
-    """One method on one experiment with one seed.
+    """One method on one experiment with one seed."""
 
-    Attributes:
-        experiment: name of the experiment, that of its pipeline.
-        method: registry name of the method.
-        seed: what partition, initial models and every other draw come from.
-        partition: how the private data was split, ``two_labels`` for example.
-        run_id: MLflow's id of the run; empty without tracking.
-        key: what identifies the run's settings.
-        architectures: (N,) architecture of each client.
-        label_counts: (N, K) private samples of each client by class; of real clients, whose labels stay with them,
-            (N, 1).
-        history: one record a round.
-        coefficients: (N, N) weights of each client's teachers after the last round, row = student; None where the
-            method has no such matrix.
-        data: fingerprint of the samples and the partition; empty where it is not known.
-        matrices: (N, N) weights by round, for a few rounds spread over the run, the last among them.
-        attention: mean over students of the weight on ``own`` (the client itself), ``alike`` (other clients whose label
-            distributions have a cosine similarity above `matrix.ALIKE`) and ``others``, each one value a round; the
-            three sum to one.
-        theorem: the check of Theorem 1 on the final models, see `theorem.check`; None where it was not made.
-        adversaries: places of the clients that upload false predictions; no mean over clients counts them.
-        trust: mean final weight that the others give to these, in units of 1/N (`matrix.trust`); None without them or
-            without a matrix.
-        shape: of one input; empty where it is not known.
-        native: the same as the private source has it, before images were brought to a size; empty where they had many.
-        kind: name of the kind of inputs, see `core.kinds`; empty where it is not known.
-        names: (N,) what the source calls the clients; empty where a scheme dealt out its samples.
-        ids: (N,) the clients' ids, by which cohorts name them; empty where these are 0 to N - 1.
-        newcomers: what became of clients that were held out, which nothing else counts; None without them.
-        memory: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty where
-            it is not known.
-        class_names: (K,) what the source calls the classes; empty where it has no names.
-        patience: of early stopping by validation, see `core.rounds.early_stopping`; None where it was off.
-        confusion: (K, K) test samples of all benign clients by true class (row) and predicted class, with the models
-            after the last round; empty where only the clients know their labels.
-        majority: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1;
-            empty where only the clients know their labels.
-        wire: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,)
-            each; empty where none travelled, or not all since the server was started.
-    """
-
-    experiment: str
-    method: str
-    seed: int
-    partition: str
-    run_id: str
-    key: str
-    architectures: list[str]
+    experiment: str  #: name of the experiment, that of its pipeline
+    method: str  #: registry name
+    seed: int  #: what partition, initial models and every other draw come from
+    partition: str  #: how the private data was split, ``two_labels`` for example
+    run_id: str  #: MLflow's id of the run; empty without tracking
+    key: str  #: what identifies the run's settings
+    architectures: list[str]  #: (N,) architecture of each client
+    #: (N, K) private samples of each client by class; of real clients, whose labels stay with them, (N, 1)
     label_counts: list[list[int]]
-    history: list[RoundRecord]
+    history: list[RoundRecord]  #: one record a round
+    #: (N, N) weights of each client's teachers after the last round, row = student; None without such a matrix
     coefficients: list[list[float]] | None
-    data: str = ""
+    data: str = ""  #: fingerprint of the samples and the partition; empty where it is not known
+    #: (N, N) weights by round, for a few rounds spread over the run, the last among them
     matrices: dict[int, list[list[float]]] = field(default_factory=dict)
+    #: mean over students of the weight on ``own`` (the client itself), ``alike`` (other clients whose label
+    #: distributions have a cosine similarity above `matrix.ALIKE`) and ``others``, one value a round, with the sum one
     attention: dict[str, list[float]] = field(default_factory=dict)
-    theorem: TheoremCheck | None = None
+    theorem: TheoremCheck | None = None  #: the check of Theorem 1 on the final models; None where it was not made
+    #: places of the clients that upload false predictions; no mean over clients counts them
     adversaries: list[int] = field(default_factory=list)
+    #: mean final weight that the others give to these, in units of 1/N (`matrix.trust`); None without either
     trust: float | None = None
-    shape: list[int] = field(default_factory=list)
+    shape: list[int] = field(default_factory=list)  #: of one input; empty where it is not known
+    #: the same as the private source has it, before images were brought to a size; empty where they had many
     native: list[int] = field(default_factory=list)
-    kind: str = ""
+    kind: str = ""  #: name of the kind of inputs, see `core.kinds`; empty where it is not known
+    #: (N,) what the source calls the clients; empty where a scheme dealt out its samples
     names: list[str] = field(default_factory=list)
+    #: (N,) the clients' ids, by which cohorts name them; empty where these are 0 to N - 1
     ids: list[int] = field(default_factory=list)
-    newcomers: Newcomers | None = None
+    newcomers: Newcomers | None = None  #: what became of clients that were held out, which nothing else counts
+    #: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty if not known
     memory: list[int] = field(default_factory=list)
-    class_names: list[str] = field(default_factory=list)
+    class_names: list[str] = field(default_factory=list)  #: (K,) what the source calls the classes; empty without names
+    #: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,) each; empty
+    #: where none travelled, or not all since the server was started
     wire: dict[str, list[int]] = field(default_factory=dict)
-    patience: int | None = None
+    patience: int | None = None  #: of early stopping by validation, see `core.rounds.early_stopping`; None without it
+    #: (K, K) test samples of all benign clients by true class (row) and predicted class, with the models after the
+    #: last round; empty where only the clients know their labels
     confusion: list[list[int]] = field(default_factory=list)
+    #: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1; empty
+    #: where only the clients know their labels
     majority: list[float] = field(default_factory=list)
 
     @property
@@ -211,48 +179,28 @@ class FinishedRun(Kept):
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy by round at one evaluation point.
+    """Accuracy by round at one evaluation point."""
 
-    Attributes:
-        rounds: the rounds that every seed evaluated.
-        by_seed: (seeds, rounds) mean over the benign clients.
-    """
-
-    rounds: list[int]
-    by_seed: list[list[float]]
+    rounds: list[int]  #: the rounds that every seed evaluated
+    by_seed: list[list[float]]  #: (seeds, rounds) mean over the benign clients
 
 
 @dataclass(frozen=True)
 class MethodResult(Kept):
-    """One method over its seeds.
+    """One method over its seeds."""
 
-    Attributes:
-        method: registry name.
-        title: its name in tables and figures.
-        final: final accuracy by evaluation point, and final values of the measures by name.
-        traffic: bytes by category, summed over clients and rounds, mean over seeds.
-        seconds: wall time by phase, summed over rounds, mean over seeds; ``round`` is the whole round.
-        rounds: how many were run.
-        seeds: ascending.
-        run_ids: MLflow's id of each seed's run; empty texts without tracking.
-        curve: accuracy by round, by evaluation point.
-        hyperparameters: their values.
-        settings: the experiment's, which all methods of a comparison share.
-        runs: one finished run a seed; none in what a comparison leaves for the overview.
-    """
-
-    method: str
-    title: str
-    final: dict[str, Final]
-    traffic: dict[str, float]
-    seconds: dict[str, float]
-    rounds: int
-    seeds: list[int]
-    run_ids: list[str]
-    curve: dict[str, Curve]
+    method: str  #: registry name
+    title: str  #: its name in tables and figures
+    final: dict[str, Final]  #: final accuracy by evaluation point, and final values of the measures by name
+    traffic: dict[str, float]  #: bytes by category, summed over clients and rounds, mean over seeds
+    seconds: dict[str, float]  #: wall time by phase, summed over rounds, mean over seeds; ``round`` is the whole round
+    rounds: int  #: how many were run
+    seeds: list[int]  #: ascending
+    run_ids: list[str]  #: MLflow's id of each seed's run; empty texts without tracking
+    curve: dict[str, Curve]  #: accuracy by round, by evaluation point
     hyperparameters: dict[str, Any]
-    settings: dict[str, Any]
-    runs: list[FinishedRun]
+    settings: dict[str, Any]  #: the experiment's, which all methods of a comparison share
+    runs: list[FinishedRun]  #: one finished run a seed; none in what a comparison leaves for the overview
 
     @property
     def clients(self) -> int:

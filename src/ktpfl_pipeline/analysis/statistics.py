@@ -17,54 +17,34 @@ Name = TypeVar("Name")
 
 @dataclass(frozen=True)
 class Final:
-    """Final accuracy of a method at one evaluation point. Adversaries count only in `per_client`.
+    """Final accuracy of a method at one evaluation point. Adversaries count only in `per_client`."""
 
-    Attributes:
-        mean: over seeds, of the mean over clients.
-        seed_std: sample standard deviation over seeds of the mean over clients; None with one seed.
-        client_std: mean over seeds of the standard deviation over the federation's clients.
-        per_client: (N,) mean over seeds.
-        per_seed: mean over clients for each seed, in the order of the seeds.
-        worst_decile: mean over seeds of the mean over the worst tenth of that seed's clients, at least one client.
-        best: the best round's mean over clients and seeds: recorded, never the headline.
-        client_std_spread: sample standard deviation over seeds of what `client_std` is the mean of; None with one seed.
-        worst_decile_spread: the same for `worst_decile`.
-    """
-
-    mean: float
-    seed_std: float | None
-    client_std: float
-    per_client: list[float]
-    per_seed: list[float]
-    worst_decile: float
-    best: float
-    client_std_spread: float | None = None
-    worst_decile_spread: float | None = None
+    mean: float  #: over seeds, of the mean over clients
+    seed_std: float | None  #: sample standard deviation over seeds of the mean over clients; None with one seed
+    client_std: float  #: mean over seeds of the standard deviation over the federation's clients
+    per_client: list[float]  #: (N,) mean over seeds
+    per_seed: list[float]  #: mean over clients for each seed, in the order of the seeds
+    worst_decile: float  #: mean over seeds of the mean over the worst tenth of that seed's clients, at least one client
+    best: float  #: the best round's mean over clients and seeds, recorded and never the headline
+    client_std_spread: float | None = None  #: sample standard deviation over seeds of what `client_std` is the mean of
+    worst_decile_spread: float | None = None  #: the same for `worst_decile`
 
 
 @dataclass(frozen=True)
 class Difference:
     """A mean over seeds with its 95 % t interval, in 0..1 if it is one of accuracies.
 
-    Attributes:
-        mean: of the differences by seed.
-        std: their sample standard deviation; None with one seed.
-        low: lower end of the interval; None with fewer than `FEWEST_SEEDS` seeds.
-        high: upper end; None with fewer than `FEWEST_SEEDS` seeds.
-        seeds: how many seeds both have.
-        p: two-sided, of the t test that the mean is zero; None with fewer than `FEWEST_SEEDS` seeds.
-        family: how many differences interval and p are corrected for (`holm`); 1 is uncorrected.
-        confidence: of the interval: above 95 % where it is corrected.
+    Interval and p are None with fewer than `FEWEST_SEEDS` seeds.
     """
 
-    mean: float
-    std: float | None
-    low: float | None
-    high: float | None
-    seeds: int
-    p: float | None = None
-    family: int = 1
-    confidence: float = CONFIDENCE
+    mean: float  #: of the differences by seed
+    std: float | None  #: their sample standard deviation; None with one seed
+    low: float | None  #: lower end of the interval
+    high: float | None  #: upper end
+    seeds: int  #: how many seeds both have
+    p: float | None = None  #: two-sided, of the t test that the mean is zero
+    family: int = 1  #: how many differences interval and p are corrected for (`holm`); 1 is uncorrected
+    confidence: float = CONFIDENCE  #: of the interval, above 95 % where it is corrected
 
     @property
     def ends(self) -> tuple[float, float] | None:

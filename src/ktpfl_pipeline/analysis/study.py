@@ -26,41 +26,23 @@ CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "straggl
 
 @dataclass(frozen=True)
 class Cell(Kept):
-    """One method in one setting, as far as its seeds are finished.
+    """One method in one setting, as far as its seeds are finished."""
 
-    Attributes:
-        part: the table or figure of the paper; empty elsewhere.
-        experiment: section of conf/.
-        label: what the setting is called.
-        method: registry name.
-        settings: what all methods of the setting share.
-        hyperparameters: of the method.
-        seeds: that it takes.
-        keys: of its runs, by seed; none where it cannot be run.
-        runs: those that are finished.
-        value: what distinguishes the setting: the value of a sweep, the searched hyperparameters of a candidate.
-        kept: the result, where no runs are stored.
-        seconds: a run takes, as far as it is known.
-        judged: how that is known.
-        failed: why the cell cannot be finished; empty where nothing is known against it.
-        samples: private samples of a client, mean over clients and seeds; None where the data cannot be made.
-    """
-
-    part: str
-    experiment: str
-    label: str
-    method: str
-    settings: dict[str, Any]
+    part: str  #: the table or figure of the paper; empty elsewhere
+    experiment: str  #: section of conf/
+    label: str  #: what the setting is called
+    method: str  #: registry name
+    settings: dict[str, Any]  #: what all methods of the setting share
     hyperparameters: dict[str, Any]
-    seeds: Sequence[int]
-    keys: dict[int, str] = field(default_factory=dict)
-    runs: Sequence[FinishedRun] = field(default_factory=list)
-    value: Any = None
-    kept: MethodResult | None = None
-    seconds: float | None = None
-    judged: str = ""
-    failed: str = ""
-    samples: float | None = None
+    seeds: Sequence[int]  #: that it takes
+    keys: dict[int, str] = field(default_factory=dict)  #: of its runs, by seed; none where it cannot be run
+    runs: Sequence[FinishedRun] = field(default_factory=list)  #: those that are finished
+    value: Any = None  #: what distinguishes the setting, a sweep's value or a candidate's searched hyperparameters
+    kept: MethodResult | None = None  #: the result, where no runs are stored
+    seconds: float | None = None  #: a run takes, as far as it is known
+    judged: str = ""  #: how that is known
+    failed: str = ""  #: why the cell cannot be finished; empty where nothing is known against it
+    samples: float | None = None  #: private, of a client, mean over clients and seeds; None if the data cannot be made
 
     @property
     def title(self) -> str:
@@ -98,33 +80,21 @@ class Cell(Kept):
 
 @dataclass(frozen=True)
 class Point:
-    """One setting of a study, with the results of its methods.
+    """One setting of a study, with the results of its methods."""
 
-    Attributes:
-        value: what distinguishes the setting: the value of a sweep, the folder of a comparison's report.
-        settings: what all methods share there.
-        methods: what came out, by registry name.
-    """
-
-    value: Any
-    settings: dict[str, Any]
-    methods: dict[str, MethodResult]
+    value: Any  #: what distinguishes the setting, the value of a sweep or the folder of a comparison's report
+    settings: dict[str, Any]  #: what all methods share there
+    methods: dict[str, MethodResult]  #: what came out, by registry name
 
 
 @dataclass(frozen=True)
 class Study(Kept):
-    """The results of a sweep's, a tuning's or the paper's runs.
+    """The results of a sweep's, a tuning's or the paper's runs."""
 
-    Attributes:
-        asked: its section of conf/, as plain values.
-        key: identifies it.
-        run_id: of its MLflow run.
-        cells: setting by setting in a sweep, method by method in a tuning; all finished, or failed.
-    """
-
-    asked: dict[str, Any]
-    key: str
-    run_id: str
+    asked: dict[str, Any]  #: its section of conf/, as plain values
+    key: str  #: identifies it
+    run_id: str  #: of its MLflow run
+    #: setting by setting in a sweep, method by method in a tuning; all finished, or failed
     cells: Annotated[list[Cell], Field(min_length=1)]
 
     @property
