@@ -3,8 +3,8 @@
 import pytest
 
 from ktpfl_pipeline.analysis.convergence import gain
-from ktpfl_pipeline.analysis.overview import compared, comparison
 from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.study import compared, comparison
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from cases import case
 from finished_runs import under
 
-from ktpfl_pipeline.analysis.overview import comparison as left
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.study import comparison as left
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
 from ktpfl_pipeline.reports.headline import advice, tiles

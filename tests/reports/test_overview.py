@@ -10,8 +10,8 @@ from finished_runs import make_settings, under
 from written import column, keys, row, rows
 
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.overview import comparison
 from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import figures, overview
 from ktpfl_pipeline.reports.style import INK

@@ -264,9 +264,7 @@ class TestDataFiles:
 
 
 def run_table(results):
-    return tables.runs([({"method": result.title}, result) for result in results], [Column("method", "Method")]).blocks[
-        0
-    ]
+    return tables.runs([("x", result) for result in results], [tables.METHOD_OF_RUN]).blocks[0]
 
 
 class TestOtherTables:

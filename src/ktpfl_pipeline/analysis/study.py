@@ -5,7 +5,7 @@ setting of the study that the overview shows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Annotated, Any
@@ -22,6 +22,8 @@ from ktpfl_pipeline.methods import title
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
 """Settings that describe a federation; they cannot be chosen."""
+LEFT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
+"""What a comparison leaves of each method for the overview."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,26 @@ class Study(Kept):
             Point(own[0].value, own[0].settings, {cell.method: cell.result for cell in own if cell.result})
             for own in groups
         ]
+
+
+def comparison(name: str, results: Sequence[MethodResult]) -> dict[str, Any]:
+    """Return the part of a comparison that the overview of all comparisons needs, in plain values.
+
+    It has the comparison's ``name``, the ``settings`` that all its methods share, and ``methods``: the values `LEFT` of
+    each method, by registry name.
+    """
+    kept = [replace(result, runs=[]).to_dict() for result in results]
+    return {
+        "name": name,
+        "settings": results[0].settings,
+        "methods": {values["method"]: {part: values[part] for part in LEFT} for values in kept},
+    }
+
+
+def compared(content: Mapping[str, Any]) -> list[MethodResult]:
+    """Return the results, without their runs, that `comparison` wrote."""
+    left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
+    return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]
 
 
 def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> Study:

@@ -254,14 +254,16 @@ WORK = [
 def of_methods_own(results: Sequence[MethodResult]) -> list[Column]:
     """Return a column for each number that a method reports of itself (`RoundReport.metrics`)."""
 
-    def column(name: str) -> Column:
-        def value(result: MethodResult, _: Compared) -> Entry:
-            return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
-
-        return Column(f"metrics/{name}", plain(name).capitalize(), value=value)
+    def last(result: MethodResult, name: str) -> Entry:
+        return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
 
     names = dict.fromkeys(name for result in results for run in result.runs for name in run.metrics)
-    return [METHOD, *map(column, names)] if names else []
+    return [METHOD, *(_named("metrics/", name, last) for name in names)] if names else []
+
+
+def _named(prefix: str, name: str, of: Callable[[MethodResult, str], Entry]) -> Column:
+    """Return the column of something that results know by its name."""
+    return Column(f"{prefix}{name}", plain(name).capitalize(), value=lambda result, *_: of(result, name))
 
 
 def baselines(main: MethodResult, lead: str) -> list[Column]:
@@ -308,11 +310,8 @@ def of_traffic() -> list[Column]:
 def of_phases(results: Sequence[MethodResult]) -> list[Column]:
     """Return the wall time by phase of a round, summed over the rounds."""
 
-    def phase(name: str) -> Column:
-        def value(result: MethodResult) -> Entry:
-            return Number(result.seconds[name], duration) if name in result.seconds else None
-
-        return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
+    def summed(result: MethodResult, name: str) -> Entry:
+        return Number(result.seconds[name], duration) if name in result.seconds else None
 
     names = dict.fromkeys(name for result in results for name in result.seconds if name != "round")
-    return [TITLE, *map(phase, names), TIME.but(title="Whole rounds", meaning="")]
+    return [TITLE, *(_named("seconds_", name, summed) for name in names), TIME.but(title="Whole rounds", meaning="")]

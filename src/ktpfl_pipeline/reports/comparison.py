@@ -11,10 +11,10 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.contrasts import against
 from ktpfl_pipeline.analysis.matrix import ALIKE
-from ktpfl_pipeline.analysis.overview import comparison
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
+from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted
 from ktpfl_pipeline.reports import classes, columns, figures, measures, newcomers, notes, skew, tables, wire, words
@@ -69,7 +69,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results), folded=True),
         Section("Appendix: the paper's numbers", appendix, folded=True),
-        tables.runs([(result, name) for result in results], [columns.TITLE]),
+        tables.runs([(name, result) for result in results], [tables.METHOD_OF_RUN]),
     ]
     source = str(settings.get("private", {}).get("source", ""))
     return Report(
@@ -305,10 +305,9 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the settings by group, those outside any group first."""
-    groups: dict[str, dict[str, Any]] = {"": {}}
-    for key, value in settings.items():
-        groups.update({key: value} if isinstance(value, dict) else {"": {**groups[""], key: value}})
-    return {group: words.settings(values) for group, values in groups.items() if values}
+    groups = {name: values for name, values in settings.items() if isinstance(values, dict)}
+    single = {name: value for name, value in settings.items() if name not in groups}
+    return {group: words.settings(values) for group, values in {"": single, **groups}.items() if values}
 
 
 def _hyperparameters(results: Sequence[MethodResult]) -> list[Block]:

@@ -159,11 +159,6 @@ class Picture:
 
         return svg(self.figure, self.name)
 
-    @property
-    def inches(self) -> float:
-        """The width at which it was drawn."""
-        return float(self.figure.get_figwidth())
-
 
 Block = Text | Notes | Links | Settings | Table | Picture
 

@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from ktpfl_pipeline.analysis.contrasts import against, ahead, baselines
-from ktpfl_pipeline.analysis.overview import compared
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
-from ktpfl_pipeline.analysis.study import Point
+from ktpfl_pipeline.analysis.study import Point, compared
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
@@ -25,7 +24,7 @@ from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns
+from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
 
 ONE = ", one architecture"
@@ -77,7 +76,7 @@ class Comparison(Point):
 
 Columns = Mapping[str, Comparison]
 """Comparisons by title."""
-COMPARISON = Column("comparison", "Comparison", value=str)
+COMPARISON = Column("comparison", "Comparison", value=lambda name, *_: name)
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
@@ -92,7 +91,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to show; run one first, for example {example}.")
     results = {name: list(each.methods.values()) for name, each in columns.items()}
-    named = [(result, name) for name, each in results.items() for result in each]
+    named = [(name, result) for name, each in results.items() for result in each]
     hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
     sections = [
         Section("Accuracy", [accuracy_table(hetero)]),
@@ -108,7 +107,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/report.html" for name, each in columns.items()})]),
-        runs(named, [COMPARISON.but(value=lambda _, name, __: name), shared.TITLE], [HEADLINE]),
+        runs(named, [COMPARISON, METHOD_OF_RUN], [HEADLINE]),
     ]
     return Report(
         name="overview",

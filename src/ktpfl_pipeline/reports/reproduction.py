@@ -54,7 +54,7 @@ NOTES = {
     "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
     f"{DIFFERS}: it lies on the other. {UNDECIDED}: it includes zero. Intervals are not corrected for their number.",
 }
-WHERE = Column("cell", "Cell")
+WHERE = Column("cell", "Cell", value=lambda place, *_: place)
 
 
 def build(evidence: Evidence, made: Provenance) -> Report:
@@ -64,7 +64,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
     alike = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
     once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # runs that an earlier part has too
-    finished = [(cell.result, f"{_place(cell)}, {cell.title}") for cell in reversed(once.values()) if cell.result]
+    finished = [(f"{_place(cell)}, {cell.title}", cell.result) for cell in reversed(once.values()) if cell.result]
     sections = [
         Section("", [Text(evidence.scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
@@ -77,7 +77,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("What is done, and what is left", [plan_table([list(own) for _, own in alike])], folded=True),
-        runs(finished, [WHERE.but(value=lambda _, place, __: place)], [HEADLINE]),
+        runs(finished, [WHERE], [HEADLINE]),
     ]
     return Report(
         name="paper",
@@ -200,7 +200,7 @@ def orders(cells: Sequence[Cell]) -> Table:
         return paired_difference(a.result, b.result) if a.result and b.result else None
 
     shown = [
-        WHERE.but(value=lambda place, *_: place),
+        WHERE,
         Column("methods", "Methods", value=lambda _, a, b, __: f"{a.title} minus {b.title}"),
         columns.PAPER.but(unit="points", value=lambda _, __, ___, papers: points(papers)),
         Column("ours", "Ours", "points", value=lambda _, a, b, __: interval(ours(a, b))),

@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, runs
 from ktpfl_pipeline.reports.words import plural, point_title, setting
 
 KNOWLEDGE = "knowledge"
@@ -93,8 +93,8 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             Section("Settings that all points have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
-                [(row.result, row.value) for row in rows],
-                [columns.TITLE, Column("value", title, value=lambda _, value, __: value)],
+                [(row.value, row.result) for row in rows],
+                [METHOD_OF_RUN, Column("value", title, value=lambda value, *_: value)],
                 [HEADLINE],
             ),
         ],

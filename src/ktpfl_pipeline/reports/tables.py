@@ -25,6 +25,7 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent
 
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
+METHOD_OF_RUN = columns.METHOD.but(value=lambda _, result, __: result.title)
 
 
 def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
@@ -137,27 +138,27 @@ def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | Non
     return None if mixture in ("own", "average") else f"{sum(held):.0f} of {len(held)}"
 
 
-def runs(rows: Iterable[tuple[MethodResult, str]], first: Sequence[Column], points: Sequence[str] = ORDER) -> Section:
+def runs(rows: Iterable[tuple[str, MethodResult]], first: Sequence[Column], points: Sequence[str] = ORDER) -> Section:
     """Return the section with one row per run: its method, seed and accuracies, and its run and key in MLflow.
 
-    `rows` are results with the name of their setting. A row of the `first` columns is both, and the place of a seed.
+    `rows` are results after the name of their setting. A row of the `first` columns is both, and the place of a seed.
     """
 
     def at(point: str) -> Column:
-        def value(result: MethodResult, _: str, place: int) -> Entry:
+        def value(_: str, result: MethodResult, place: int) -> Entry:
             return percent(result.final[point].per_seed[place]) if point in result.final else None
 
         return accuracy_at(point).but(value=value)
 
-    def key(result: MethodResult, _: str, place: int) -> Entry:
+    def key(_: str, result: MethodResult, place: int) -> Entry:
         return (result.runs[place].key or NONE) if result.runs else None
 
     shown = [
         *first,
-        Column("seed", "Seed", value=lambda result, _, place: str(result.seeds[place])),
+        Column("seed", "Seed", value=lambda _, result, place: str(result.seeds[place])),
         *map(at, points),
-        Column("run_id", "MLflow run", value=lambda result, _, place: result.run_ids[place] or NONE),
+        Column("run_id", "MLflow run", value=lambda _, result, place: result.run_ids[place] or NONE),
         Column("key", "Settings key", value=key),
     ]
-    table = Table.of("runs", shown, [(*row, place) for row in rows for place in range(len(row[0].seeds))])
+    table = Table.of("runs", shown, [(*row, place) for row in rows for place in range(len(row[1].seeds))])
     return Section("Runs", [table.filled(), Text(words.RUNS)], folded=True)

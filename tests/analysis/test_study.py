@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from finished_runs import under
 
-from ktpfl_pipeline.analysis.overview import compared, comparison
+from ktpfl_pipeline.analysis.study import compared, comparison
 
 
 def test_what_a_comparison_leaves_is_read_as_results_without_runs(study, paper_settings):
