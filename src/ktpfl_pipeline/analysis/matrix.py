@@ -33,9 +33,7 @@ def mixes(c: Tensor) -> bool:
 def trust(c: Tensor, adversaries: Sequence[int]) -> float:
     """Return the mean weight that benign rows give to an adversary, in units of 1/N: 1 is equal weights, 0 is none.
 
-    Args:
-        c: (N, N), rows that sum to one.
-        adversaries: their rows, at least one and not all.
+    Rows of c, (N, N), sum to one; at least one belongs to an adversary, and not all do.
     """
     adversary = torch.zeros(len(c), dtype=torch.bool)
     adversary[list(adversaries)] = True

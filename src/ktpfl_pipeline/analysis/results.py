@@ -286,16 +286,10 @@ def _measured(runs: Sequence[FinishedRun]) -> dict[str, Final]:
     Clients that do not have a measure, such as AUC with one class, count in none of its means; `Final.per_client` is
     empty.
     """
-    by_name: dict[str, list[list[float]]] = {}
-    for run in runs:
-        for name, values in run.measures.items():
-            if found := benign(values, run.adversaries):
-                by_name.setdefault(name, []).append(found)
-    return {
-        name: final(by_seed, [], fmean(map(fmean, by_seed)))
-        for name, by_seed in by_name.items()
-        if len(by_seed) == len(runs)
-    }
+    measures = [(run.measures, run.adversaries) for run in runs]
+    first, _ = measures[0]
+    found = {name: [benign(each.get(name, []), adversaries) for each, adversaries in measures] for name in first}
+    return {name: final(values, [], fmean(map(fmean, values))) for name, values in found.items() if all(values)}
 
 
 def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:

@@ -9,23 +9,15 @@ from scipy.special import entr
 
 
 class LabelSkew(NamedTuple):
-    """Measures of how much the clients' label distributions p_1 ... p_N and their sizes differ.
+    """Measures of how much the clients' label distributions p_1 ... p_N and their sizes differ."""
 
-    Attributes:
-        jensen_shannon: mean over pairs of clients of the Jensen-Shannon divergence to base 2: 0 alike, 1 no class in
-            common.
-        hellinger: mean over pairs of the Hellinger distance, 0 alike, 1 no class in common.
-        earth_mover: mean over clients of Σ_k |p_nk - p_k|, p being the distribution of all samples (Zhao et al. 2018):
-            0 alike, below 2.
-        classes: mean over clients of exp(entropy): of how many equally frequent classes a client's labels are.
-        sizes: standard deviation of the clients' numbers of samples, in units of their mean.
-    """
-
-    jensen_shannon: float
-    hellinger: float
+    jensen_shannon: float  #: divergence to base 2, mean over pairs of clients, 0 alike, 1 no class in common
+    hellinger: float  #: distance, mean over pairs, 0 alike, 1 no class in common
+    #: mean over clients of the sum over classes of the distance of p_nk to p_k, p being the distribution of all samples
+    #: (Zhao et al. 2018), 0 alike, below 2
     earth_mover: float
-    classes: float
-    sizes: float
+    classes: float  #: mean over clients of exp(entropy), of how many equally frequent classes a client's labels are
+    sizes: float  #: standard deviation of the clients' numbers of samples, in units of their mean
 
 
 def label_skew(counts: ArrayLike) -> LabelSkew:

@@ -8,7 +8,7 @@ from typing import Any
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
-from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, worst_decile
+from ktpfl_pipeline.analysis.statistics import Difference, benign, mean_over_clients, worst_decile
 
 TEXTS = {
     *("method", "minus", "point", "run_id", "key", "run_ids", "minus_run_ids", "owner", "architecture", "mixture"),
@@ -43,8 +43,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     the report's subject to each baseline and of each method to local-only, with the runs of both.
     ``architectures.csv`` has the latter by architecture, where there are several.
 
-    Accuracies and differences are in
-    0..1, losses in nats. A file without rows is left out.
+    Accuracies and differences are in 0..1, losses in nats. A file without rows is left out.
     """
     kinds = ("runs.csv", "rounds.csv", "clients.csv", "classes.csv", "confusion.csv", "theorem.csv")
     files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
@@ -90,26 +89,25 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
                 more = {"test_accuracy": check.accuracy[mixture][client], "certificate": check.certificate[client]}
                 files["theorem.csv"].append({**ids, "client": client, "mixture": mixture, **loss, **more})
     files["differences.csv"] = [
-        {
-            **{"method": one.method, "minus": other.method, "point": point, **vars(found)},
-            **{"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)},
-        }
+        _minus(one, other, found, point=point)
         for point in dict.fromkeys(point for result in results for point in result.final)
         for one, other, found in contrasts.stated(results, point)
     ]
-    names, local = contrasts.architectures(results), local_only(results)
-    of_method = {result.method: " ".join(result.run_ids) for result in results}
-    by_architecture = contrasts.against_by_architecture(local, results) if local and len(names) > 1 else {}
+    local, by_method = local_only(results), {result.method: result for result in results}
+    by_architecture = contrasts.against_by_architecture(local, results)
     files["architectures.csv"] = [
-        {
-            **{"method": method, "minus": "local", "architecture": architecture, "point": HEADLINE, **vars(found)},
-            **{"run_ids": of_method[method], "minus_run_ids": of_method["local"]},
-        }
+        _minus(by_method[method], local, found, architecture=architecture, point=HEADLINE)
         for architecture, differences in by_architecture.items()
         for method, found in differences.items()
-        if found
+        if local and found and len(by_architecture) > 1
     ]
     return {name: to_csv(rows) for name, rows in files.items() if rows}
+
+
+def _minus(one: MethodResult, other: MethodResult, found: Difference, **place: str) -> dict[str, Any]:
+    """Return the row of a difference, with the runs of both."""
+    runs = {"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)}
+    return {"method": one.method, "minus": other.method, **place, **vars(found), **runs}
 
 
 def _bytes(traffic: Mapping[str, int]) -> dict[str, int]:

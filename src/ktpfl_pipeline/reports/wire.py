@@ -38,7 +38,8 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         "Secure aggregation": "is not used: it hides uploads in their sum, and a server that weighs the predictions of "
         "each client must see each of them. Where only models are averaged, it would be possible.",
     }
-    return [by_method(real), by_client(main), Notes(notes), *unknown]
+    by_method = Table.of("wire", [TITLE, *_columns()], [(result, sum) for result in real])  # all clients together
+    return [by_method, by_client(main), Notes(notes), *unknown]
 
 
 def _columns() -> list[Column]:
@@ -56,11 +57,6 @@ def _columns() -> list[Column]:
         column("counted_down", "Counted down", lambda run: ledger(run, "_down")),
         column("sent_down", "Sent down", lambda run: run.wire["sent"]),
     ]
-
-
-def by_method(results: Sequence[MethodResult]) -> Table:
-    """Return one row per method: all clients together."""
-    return Table.of("wire", [TITLE, *_columns()], [(result, sum) for result in results])
 
 
 def by_client(result: MethodResult) -> Table:
