@@ -19,11 +19,6 @@ MOST = 50
 """Classes that the table shows at most: those that the report's subject recognizes worst."""
 
 
-def known(results: Sequence[MethodResult]) -> bool:
-    """Return whether all runs have a confusion matrix."""
-    return all(run.confusion for result in results for run in result.runs)
-
-
 def majority(results: Sequence[MethodResult]) -> dict[int, float]:
     """Return the majority-class baseline by seed, mean over clients, in 0..1; empty where it is not known.
 
@@ -50,7 +45,7 @@ def majority_row(results: Sequence[MethodResult], accuracy: str, difference: str
 
 def blocks(results: Sequence[MethodResult]) -> list[Block]:
     """Return accuracies by class and the confusion matrices; nothing where only clients know their labels."""
-    if not known(results):
+    if not all(run.confusion for result in results for run in result.runs):
         return []
     runs, seeds = results[0].runs, max(len(result.seeds) for result in results)
     classes = len(runs[0].classes)

@@ -16,10 +16,10 @@ import yaml
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.reports.paper.tables import OF_KT_PFL
 
 DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 CODE = "released code"
-STUDIES = ("table3", "table4", "table5", "table6")
 AVERAGED = {"feddf": "averaged", "pfeddf": "averaged", "feddf_soft": "left out", "pfeddf_soft": "left out"}
 """What readings of FedDF do with parameters."""
 FINE_TUNED = ("pfeddf", "pfeddf_soft", "fedavg_ft")
@@ -81,7 +81,7 @@ def compared(cell: Cell) -> list[Setting]:
     ours = {**flat(cell.settings), **_further(cell, table)}
     kind = "one" if table in ("table2", "figure4") else "distilled"
     family, clients = family_of(str(ours.get("private.source"))), f"{cell.settings.get('clients')} clients"
-    is_of = {table, kind, "study" if table in STUDIES else "", family, cell.label, clients}
+    is_of = {table, kind, "study" if table in OF_KT_PFL else "", family, cell.label, clients}
     found: dict[str, Setting] = {}
     for rule in rules():
         key = rule.key or rule.setting

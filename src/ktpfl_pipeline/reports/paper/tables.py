@@ -67,8 +67,6 @@ fashion_mnist | 50.80     67.43      88.08      89.40       89.50       89.14
 cifar10       | 39.08     47.70      58.93      58.79       58.91       58.40
 """
 """KT-pFL by the number of public samples per round."""
-STUDY = {"table3": TABLE_3, "table4": TABLE_4, "table5": TABLE_5, "table6": TABLE_6}
-"""The tables of the study, by the names of `conf/`."""
 
 
 @dataclass(frozen=True)
@@ -113,5 +111,8 @@ def by_label(text: str) -> dict[str, dict[str, Cited]]:
 
 SEVERAL, ONE = by_dataset(TABLE_1), by_dataset(TABLE_2)
 """Tables 1 and 2 by dataset, column and the paper's name of the method."""
-OF_KT_PFL: Mapping[str, dict[str, dict[str, Cited]]] = {part: by_label(text) for part, text in STUDY.items()}
-"""Tables 3 to 6 by table, dataset and label."""
+OF_KT_PFL: Mapping[str, dict[str, dict[str, Cited]]] = {
+    part: by_label(text)
+    for part, text in {"table3": TABLE_3, "table4": TABLE_4, "table5": TABLE_5, "table6": TABLE_6}.items()
+}
+"""Tables 3 to 6, the paper's study, by the table's name in `conf/`, dataset and label."""

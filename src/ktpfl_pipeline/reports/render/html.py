@@ -61,11 +61,8 @@ def sortable(given: Entry) -> str:
 
 def texts(table: Table) -> list[bool]:
     """Return for each column whether it is aligned at the left, because an entry starts with a letter."""
-    found = [False] * len(table.columns)
-    for row in table.entries:
-        for place, given in enumerate(row):
-            found[place] |= isinstance(given, str) and bool(re.match(r"[^\W\d]", given))
-    return found
+    columns = zip(*table.entries, strict=True)
+    return [any(isinstance(each, str) and re.match(r"[^\W\d]", each) for each in column) for column in columns]
 
 
 def head(column: Column) -> Markup:
