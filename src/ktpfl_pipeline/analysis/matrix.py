@@ -43,10 +43,8 @@ def trust(c: Tensor, adversaries: Sequence[int]) -> float:
 def attention(coefficients: Tensor, similarity: Tensor, adversaries: Sequence[int] = ()) -> dict[str, list[float]]:
     """Return on whom the rows put their weight, by round: ``own``, ``alike`` and ``others``, means over the rows.
 
-    Args:
-        coefficients: (rounds, N, N), rows that sum to one.
-        similarity: (N, N) cosine similarity of the clients' label distributions.
-        adversaries: rows that are left out of the means.
+    Rows of the coefficients, (rounds, N, N), sum to one; those of adversaries are left out of the means. The similarity
+    of the clients' label distributions, (N, N), is that of cosines.
     """
     c, benign = coefficients.double(), torch.tensor([n not in adversaries for n in range(len(similarity))])
     own = torch.eye(c.shape[1], dtype=torch.bool)

@@ -2,20 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import (
-    HEADLINE,
-    ORDER,
-    FinishedRun,
-    MethodResult,
-    headline,
-    local_only,
-    ranked,
-    subject,
-)
+from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import classes, columns, notes, paper, words
@@ -114,21 +104,20 @@ def theorem_table(result: MethodResult) -> Table:
         Column("fit_loss", "Loss, fitted half", "nats", value=loss("fit")),
         Column("test_loss", "Loss, other half", "nats", value=loss("test")),
         Column("test_accuracy", "Accuracy, other half", "%", value=lambda mixture: mean(means("accuracy", mixture))),
-        Column("fit_no_worse", "No worse, fitted half", "clients", value=lambda each: _no_worse(each, runs, "fit")),
-        Column("test_no_worse", "No worse, other half", "clients", value=lambda each: _no_worse(each, runs, "test")),
+        Column("fit_no_worse", "No worse, fitted half", "clients", value=lambda each: _no_worse(each, result, "fit")),
+        Column("test_no_worse", "No worse, other half", "clients", value=lambda each: _no_worse(each, result, "test")),
     ]
     checked = [each for each in MIXTURES if runs and all(run.theorem and each in run.theorem.fit for run in runs)]
     return Table.of("theorem", shown, checked)
 
 
-def _no_worse(mixture: str, runs: Sequence[FinishedRun], half: str) -> str | None:
+def _no_worse(mixture: str, result: MethodResult, half: str) -> str | None:
     """Return for how many clients a mixture's loss is at most that of ``own`` and ``average``: ``57 of 60``.
 
     None for these two themselves. Malicious clients do not count.
     """
     held: list[float] = []  # 1 where it is at least as good
-    for run in runs:
-        check: Any = run.theorem
+    for run, check in ((run, run.theorem) for run in result.runs if run.theorem):
         by = getattr(check, half)
         losses = zip(by[mixture], check.certificate, by["own"], by["average"], strict=True)
         held += benign(
