@@ -33,7 +33,9 @@ def mixes(c: Tensor) -> bool:
 def trust(c: Tensor, adversaries: Sequence[int]) -> float:
     """Return the mean weight that benign rows give to an adversary, in units of 1/N: 1 is equal weights, 0 is none.
 
-    Rows of c, (N, N), sum to one; at least one belongs to an adversary, and not all do.
+    Args:
+        c: (N, N), rows that sum to one.
+        adversaries: their rows, at least one and not all.
     """
     adversary = torch.zeros(len(c), dtype=torch.bool)
     adversary[list(adversaries)] = True
@@ -43,8 +45,10 @@ def trust(c: Tensor, adversaries: Sequence[int]) -> float:
 def attention(coefficients: Tensor, similarity: Tensor, adversaries: Sequence[int] = ()) -> dict[str, list[float]]:
     """Return on whom the rows put their weight, by round: ``own``, ``alike`` and ``others``, means over the rows.
 
-    Rows of the coefficients, (rounds, N, N), sum to one; those of adversaries are left out of the means. The similarity
-    of the clients' label distributions, (N, N), is that of cosines.
+    Args:
+        coefficients: (rounds, N, N), rows that sum to one.
+        similarity: (N, N) cosine similarity of the clients' label distributions.
+        adversaries: rows that are left out of the means.
     """
     c, benign = coefficients.double(), torch.tensor([n not in adversaries for n in range(len(similarity))])
     own = torch.eye(c.shape[1], dtype=torch.bool)

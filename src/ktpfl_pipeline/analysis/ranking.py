@@ -28,12 +28,13 @@ def common(accuracy: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def ranking(accuracy: Mapping[str, Mapping[str, float]]) -> Ranking | None:
-    """Return how the methods that all settings have in common rank, from their accuracy, 0..1, by setting and method.
-
-    None with too few of either (`FEWEST`).
+    """Return how the methods that all settings have in common rank; None with too few of either (`FEWEST`).
 
     Two methods differ from a difference of q √(k (k + 1) / 6N) of their average ranks on, q being the 95 % quantile of
     the studentized range of k means over √2, and N the number of settings.
+
+    Args:
+        accuracy: by setting and method, 0..1.
     """
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 

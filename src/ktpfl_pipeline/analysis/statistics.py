@@ -91,9 +91,12 @@ def worst_decile(clients: Sequence[float]) -> float:
 
 
 def final(clients: Sequence[Sequence[float]], per_client: list[float], best: float) -> Final:
-    """Summarise final accuracies, or final values of a measure, from those of the clients that count for each seed.
+    """Summarise final accuracies, or final values of a measure.
 
-    The arguments `per_client`, (N,), and `best` are kept as they are in a `Final`.
+    Args:
+        clients: for each seed, the values of the clients that count.
+        per_client: (N,) each client's mean over seeds.
+        best: the best round's mean over clients and seeds.
     """
     per_seed = [fmean(values) for values in clients]
     stds, worst = [pstdev(values) for values in clients], [worst_decile(values) for values in clients]

@@ -28,13 +28,14 @@ def check(
 ) -> TheoremCheck | None:
     """Check Theorem 1 on each client's held-out samples, half of them to fit and half to test.
 
-    None where a client has fewer than two samples, one for each half.
-
     Args:
         probabilities: for each of N clients, (M_n, N, K) what each client's model says of its samples.
         labels: for each client, (M_n,).
         learned: (N, N) coefficients that the method ended with; None leaves the mixture ``learned`` out.
         seed: of the halves.
+
+    Returns:
+        The check; None where a client has fewer than two samples, one for each half.
     """
     if min(map(len, labels)) < 2:
         return None

@@ -19,9 +19,12 @@ BARS = 20
 
 @styled
 def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: Sequence[str] = ()) -> Figure:
-    """Draw how many samples of each class every client has, (N, K): as stacked bars, or shades with many classes.
+    """Draw how many samples of each class every client has: as stacked bars, or shades where there are many classes.
 
-    Without the clients' names, (N,), they have numbers.
+    Args:
+        label_counts: (N, K).
+        title: above the bars.
+        names: (N,) of the clients; their numbers without.
     """
     counts = np.array(label_counts)
     n, classes = counts.shape
