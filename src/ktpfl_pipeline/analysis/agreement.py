@@ -12,11 +12,7 @@ from ktpfl_pipeline.core.identity import differences
 
 
 def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Check that something was made `then` with the settings of `now`; `what` starts the message.
-
-    Raises:
-        InputError: naming what differs.
-    """
+    """Check that something was made `then` with the settings of `now`; an `InputError` says of `what` what differs."""
     asked, chosen = now.get("compute", {}), then.get("compute", {})
     left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
     if left:
@@ -30,8 +26,7 @@ def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -
 def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> list[MethodResult]:
     """Return the results of a comparison if all were made with its settings, and saw the same data with each seed.
 
-    Raises:
-        InputError: naming the method and what differs.
+    An `InputError` names the method and what differs.
     """
     for result in results:
         check_settings(f"The result of {result.method} was", result.settings, settings)
@@ -41,11 +36,7 @@ def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> 
 
 
 def check_data(results: Sequence[MethodResult]) -> None:
-    """Check that all methods saw the same data with each seed.
-
-    Raises:
-        InputError: naming the first method that did not.
-    """
+    """Check that all methods saw the same data with each seed; an `InputError` names the first that did not."""
     seen: dict[int, str] = {}
     for run in (run for result in results for run in result.runs):
         if run.data != seen.setdefault(run.seed, run.data):

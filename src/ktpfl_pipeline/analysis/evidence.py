@@ -64,11 +64,7 @@ def save(evidence: Evidence, file: Path) -> None:
 
 
 def load(file: Path) -> Evidence:
-    """Return what `save` wrote.
-
-    Raises:
-        InputError: if the file is missing or does not read as such.
-    """
+    """Return what `save` wrote; an `InputError` says that the file is missing or does not read as such."""
     try:
         content = json.loads(gzip.decompress(file.read_bytes()))
         runs = {key: FinishedRun.from_dict(run) for key, run in content["runs"].items()}

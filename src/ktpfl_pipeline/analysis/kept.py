@@ -24,11 +24,7 @@ class Kept:
 
     @classmethod
     def from_dict(cls, content: Any) -> Self:
-        """Return what `to_dict` wrote, from JSON too.
-
-        Raises:
-            ValueError: naming the first value that cannot be.
-        """
+        """Return what `to_dict` wrote, from JSON too; a ValueError names the first value that cannot be."""
         try:
             return cls._reader().validate_python(content)
         except ValidationError as error:

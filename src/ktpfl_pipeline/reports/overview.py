@@ -82,8 +82,7 @@ COMPARISON = Column("comparison", "Comparison", value=lambda name, *_: name)
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     """Return the report on all finished comparisons, from what each left next to its report, by the report's folder.
 
-    Raises:
-        InputError: if none of them compares two methods, or one does not read as a comparison.
+    An `InputError` says that none of them compares two methods, or that one does not read as a comparison.
     """
     comparisons = [read(place, content) for place, content in contents.items()]
     columns = titled([each for each in comparisons if len(each.methods) > 1])
@@ -123,8 +122,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
 def read(place: str, content: Mapping[str, Any]) -> Comparison:
     """Return a comparison from its ``comparison.json`` in `place`, with the methods in the registry's order.
 
-    Raises:
-        InputError: if the file does not read as one of this version.
+    An `InputError` says that the file does not read as one of this version.
     """
     try:
         results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))

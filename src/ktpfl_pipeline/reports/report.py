@@ -46,8 +46,7 @@ class Report(Content):
     def pictures(self, kinds: Collection[str] = ()) -> dict[str, bytes]:
         """Return each figure as SVG and as further `kinds`, by file name, and the first one as kedro-viz previews it.
 
-        Raises:
-            InputError: if a kind is unknown.
+        An `InputError` names a kind that is unknown.
         """
         check_kinds(kinds)
         drawn = [block for block in self.blocks if isinstance(block, Picture)]
@@ -67,7 +66,7 @@ class Report(Content):
         return {f"{name}.parquet": to_parquet(text) for name, text in csv.items()}
 
     def write(self, folder: Path, kinds: Collection[str] = ()) -> None:
-        """Write all files below a folder, figures into ``figures/``; arguments and errors are those of `pictures`."""
+        """Write all files below a folder, figures into ``figures/``; kinds are those of `pictures`."""
         pictures = {f"figures/{name}": content for name, content in self.pictures(kinds).items()}
         texts = {name: text.encode() for name, text in self.files.items()}
         (folder / "figures" if pictures else folder).mkdir(parents=True)

@@ -77,11 +77,7 @@ _ARCHITECTURES = {
 
 
 def check_kinds(kinds: Iterable[str]) -> None:
-    """Check that all are `FIGURE_FILES`.
-
-    Raises:
-        InputError: if one is not.
-    """
+    """Check that all are `FIGURE_FILES`; an `InputError` names one that is not."""
     if unknown := [kind for kind in kinds if kind not in FIGURE_FILES]:
         raise InputError(f"figures of a report: {unknown[0]!r} is unknown; choose from {', '.join(FIGURE_FILES)}.")
 
