@@ -29,23 +29,19 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
     return newcomer_table(results).captioned(caption)
 
 
-def _columns(epochs: int) -> list[Column]:
-    """Return the columns after some epochs of local training; 0 is when the new clients join."""
-    after = f"after {plural(epochs, 'epoch')}" if epochs else "when joining"
-    return [
-        Column(f"new_{epochs}", f"New clients {after}", "%"),
-        MINUS_LOCAL.but(key=f"new_{epochs}_minus_local", title=f"{MINUS_LOCAL.title} {after}", meaning=""),
-        Column(f"existing_{epochs}", f"Existing clients {after if epochs else 'after transfer'}", "%"),
-    ]
-
-
 def newcomer_table(results: Sequence[MethodResult]) -> Table:
     """Return one row per method: its new and its existing clients by epochs, and the bytes of joining."""
     joined = {result.method: runs for result in results if (runs := joined_by_seed(result))}
     titles = {result.method: result.title for result in results}
     rows: dict[str, dict[str, Entry]] = {name: {"method": titles[name]} for name in joined}
-    all_epochs = [*next(iter(next(iter(joined.values())).values())).accuracy] if joined else []
-    for e in all_epochs:
+    shown = [Column("method", "Method")]
+    for e in next(iter(next(iter(joined.values())).values())).accuracy if joined else ():
+        after = f"after {plural(e, 'epoch')}" if e else "when joining"
+        shown += [
+            Column(f"new_{e}", f"New clients {after}", "%"),
+            MINUS_LOCAL.but(key=f"new_{e}_minus_local", title=f"{MINUS_LOCAL.title} {after}", meaning=""),
+            Column(f"existing_{e}", f"Existing clients {after if e else 'after transfer'}", "%"),
+        ]
         means = {name: {seed: fmean(each.accuracy[e]) for seed, each in runs.items()} for name, runs in joined.items()}
         local = means.get("local", {})  # without it every difference is None
         gained = holm({name: paired(by_seed, local) for name, by_seed in means.items() if name != "local"})
@@ -55,9 +51,7 @@ def newcomer_table(results: Sequence[MethodResult]) -> Table:
             row[f"existing_{e}"] = mean([fmean(each.there[e]) for each in joined[name].values()])
     for name, row in rows.items():
         row["joining"] = megabytes(fmean(sum(each.traffic.values()) for each in joined[name].values()))
-    columns = [column for epochs in all_epochs for column in _columns(epochs)]
-    shown = [Column("method", "Method"), *columns, Column("joining", "Joining", "MB")]
-    return Table("newcomers", shown, list(rows.values()))
+    return Table("newcomers", [*shown, Column("joining", "Joining", "MB")], list(rows.values()))
 
 
 def joined_by_seed(result: MethodResult) -> dict[int, Newcomers]:
