@@ -22,14 +22,11 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Evidence:
-    """The finished results of the paper's tables at one scale, with what the report says of the settings there.
+    """The finished results of the paper's tables at one scale."""
 
-    Of each table and figure, `parts` has the title, and how it is shown: as a table, or a name of `reproduction.DRAWN`.
-    """
-
-    scale: str
-    parts: Mapping[str, tuple[str, str]]
-    cells: Sequence[Cell]
+    scale: str  # what the report says of the settings
+    parts: Mapping[str, tuple[str, str]]  # by name the title, and how it is shown: a table, or a name of `DRAWN`
+    cells: Sequence[Cell]  # of these, with their finished runs
 
 
 def merged(old: Evidence, new: Evidence) -> Evidence:

@@ -17,15 +17,11 @@ PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a result was made, for the report and the tracker.
-
-    The commit is the short hash of this package's source in git, with ``+changes`` where files differ from it; it is
-    empty where the package is not in a repository.
-    """
+    """How a result was made, for the report and the tracker."""
 
     date: str  # local time with its zone, ISO 8601, to the second
     command: str
-    commit: str
+    commit: str  # short hash of this package in git, with ``+changes`` where files differ; empty without a repository
     user: str  # empty if the system does not know it
     machine: str  # processor, cores, operating system
     versions: str  # of Python and torch

@@ -7,7 +7,6 @@ from ktpfl_pipeline.reports import classes, columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
 from ktpfl_pipeline.reports.model import ALERT
 
-PARTICIPATION, LENGTH = "Participation", "Length of training"
 MAJORITY = "the accuracy of a client that always predicts the most frequent class of its own training samples."
 
 
@@ -21,8 +20,8 @@ def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
     )
     found = {
         ALERT: f"{'; '.join(unequal)}." if unequal else "",
-        PARTICIPATION: few if covered < COVERED else "",
-        LENGTH: words.gaining(local) if local else "",
+        "Participation": few if covered < COVERED else "",
+        "Length of training": words.gaining(local) if local else "",
     }
     return {term: text for term, text in found.items() if text}
 

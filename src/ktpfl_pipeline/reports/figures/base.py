@@ -256,14 +256,11 @@ def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[
     return list(map(float, isotonic_regression(free).x + steps))
 
 
-DPI = 200
-
-
 def saved(figure: Figure, kind: str) -> bytes:
     """Return the figure as a file: ``png`` or ``pdf``; `svg_file` makes the third kind."""
     buffer = io.BytesIO()
     with style():
-        figure.savefig(buffer, format=kind, dpi=DPI)
+        figure.savefig(buffer, format=kind)
     return buffer.getvalue()
 
 

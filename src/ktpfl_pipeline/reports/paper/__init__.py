@@ -83,11 +83,8 @@ def family(settings: dict[str, Any]) -> str:
 def differences(settings: dict[str, Any]) -> list[str]:
     """Return in words how the settings differ from those that the paper states for Table 1 or 2; empty if they do not.
 
-    Settings that only the released code shows, such as rounds, are left out. Missing settings are not compared.
+    Left out are settings that only the released code shows, such as rounds, and the number of a cell's runs. Missing
+    settings are not compared.
     """
-    found = stated.compared(Cell("", "", "", "", settings, {}, []))
-    return [each.told for each in found if each.differs and stated.CODE not in each.source and each.name != SEEDS]
-
-
-SEEDS = "runs of a cell"
-"""Not a difference in what is compared."""
+    found = [each for each in stated.compared(Cell("", "", "", "", settings, {}, [])) if each.differs]
+    return [each.told for each in found if stated.CODE not in each.source and each.name != "runs of a cell"]
