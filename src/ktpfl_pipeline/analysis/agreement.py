@@ -24,10 +24,7 @@ def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results of a comparison if all were made with its settings, and saw the same data with each seed.
-
-    An `InputError` names the method and what differs.
-    """
+    """Return the results of a comparison; an `InputError` names one that has other settings or saw other data."""
     for result in results:
         check_settings(f"The result of {result.method} was", result.settings, settings)
         settings = result.settings  # what auto chose for the first, it must have chosen for all

@@ -44,10 +44,7 @@ class Report(Content):
         return {**texts, "table.txt": terminal.text(self, terminal.USUAL), **self.data}
 
     def pictures(self, kinds: Collection[str] = ()) -> dict[str, bytes]:
-        """Return each figure as SVG and as further `kinds`, by file name, and the first one as kedro-viz previews it.
-
-        An `InputError` names a kind that is unknown.
-        """
+        """Return each figure as SVG and further `kinds`, and a preview of the first one for kedro-viz, by file name."""
         check_kinds(kinds)
         drawn = [block for block in self.blocks if isinstance(block, Picture)]
         files = {f"{picture.name}.svg": svg_file(picture.svg).encode() for picture in drawn}
