@@ -127,18 +127,19 @@ def source(file: Path) -> Iterator[Passage]:
 
 
 def comments(name: str, text: str) -> Iterator[Passage]:
-    """Yield the comments of Python source; neighboring lines are one passage."""
+    """Yield the comments of Python source; neighboring lines are one passage, and so is a comment behind code."""
     block: list[str] = []
     first = last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT:
             continue
-        if block and token.start[0] != last + 1:
+        line, behind = token.start[0], bool(token.line[: token.start[1]].strip())
+        if block and (behind or line != last + 1):
             yield Passage(name, first, plain(" ".join(block)), "src")
             block = []
-        first = first if block else token.start[0]
-        last = token.start[0]
-        block.append(token.string.lstrip("# "))
+        first = first if block else line
+        last = 0 if behind else line
+        block.append(token.string.lstrip("#: "))
     if block:
         yield Passage(name, first, plain(" ".join(block)), "src")
 

@@ -40,6 +40,7 @@ TOKENS = {
 """Colours that a page sets for light and dark: `svg` writes them as CSS variables of these names."""
 WIDTH = 7.0
 """Inches: a page's width."""
+DPI = 200
 PERCENT = FuncFormatter(lambda share, _: f"{round(100 * share, 2):g} %")
 FONTS = ("Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")
 """Fonts of a figure, the first that is installed first; those of `SCRIPTS` have the characters that these lack."""
@@ -51,7 +52,7 @@ _STYLE: Any = {  # matplotlib's names
     **dict.fromkeys(("pdf.fonttype", "ps.fonttype"), 42),  # venues reject Type 3 fonts
     "font.size": 8.5,
     "text.color": INK,
-    "figure.dpi": 200,
+    "figure.dpi": DPI,
     "axes.titlesize": 9,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -260,7 +261,7 @@ def saved(figure: Figure, kind: str) -> bytes:
     """Return the figure as a file: ``png`` or ``pdf``; `svg_file` makes the third kind."""
     buffer = io.BytesIO()
     with style():
-        figure.savefig(buffer, format=kind)
+        figure.savefig(buffer, format=kind, dpi=DPI)
     return buffer.getvalue()
 
 
