@@ -16,15 +16,10 @@ States = dict[str, dict[Any, Params]]
 
 @dataclass
 class ClientStates:
-    """The optimizer states of the clients. A round's states count when it ends; absent clients keep their last ones.
+    """The optimizer states of the clients. A round's states count when it ends; absent clients keep their last ones."""
 
-    Attributes:
-        kept: the states after the finished rounds.
-        fresh: the states of the current round.
-    """
-
-    kept: States = field(default_factory=dict)
-    fresh: States = field(default_factory=dict)
+    kept: States = field(default_factory=dict)  # the states after the finished rounds
+    fresh: States = field(default_factory=dict)  # the states of the current round
 
     def before(self, phase: str, n: int | str) -> Params:
         """Return what n starts a phase from; empty before its first."""

@@ -41,17 +41,11 @@ class Settings(Protocol):
 
 
 class Conflict(NamedTuple):
-    """A setting that some methods exclude.
+    """A setting that some methods exclude."""
 
-    Attributes:
-        setting: the setting with its value: ``adversaries.share is 0.2``.
-        reason: why methods exclude it, as a sentence about the methods.
-        remedy: what to do.
-    """
-
-    setting: str
-    reason: str
-    remedy: str
+    setting: str  # the setting with its value: ``adversaries.share is 0.2``
+    reason: str  # why methods exclude it, as a sentence about the methods
+    remedy: str  # what to do
 
     def text(self, methods: Collection[str]) -> str:
         """Return the message for these methods."""

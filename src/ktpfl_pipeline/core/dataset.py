@@ -13,15 +13,10 @@ Shape = tuple[int, ...]
 
 
 class TokenShape(tuple[int, ...]):
-    """Shape of one text in tokens, (length,), with what a model must know to embed the tokens.
+    """Shape of one text in tokens, (length,), with what a model must know to embed the tokens."""
 
-    Attributes:
-        vocabulary: the number of ids, which are 0 to vocabulary - 1.
-        padding: the id that fills a text up to the length; None where no text is filled up.
-    """
-
-    vocabulary: int
-    padding: int | None
+    vocabulary: int  #: the number of ids, which are 0 to vocabulary - 1
+    padding: int | None  #: the id that fills a text up to the length; None where no text is filled up
 
     def __new__(cls, shape: Iterable[int], vocabulary: int = 1, padding: int | None = None) -> Self:
         """Return a shape that equals the tuple of the same numbers."""
@@ -32,19 +27,13 @@ class TokenShape(tuple[int, ...]):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The meaning of token ids.
+    """The meaning of token ids."""
 
-    Attributes:
-        size: the number of ids in the inputs of a dataset.
-        padding: the id that fills texts up to one length; None where no id does.
-        words: (size,) the token of each id; None where they are not known.
-        frequent: how many ids models see: the most frequent ones in the clients' training texts, found for each seed
-            when the clients are known; see `data.standardisation.FrequentTokens`. None: all ids.
-    """
-
-    size: int
-    padding: int | None = None
-    words: tuple[str, ...] | None = None
+    size: int  #: the number of ids in the inputs of a dataset
+    padding: int | None = None  #: the id that fills texts up to one length; None where no id does
+    words: tuple[str, ...] | None = None  #: (size,) the token of each id; None where they are not known
+    #: how many ids models see: the most frequent ones in the clients' training texts, found for each seed when the
+    #: clients are known; see `data.standardisation.FrequentTokens`. None: all ids.
     frequent: int | None = None
 
     def plain(self) -> tuple[int, int | None, tuple[str, ...] | None, int | None]:
@@ -54,24 +43,19 @@ class Vocabulary:
 
 @dataclass(frozen=True, eq=False)
 class LabelledDataset:
-    """Inputs and their labels.
+    """Inputs and their labels."""
 
-    Attributes:
-        inputs: (M, ...), of one of the kinds in `core.kinds`: images in uint8, features of any shape in float32, or
-            tokens in int64.
-        labels: (M,), int64 class numbers from 0.
-        native: shape of an input as its source has it; None where they are of many, or it is not known.
-        class_names: (K,) what the source calls each class, in the order of the class numbers; None where it has no
-            names.
-        test: (M,) bool, the samples that the source gives to test on; None where it gives no split.
-        vocabulary: what the ids of tokens mean; None for other kinds.
-    """
-
+    #: (M, ...), of one of the kinds in `core.kinds`: images in uint8, features of any shape in float32, or tokens in
+    #: int64
     inputs: Tensor
-    labels: Tensor
+    labels: Tensor  #: (M,), int64 class numbers from 0
+    #: shape of an input as its source has it; None where they are of many, or it is not known
     native: Shape | None = field(default=None, kw_only=True)
+    #: (K,) what the source calls each class, in the order of the class numbers; None where it has no names
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    #: (M,) bool, the samples that the source gives to test on; None where it gives no split
     test: Tensor | None = field(default=None, kw_only=True)
+    #: what the ids of tokens mean; None for other kinds
     vocabulary: Vocabulary | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:

@@ -33,27 +33,16 @@ RECOVERIES = 3
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a run is, which clients take part, and when models are evaluated.
+    """How long a run is, which clients take part, and when models are evaluated."""
 
-    Attributes:
-        rounds: T, communication rounds.
-        participation: r, the share of clients in each round's cohort.
-        evaluate_every: rounds between evaluations.
-        adapt_epochs: extra epochs after which models are evaluated too, in the last evaluations.
-        global_samples: how many of all clients' test samples models are evaluated on at the end, at most.
-        closing_round: whether all clients take part in the last round.
-        patience: evaluations without a better one after which a run ends; see `early_stopping`.
-        evaluate_last: how many of the last rounds are all evaluated, whatever `evaluate_every` is.
-    """
-
-    rounds: int = 30
-    participation: float = 1.0
-    evaluate_every: int = 1
-    adapt_epochs: tuple[int, ...] = ()
-    global_samples: int = 0
-    closing_round: bool = False
-    patience: int | None = None
-    evaluate_last: int = 1
+    rounds: int = 30  #: T, communication rounds
+    participation: float = 1.0  #: r, the share of clients in each round's cohort
+    evaluate_every: int = 1  #: rounds between evaluations
+    adapt_epochs: tuple[int, ...] = ()  #: extra epochs after which models are evaluated too, in the last evaluations
+    global_samples: int = 0  #: how many of all clients' test samples models are evaluated on at the end, at most
+    closing_round: bool = False  #: whether all clients take part in the last round
+    patience: int | None = None  #: evaluations without a better one after which a run ends; see `early_stopping`
+    evaluate_last: int = 1  #: how many of the last rounds are all evaluated, whatever `evaluate_every` is
 
     @property
     def evaluations(self) -> list[int]:
@@ -64,17 +53,11 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run.
+    """A finished run."""
 
-    Attributes:
-        state: the method's state after the last round; with early stopping, after the best one.
-        history: one record a round.
-        coefficients: (rounds, N, N) float32, the coefficient matrix after each round up to that of `state`; None
-            without one.
-    """
-
-    state: Any
-    history: list[RoundRecord]
+    state: Any  #: the method's state after the last round; with early stopping, after the best one
+    history: list[RoundRecord]  #: one record a round
+    #: (rounds, N, N) float32, the coefficient matrix after each round up to that of `state`; None without one
     coefficients: Tensor | None
 
 
@@ -235,17 +218,11 @@ def _adapted(schedule: Schedule, fed: Federation) -> tuple[int, ...]:
 
 @dataclass
 class Out:
-    """The clients of a sampled cohort that are out of a round.
+    """The clients of a sampled cohort that are out of a round."""
 
-    Attributes:
-        absent: real clients that were missing when the round began, by why.
-        late: real clients that dropped out during the round, by why.
-        skipped: clients that diverged.
-    """
-
-    absent: dict[int, str] = field(default_factory=dict)
-    late: dict[int, str] = field(default_factory=dict)
-    skipped: list[int] = field(default_factory=list)
+    absent: dict[int, str] = field(default_factory=dict)  #: real clients that were missing when the round began, by why
+    late: dict[int, str] = field(default_factory=dict)  #: real clients that dropped out during the round, by why
+    skipped: list[int] = field(default_factory=list)  #: clients that diverged
 
     @property
     def reasons(self) -> dict[int, str]:

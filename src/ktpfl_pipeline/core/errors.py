@@ -55,15 +55,11 @@ class NotCoveredError(InputError):
 
 
 class ClientsMissing(InputError):
-    """Real clients sent no valid reply; the round continues without them.
-
-    Attributes:
-        found: the reason by client, such as ``"gave no answer to train within 120 s"``.
-    """
+    """Real clients sent no valid reply; the round continues without them."""
 
     def __init__(self, found: Mapping[int, str]) -> None:
         super().__init__(" ".join(f"{each[:1].upper()}{each[1:]}." for each in by_reason(found)))
-        self.found = dict(found)
+        self.found = dict(found)  #: the reason by client, such as ``"gave no answer to train within 120 s"``
 
 
 def by_reason(why: Mapping[int, str]) -> list[str]:
@@ -78,16 +74,13 @@ def by_reason(why: Mapping[int, str]) -> list[str]:
 
 
 class DivergedError(InputError):
-    """The training of a client, or of a model of the server, became NaN or infinite.
-
-    Attributes:
-        found: what of each is not finite, such as ``"its train loss is nan"``; a client by its id, a model of the
-            server by its name.
-    """
+    """The training of a client, or of a model of the server, became NaN or infinite."""
 
     def __init__(self, message: str, found: Mapping[Any, str] | None = None) -> None:
         """Keep the clients with the message; see `diverged`."""
         super().__init__(message)
+        #: what of each is not finite, such as ``"its train loss is nan"``; a client by its id, a model of the server by
+        #: its name
         self.found: dict[int | str, str] = dict(found or {})
 
 

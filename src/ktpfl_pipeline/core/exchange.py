@@ -33,20 +33,13 @@ class Upload:
 
     A sample without any prediction is not in the batch. Where some did, their mean is used for a client
     without one.
-
-    Attributes:
-        models: their trained models.
-        batch: (B,) indices of the round's public samples D_r.
-        logits: (|S|, B, K) their predictions z there, which is all that leaves them.
-        soft: (|S|, B, K) float64, s = softmax(z / T).
-        sizes: bytes that each client sent.
     """
 
-    models: Models
-    batch: Tensor
-    logits: Tensor
-    soft: Tensor
-    sizes: dict[int, int] = field(default_factory=dict)
+    models: Models  #: their trained models
+    batch: Tensor  #: (B,) indices of the round's public samples D_r
+    logits: Tensor  #: (|S|, B, K) their predictions z there, which is all that leaves them
+    soft: Tensor  #: (|S|, B, K) float64, s = softmax(z / T)
+    sizes: dict[int, int] = field(default_factory=dict)  #: bytes that each client sent
 
 
 def train_and_predict(

@@ -35,24 +35,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class CurrentRun:
-    """What a run decides for the operations of its rounds, and records of the phases of the current round.
+    """What a run decides for the operations of its rounds, and records of the phases of the current round."""
 
-    Attributes:
-        progress: called for each client that has finished a phase.
-        late_predictions: whether stragglers' predictions arrive late; false where stragglers miss rounds instead.
-        privately_trained: pairs of client and round with private training: its ε covers one training per round.
-        losses: mean training loss by phase and client (or name of a model of the server), of the phase's last call.
-        seconds: wall time by phase.
-        restored: clients that were restored to their weights from before a training that diverged.
-        samples: how many each client has backpropagated in this round, by architecture.
-    """
-
-    progress: Progress = silent
+    progress: Progress = silent  #: called for each client that has finished a phase
+    #: whether stragglers' predictions arrive late; false where stragglers miss rounds instead
     late_predictions: bool = True
+    #: pairs of client and round with private training: its ε covers one training per round
     privately_trained: set[tuple[int, int]] = field(default_factory=set)
+    #: mean training loss by phase and client (or name of a model of the server), of the phase's last call
     losses: dict[str, dict[int | str, float]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  #: wall time by phase
+    #: clients that were restored to their weights from before a training that diverged
     restored: set[int] = field(default_factory=set)
+    #: how many each client has backpropagated in this round, by architecture
     samples: dict[int, Counter[str]] = field(default_factory=dict)
 
     def start_round(self) -> None:
@@ -81,15 +76,13 @@ class Federation(Setting):
     Arguments that these share: `models` by client, |S| of them, never written in place; `t`, the round, which names the
     random streams; `batch`, (B,) indices of public samples; `teachers`, (|S|, B, K) probabilities in the models' order;
     `split`, the split of private samples; `epochs`, passes over the training split, where None means E.
-
-    Attributes:
-        executor: runs an operation for many clients.
-        client_states: optimizer states that clients keep between rounds, if the settings ask for it.
-        current: decisions for the current run, and records of the current round.
     """
 
+    #: runs an operation for many clients
     executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
+    #: optimizer states that clients keep between rounds, if the settings ask for it
     client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
+    #: decisions for the current run, and records of the current round
     current: CurrentRun = field(default_factory=CurrentRun, repr=False, compare=False)
 
     @property

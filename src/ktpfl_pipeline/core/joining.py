@@ -19,14 +19,10 @@ Teacher = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """The models with which newcomers start.
+    """The models with which newcomers start."""
 
-    Attributes:
-        models: theirs, before any local training of these models.
-        traffic: bytes that joining took, by newcomer, and by client that was there and had to send something for it.
-    """
-
-    models: Models
+    models: Models  #: theirs, before any local training of these models
+    #: bytes that joining took, by newcomer, and by client that was there and had to send something for it
     traffic: dict[int, Traffic] = field(default_factory=dict)
 
 

@@ -15,24 +15,18 @@ from ktpfl_pipeline.core.errors import InputError
 
 
 class Kind(ABC):
-    """One kind of data.
+    """One kind of data."""
 
-    Attributes:
-        name: what inputs of this kind are called in messages, in the plural.
-        dtype: of inputs as sources give them.
-        form: the shapes and the dtype that inputs must have, for messages.
-        dimensions: how many dimensions inputs, (M, ...), may have.
-        pixels: whether an input is (channels, height, width) of pixels from 0 to 255, so that it can be resized,
-            augmented, rotated and kept channels-last.
-        standardized: whether inputs are brought to mean 0 and standard deviation 1 before training, by the training
-            samples of all clients.
-    """
-
-    name: ClassVar[str]
-    dtype: ClassVar[torch.dtype]
-    form: ClassVar[str]
+    name: ClassVar[str]  # what inputs of this kind are called in messages, in the plural
+    dtype: ClassVar[torch.dtype]  # of inputs as sources give them
+    form: ClassVar[str]  # the shapes and the dtype that inputs must have, for messages
+    # how many dimensions inputs, (M, ...), may have
     dimensions: ClassVar[range] = range(2, 65)  # torch has at most 64
+    # whether an input is (channels, height, width) of pixels from 0 to 255, so that it can be resized, augmented,
+    # rotated and kept channels-last
     pixels: ClassVar[bool] = False
+    # whether inputs are brought to mean 0 and standard deviation 1 before training, by the training samples of all
+    # clients
     standardized: ClassVar[bool] = False
 
     def includes(self, dtype: torch.dtype) -> bool:

@@ -24,19 +24,13 @@ from ktpfl_pipeline.core.weights import Models, Params, select
 
 @dataclass(frozen=True, eq=False)
 class RoundReport:
-    """The report of a round to the engine, in addition to the new state.
+    """The report of a round to the engine, in addition to the new state."""
 
-    Attributes:
-        after_local: the cohort's models after local training, before any knowledge came back.
-        traffic: bytes of each cohort member.
-        coefficients: (N, N) weights of each client's teachers after the round, row = student; None where the method
-            has no such matrix.
-        metrics: numbers of the method's own, by name: they reach MLflow, the history, and a table of the report.
-    """
-
-    after_local: Models
-    traffic: dict[int, Traffic]
+    after_local: Models  #: the cohort's models after local training, before any knowledge came back
+    traffic: dict[int, Traffic]  #: bytes of each cohort member
+    #: (N, N) weights of each client's teachers after the round, row = student; None where the method has no such matrix
     coefficients: Tensor | None = None
+    #: numbers of the method's own, by name: they reach MLflow, the history, and a table of the report
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -51,30 +45,25 @@ class Method(ABC, Generic[State]):
 
     The state is a frozen dataclass of models and tensors, and is the checkpoint. The attributes declare the method's
     properties for pipelines, reports, and the checks of privacy and adversaries.
-
-    Attributes:
-        title: the method's name in tables and figures.
-        exchanges: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and
-            ``coefficients``; nothing for local-only training.
-        one_architecture: whether all clients need the same architecture.
-        fits_validation: whether it fits anything on validation samples, which other methods use only for selection.
-        own_step: whether it defines the step of local training itself (`client/rules.py`), so that the optimizer of
-            `training` cannot be set.
-        own_knowledge: the settings of `knowledge` that it defines itself.
-        needs_head: its requirement on the layer that makes a model's logits: empty, or one of `model_facts.NEEDS`:
-            ``layer``, a separate layer; ``linear``, a linear layer; ``biased``, a linear layer with a bias.
-        follows_rounds: whether a round depends on the number of rounds of the whole run, apart from learning rates.
-        paper_name: its name in the tables of the KT-pFL paper; None if they do not contain it.
     """
 
-    title: ClassVar[str]
+    title: ClassVar[str]  #: the method's name in tables and figures
+    #: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and ``coefficients``;
+    #: nothing for local-only training
     exchanges: ClassVar[frozenset[Exchanged]] = frozenset({"predictions"})
-    one_architecture: ClassVar[bool] = False
+    one_architecture: ClassVar[bool] = False  #: whether all clients need the same architecture
+    #: whether it fits anything on validation samples, which other methods use only for selection
     fits_validation: ClassVar[bool] = False
+    #: whether it defines the step of local training itself (`client/rules.py`), so that the optimizer of `training`
+    #: cannot be set
     own_step: ClassVar[bool] = False
-    own_knowledge: ClassVar[frozenset[str]] = frozenset()
+    own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: the settings of `knowledge` that it defines itself
+    #: its requirement on the layer that makes a model's logits: empty, or one of `model_facts.NEEDS`: ``layer``, a
+    #: separate layer; ``linear``, a linear layer; ``biased``, a linear layer with a bias
     needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""
+    #: whether a round depends on the number of rounds of the whole run, apart from learning rates
     follows_rounds: ClassVar[bool] = False
+    #: its name in the tables of the KT-pFL paper; None if they do not contain it
     paper_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:

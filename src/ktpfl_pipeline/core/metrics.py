@@ -12,25 +12,17 @@ ADAPTED = "adapted_"
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of one client in one round by category; up is from the client to the server.
+    """Bytes of one client in one round by category; up is from the client to the server."""
 
-    Attributes:
-        predictions_up: soft predictions of public samples.
-        prototypes_up: mean features of classes.
-        coefficients_up: weights or gains that a client computed for other clients' models.
-        parameters_up: parameters of models, including BatchNorm's statistics.
-        public_down: public samples, or indices of them.
-    """
-
-    predictions_up: int = 0
+    predictions_up: int = 0  #: soft predictions of public samples
     predictions_down: int = 0
-    prototypes_up: int = 0
+    prototypes_up: int = 0  #: mean features of classes
     prototypes_down: int = 0
-    coefficients_up: int = 0
+    coefficients_up: int = 0  #: weights or gains that a client computed for other clients' models
     coefficients_down: int = 0
-    parameters_up: int = 0
+    parameters_up: int = 0  #: parameters of models, including BatchNorm's statistics
     parameters_down: int = 0
-    public_down: int = 0
+    public_down: int = 0  #: public samples, or indices of them
 
     def __add__(self, other: "Traffic") -> "Traffic":
         """Return the bytes of both, kind by kind."""
@@ -53,51 +45,43 @@ LEDGERS = ("knowledge_up", "knowledge_down", "parameters_up", "parameters_down",
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One finished round, in plain numbers: what the report, the tracker and the checkpoint keep of it.
+    """One finished round, in plain numbers: what the report, the tracker and the checkpoint keep of it."""
 
-    Attributes:
-        round: t, from 1.
-        cohort: ids of the clients that took part; empty where none did.
-        accuracy: by evaluation point, one value in 0..1 per client of the federation, in order; empty in a round that
-            was not evaluated. ``after_local`` and ``after_transfer`` are on the test split, ``validation`` is on the
-            validation split after transfer. The last evaluations also have ``adapted_<e>``: on the test split, after
-            transfer and e extra local epochs, which are discarded.
-        loss: mean loss of the phase by name. ``train`` and ``distill`` have one value per cohort member, in cohort
-            order. ``fuse`` has one per model of the server, in the order of their names. ``test`` has one per client
-            of the federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss
-            there.
-        measures: what else is known of the models after transfer on their clients' test splits, in evaluated rounds,
-            by name: `MEASURES`; and ``global_accuracy``, on all clients' test splits. One value in 0..1 per client of
-            the federation, in order; NaN where a client's samples do not have the measure.
-        traffic: bytes by ledger, one value per cohort member, in cohort order.
-        work: what each cohort member computed, in cohort order: ``samples`` backpropagated, and their ``flops``.
-        seconds: wall time by phase.
-        diverged: ids of the clients whose training diverged, and that sat the round out for it (they are not in
-            `cohort`) or were given back their weights of before.
-        absent: ids of the clients that were sampled and did not show up.
-        late: ids of stragglers that were sampled: in the cohort, with stale predictions, or outside it, because their
-            last upload was still on its way; real clients that dropped out during the round are included.
-        reasons: with real clients, the reason why each client is absent or late, by its id as text.
-        stale: ids of real clients that did not answer when models were evaluated: their values come from an earlier
-            evaluation, or are NaN if there is none.
-        epsilon: with private local training, what each client of the federation, in order, has spent so far.
-        metrics: numbers that the method reports of itself; see `RoundReport`.
-    """
-
-    round: int
-    cohort: list[int]
+    round: int  #: t, from 1
+    cohort: list[int]  #: ids of the clients that took part; empty where none did
+    #: by evaluation point, one value in 0..1 per client of the federation, in order; empty in a round that was not
+    #: evaluated. ``after_local`` and ``after_transfer`` are on the test split, ``validation`` is on the validation
+    #: split after transfer. The last evaluations also have ``adapted_<e>``: on the test split, after transfer and e
+    #: extra local epochs, which are discarded.
     accuracy: dict[str, list[float]] = field(default_factory=dict)
+    #: mean loss of the phase by name. ``train`` and ``distill`` have one value per cohort member, in cohort order.
+    #: ``fuse`` has one per model of the server, in the order of their names. ``test`` has one per client of the
+    #: federation, after transfer, in evaluated rounds. A client that was restored in a phase has no loss there.
     loss: dict[str, list[float]] = field(default_factory=dict)
+    #: what else is known of the models after transfer on their clients' test splits, in evaluated rounds, by name:
+    #: `MEASURES`; and ``global_accuracy``, on all clients' test splits. One value in 0..1 per client of the federation,
+    #: in order; NaN where a client's samples do not have the measure.
     measures: dict[str, list[float]] = field(default_factory=dict)
+    #: bytes by ledger, one value per cohort member, in cohort order
     traffic: dict[str, list[int]] = field(default_factory=dict)
+    #: what each cohort member computed, in cohort order: ``samples`` backpropagated, and their ``flops``
     work: dict[str, list[float]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  #: wall time by phase
+    #: ids of the clients whose training diverged, and that sat the round out for it (they are not in `cohort`) or were
+    #: given back their weights of before
     diverged: list[int] = field(default_factory=list)
-    absent: list[int] = field(default_factory=list)
+    absent: list[int] = field(default_factory=list)  #: ids of the clients that were sampled and did not show up
+    #: ids of stragglers that were sampled: in the cohort, with stale predictions, or outside it, because their last
+    #: upload was still on its way; real clients that dropped out during the round are included
     late: list[int] = field(default_factory=list)
+    #: with real clients, the reason why each client is absent or late, by its id as text
     reasons: dict[str, str] = field(default_factory=dict)
+    #: ids of real clients that did not answer when models were evaluated: their values come from an earlier evaluation,
+    #: or are NaN if there is none
     stale: list[int] = field(default_factory=list)
+    #: with private local training, what each client of the federation, in order, has spent so far
     epsilon: list[float] = field(default_factory=list)
+    #: numbers that the method reports of itself; see `RoundReport`
     metrics: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -108,21 +92,14 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class Newcomers:
-    """The results of newcomers.
+    """The results of newcomers."""
 
-    Attributes:
-        clients: M ids.
-        architectures: (M,) their architectures.
-        accuracy: by epochs of local training, (M,) their test accuracies, 0..1.
-        there: the same for the N - M trained clients, after as many extra epochs, in the federation's order.
-        traffic: bytes by category that joining took, of newcomers and of the clients that were asked.
-    """
-
-    clients: list[int]
-    architectures: list[str]
-    accuracy: dict[int, list[float]]
+    clients: list[int]  #: M ids
+    architectures: list[str]  #: (M,) their architectures
+    accuracy: dict[int, list[float]]  #: by epochs of local training, (M,) their test accuracies, 0..1
+    #: the same for the N - M trained clients, after as many extra epochs, in the federation's order
     there: dict[int, list[float]]
-    traffic: dict[str, int]
+    traffic: dict[str, int]  #: bytes by category that joining took, of newcomers and of the clients that were asked
 
 
 def mean(values: list[float]) -> float:

@@ -25,43 +25,27 @@ NEEDS = ("layer", "linear", "biased")
 
 @dataclass(frozen=True)
 class Head:
-    """The layer that makes the logits; what enters it is the feature.
+    """The layer that makes the logits; what enters it is the feature."""
 
-    Attributes:
-        name: the layer's name in its model.
-        width: the number of features per sample that enter it.
-        problem: why no method can treat it as a head; empty if methods can.
-        unlike: why it is not a linear layer with its own weight; empty if it is one.
-        bias: whether it has a bias.
-    """
-
-    name: str
-    width: int
-    problem: str = ""
-    unlike: str = ""
-    bias: bool = True
+    name: str  # the layer's name in its model
+    width: int  # the number of features per sample that enter it
+    problem: str = ""  # why no method can treat it as a head; empty if methods can
+    unlike: str = ""  # why it is not a linear layer with its own weight; empty if it is one
+    bias: bool = True  # whether it has a bias
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Properties of an architecture, found by running it.
+    """Properties of an architecture, found by running it."""
 
-    Attributes:
-        head: the layer that makes the logits; None if no single layer does.
-        layers: names of the layers that own parameters, in the order of their calls; layers that are never called,
-            whose parameters another layer uses, come first.
-        changes_input: whether it writes to its input tensor.
-        tied: names of parameters or buffers that are the same tensor as an earlier one.
-        frozen: names of the parameters and buffers that training does not change.
-        takes_one: whether it can be trained on a batch of one sample; BatchNorm often cannot.
-    """
-
-    head: Head | None
+    head: Head | None  # the layer that makes the logits; None if no single layer does
+    # names of the layers that own parameters, in the order of their calls; layers that are never called, whose
+    # parameters another layer uses, come first
     layers: tuple[str, ...] = ()
-    changes_input: bool = False
-    tied: tuple[str, ...] = ()
-    frozen: tuple[str, ...] = ()
-    takes_one: bool = True
+    changes_input: bool = False  # whether it writes to its input tensor
+    tied: tuple[str, ...] = ()  # names of parameters or buffers that are the same tensor as an earlier one
+    frozen: tuple[str, ...] = ()  # names of the parameters and buffers that training does not change
+    takes_one: bool = True  # whether it can be trained on a batch of one sample; BatchNorm often cannot
 
     def lacks(self, needed: str) -> str:
         """Return why a method that needs such a head cannot use the model; empty where it can.

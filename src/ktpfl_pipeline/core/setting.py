@@ -52,43 +52,32 @@ class Client:
 class Setting:
     """Everything that a round depends on besides the method's state.
 
-    Attributes:
-        clients: N clients, with distinct ids.
-        public: (M, ...), the unlabelled public set: images in uint8, or features in float32.
-        public_batch_size: B = |D_r|, public samples used in one round.
-        classes: K.
-        build: makes a freshly initialised module from an architecture's name.
-        seed: the seed of the run; every stream is derived from it.
-        rounds: T, the rounds of the run, on which learning rate schedules depend.
-        public_transport: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels (a
-            feature takes four bytes either way) from the server, or as indices into a copy that every client holds.
-        on_divergence: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run,
-            ``skip`` takes the client out of the round's cohort, ``restore`` gives it back its weights from before that
-            training.
-        adversaries: how many clients upload false predictions, and which.
-        reliability: which clients drop out of rounds, are late, or train less.
-        knowledge: how predictions travel.
-
     Raises:
         InputError: if ids repeat, the public batch exceeds the public set, or encoding, augmentation or private
             training are impossible.
     """
 
-    clients: tuple[Client, ...]
-    public: Tensor
-    public_batch_size: int
-    classes: int
-    build: Callable[[str], nn.Module]
-    seed: int = 0
-    rounds: int = 30
+    clients: tuple[Client, ...]  #: N clients, with distinct ids
+    public: Tensor  #: (M, ...), the unlabelled public set: images in uint8, or features in float32
+    public_batch_size: int  #: B = |D_r|, public samples used in one round
+    classes: int  #: K
+    build: Callable[[str], nn.Module]  #: makes a freshly initialised module from an architecture's name
+    seed: int = 0  #: the seed of the run; every stream is derived from it
+    rounds: int = 30  #: T, the rounds of the run, on which learning rate schedules depend
     training: LocalTraining = field(default_factory=LocalTraining)
     distillation: Distillation = field(default_factory=Distillation)
     compute: Compute = field(default_factory=Compute)
+    #: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels (a feature takes four
+    #: bytes either way) from the server, or as indices into a copy that every client holds
     public_transport: PublicTransport = "uint8"
+    #: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run, ``skip`` takes the client
+    #: out of the round's cohort, ``restore`` gives it back its weights from before that training
     on_divergence: OnDivergence = "stop"
+    #: how many clients upload false predictions, and which
     adversaries: Adversaries = field(default_factory=Adversaries)
+    #: which clients drop out of rounds, are late, or train less
     reliability: Reliability = field(default_factory=Reliability)
-    knowledge: Knowledge = field(default_factory=Knowledge)
+    knowledge: Knowledge = field(default_factory=Knowledge)  #: how predictions travel
 
     def __post_init__(self) -> None:
         """Check ids and settings; import now what workers that are forked later need."""

@@ -57,15 +57,11 @@ def spelt_out(group: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Reads:
-    """Annotation: accept short forms of a setting.
+    """Annotation: accept short forms of a setting."""
 
-    Attributes:
-        read: returns the setting in its full form; a `ValueError` of it says what the setting must be.
-        words: what is allowed, if the type does not say it.
-    """
-
+    # returns the setting in its full form; a `ValueError` of it says what the setting must be
     read: Callable[[Any], Any]
-    words: str = ""
+    words: str = ""  # what is allowed, if the type does not say it
 
 
 @dataclass(frozen=True)
@@ -74,15 +70,10 @@ class Distinct:
 
 
 class Rule(NamedTuple):
-    """The rule for the values of one setting.
+    """The rule for the values of one setting."""
 
-    Attributes:
-        plain: its type without metadata.
-        metadata: bounds, lengths, `Reads` and `Distinct`.
-    """
-
-    plain: Any
-    metadata: tuple[Any, ...] = ()
+    plain: Any  # its type without metadata
+    metadata: tuple[Any, ...] = ()  # bounds, lengths, `Reads` and `Distinct`
 
     @classmethod
     def of(cls, hint: Any) -> "Rule":

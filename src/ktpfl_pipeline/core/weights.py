@@ -22,13 +22,9 @@ Prototypes = dict[str, Params]
 
 
 class Handle(Mapping[str, Tensor]):
-    """A model that lives elsewhere: it comes here when a tensor of it is looked at, and then stays.
+    """A model that lives elsewhere: it comes here when a tensor of it is looked at, and then stays."""
 
-    Attributes:
-        shapes: its tensors by name, as shapes and dtypes without numbers (torch's device ``meta``).
-    """
-
-    shapes: dict[str, Tensor]
+    shapes: dict[str, Tensor]  #: its tensors by name, as shapes and dtypes without numbers (torch's device ``meta``)
 
     @abstractmethod
     def open(self) -> dict[str, Tensor]:

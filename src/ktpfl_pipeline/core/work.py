@@ -25,19 +25,12 @@ FACTORS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one architecture.
+    """The cost of one architecture."""
 
-    Attributes:
-        flops: floating-point operations of one sample's forward pass; a multiplication and an addition count as two.
-        weights: bytes of its parameters and buffers.
-        parameters: bytes of its trained parameters, which equal the bytes of their gradients.
-        activations: bytes that autograd keeps per sample for the backward pass.
-    """
-
-    flops: int
-    weights: int
-    parameters: int
-    activations: int
+    flops: int  #: floating-point operations of one sample's forward pass; a multiplication and an addition count as two
+    weights: int  #: bytes of its parameters and buffers
+    parameters: int  #: bytes of its trained parameters, which equal the bytes of their gradients
+    activations: int  #: bytes that autograd keeps per sample for the backward pass
 
     def training(self, recipe: Recipe, batch: int) -> int:
         """Return the bytes of a training step: weights, gradients, optimizer state, and a batch's activations."""
@@ -49,14 +42,11 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the operations of products of matrices and of convolutions, as torch's `FlopCounterMode` does.
 
     The import takes two seconds, because of torch's compiler; only attention needs it.
-
-    Attributes:
-        flops: so far.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.flops = 0
+        self.flops = 0  #: counted so far
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -114,12 +114,9 @@ def _read(file: Path, changed: int) -> dict[str, Any]:
 
 
 class Classifier(nn.Module):
-    """A classifier of transformers, from ids to logits.
+    """A classifier of transformers, from ids to logits."""
 
-    Attributes:
-        without_single_gradients: that DP-SGD does not go with it: its positions are embedded once for a whole batch.
-    """
-
+    # that DP-SGD does not go with it: its positions are embedded once for a whole batch
     without_single_gradients = True
 
     def __init__(self, name: str, shape: TokenShape, classes: int) -> None:

@@ -20,17 +20,13 @@ from ktpfl_pipeline.core.transfer import sent
 
 
 class Criterion:
-    """The cross-entropy of one workspace's clients, one after another.
-
-    Attributes:
-        smoothing: of the labels.
-        weights: (K,) of the classes, written in place for each client, as its model's parameters are; None for none.
-    """
+    """The cross-entropy of one workspace's clients, one after another."""
 
     def __init__(self, training: LocalTraining, classes: int, device: torch.device, dtype: torch.dtype) -> None:
         """Start with equal weights, where there are some."""
-        self.smoothing = training.label_smoothing
+        self.smoothing = training.label_smoothing  # ε of label smoothing
         balanced = training.class_weights == "balanced"
+        # (K,) of the classes, written in place for each client, as its model's parameters are; None for none
         self.weights = torch.ones(classes, device=device, dtype=dtype) if balanced else None
 
     def follow(self, labels: Tensor) -> None:

@@ -17,11 +17,7 @@ PREFIX = "projector:"
 
 
 class Joint(nn.Module):
-    """Own and common extractor, the projector of both features, and the own head.
-
-    Attributes:
-        dimension: d₁, of the common features.
-    """
+    """Own and common extractor, the projector of both features, and the own head."""
 
     def __init__(
         self, own: nn.Module, common: nn.Module, architecture: str, dimension: int, heads: tuple[str, str]
@@ -31,7 +27,8 @@ class Joint(nn.Module):
         `heads` are the names of both heads, linear layers.
         """
         super().__init__()
-        self.dimension, self._projector = dimension, projector_name(architecture)
+        self.dimension = dimension  #: d₁, of the common features
+        self._projector = projector_name(architecture)
         head = own.get_submodule(heads[0])
         assert isinstance(head, nn.Linear)
         for module, name in zip((own, common), heads, strict=True):

@@ -19,20 +19,16 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True)
 class Outcome(Generic[Value]):
-    """The result of a client operation.
+    """The result of a client operation."""
 
-    Attributes:
-        value: the result.
-        loss: the mean training loss, (), where it trained; on the device, so that no step waits for one client's.
-        finite: whether the weights that it trained are numbers, a bool on the device; see `checked`.
-        samples: how many were backpropagated, by architecture; `workspace.OWN` is the client's.
-        optimizer_state: the state of the optimizer after the training, if the training started from one.
-    """
-
-    value: Value
+    value: Value  #: the result
+    #: the mean training loss, (), where it trained; on the device, so that no step waits for one client's
     loss: Tensor | None = None
+    #: whether the weights that it trained are numbers, a bool on the device; see `checked`
     finite: Tensor | None = None
+    #: how many were backpropagated, by architecture; `workspace.OWN` is the client's
     samples: Mapping[str, int] = field(default_factory=dict)
+    #: the state of the optimizer after the training, if the training started from one
     optimizer_state: Params | None = None
 
     def giving(self, value: Other) -> "Outcome[Other]":

@@ -18,9 +18,6 @@ class PrivateSamples:
     """Client n's training split in one training, whose streams are called by the round t, the client, and a part.
 
     All training on private data goes through here: augmentation, label smoothing and class weights are in all of it.
-
-    Attributes:
-        labels: (D_n,) all labels, in the order of the indices of a batch.
     """
 
     def __init__(self, space: Workspace, n: int, t: int, part: str = "") -> None:
@@ -29,7 +26,7 @@ class PrivateSamples:
         self._augment = augmentation.make(self._recipe.augmentation, self._split.inputs.shape[1:])
         self._batch = self._images = torch.empty(0)  # the last batch, and its images as they were changed
         self._drawn = 0
-        self.labels = self._split.labels
+        self.labels = self._split.labels  # (D_n,) all labels, in the order of the indices of a batch
         self._criterion = space.criterion
         self._criterion.follow(self.labels)
 

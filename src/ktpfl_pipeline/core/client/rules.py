@@ -139,13 +139,9 @@ def load(parameters: Sequence[nn.Parameter], weights: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Descent:
-    """Plain SGD; the only vector is the model.
+    """Plain SGD; the only vector is the model."""
 
-    Attributes:
-        rate: step size; None takes η₁.
-    """
-
-    rate: float | None = None
+    rate: float | None = None  #: step size; None takes η₁
     batches: int = 1
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
@@ -156,13 +152,9 @@ class Descent:
 
 @dataclass(frozen=True)
 class Proximal:
-    """SGD on the loss plus (strength / 2)·‖w - anchor‖²: vectors are the model and its anchor.
+    """SGD on the loss plus (strength / 2)·‖w - anchor‖²: vectors are the model and its anchor."""
 
-    Attributes:
-        strength: of the pull toward the anchor; with 0 a step is plain SGD's, to the bit.
-    """
-
-    strength: float
+    strength: float  #: of the pull toward the anchor; with 0 a step is plain SGD's, to the bit
     batches: int = 1
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:

@@ -29,13 +29,7 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 
 class Workspace:
-    """The state of one process between calls: its device, one module per architecture, the inputs on the device.
-
-    Attributes:
-        criterion: the cross-entropy of local training.
-        optimizer_state: what the optimizer of the current training starts from; None if it starts again. See
-            `outcome.Resuming`.
-    """
+    """The state of one process between calls: its device, one module per architecture, the inputs on the device."""
 
     def __init__(self, setting: Setting) -> None:
         """Claim the device of `setting` and fix the number of torch threads."""
@@ -49,6 +43,7 @@ class Workspace:
         self._heads: dict[tuple[Any, ...], nn.Linear] = {}
         self._splits: dict[tuple[int, str], LabelledDataset] = {}
         self._public: Tensor | None = None
+        # what the optimizer of the current training starts from; None if it starts again. See `outcome.Resuming`.
         self.optimizer_state: Params | None = None
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)

@@ -31,23 +31,16 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class PhaseResult(Generic[Key, Value]):
-    """The result of one phase.
+    """The result of one phase."""
 
-    Attributes:
-        values: return values of the operation, by client (or name of a server's model), in the order of the calls.
-        losses: mean training loss of each client that trained.
-        diverged: clients whose trained weights are not finite.
-        seconds: wall time, until the device is done.
-        samples: the number of samples that each client backpropagated, by architecture; see `Outcome`.
-        optimizer_states: of each client whose optimizer keeps its state.
-    """
-
+    # return values of the operation, by client (or name of a server's model), in the order of the calls
     values: dict[Key, Value]
-    losses: dict[Key, float]
-    diverged: frozenset[Key]
-    seconds: float
+    losses: dict[Key, float]  # mean training loss of each client that trained
+    diverged: frozenset[Key]  # clients whose trained weights are not finite
+    seconds: float  # wall time, until the device is done
+    # the number of samples that each client backpropagated, by architecture; see `Outcome`
     samples: dict[Key, Mapping[str, int]]
-    optimizer_states: dict[Key, Params]
+    optimizer_states: dict[Key, Params]  # of each client whose optimizer keeps its state
 
 
 class Executor(ABC):

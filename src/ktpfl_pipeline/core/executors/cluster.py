@@ -43,18 +43,13 @@ PATIENCE = 120
 
 
 class ClusterExecutor(Executor):
-    """Runs each client's operation on the machine where its data and model are.
-
-    Attributes:
-        address: ``"local"``, or the address of a cluster: ``"auto"`` for the cluster of this machine, or the head's
-            ``host:port``.
-        workers: number of actors; ``"auto"`` is one for each CPU of the cluster, or as many as its GPUs have room for.
-        gpus: GPUs per actor; 0 for workers that compute on CPUs.
-    """
+    """Runs each client's operation on the machine where its data and model are."""
 
     def __init__(self, address: str, workers: Workers = "auto", gpus: float = 0) -> None:
         """Start nothing yet: the cluster is joined when the first phase starts."""
-        self.address, self.workers, self.gpus = address, workers, gpus
+        self.address = address  # "local"; or of a cluster: "auto" for that of this machine, or the head's host:port
+        self.workers = workers  # actors; "auto": one for each CPU of the cluster, or as many as its GPUs have room for
+        self.gpus = gpus  # per actor; 0 for workers that compute on CPUs
         self._session: Session | None = None
         self._pool: list[Any] = []  # handles of the actors
         self._homes: dict[Any, int] = {}  # position in the pool by client

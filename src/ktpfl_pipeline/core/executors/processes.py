@@ -48,15 +48,11 @@ Make = Callable[[], Setting]
 
 
 class ProcessesExecutor(Executor):
-    """Runs an operation for several clients at once, the one that took longest the last time first.
-
-    Attributes:
-        workers: number of processes.
-    """
+    """Runs an operation for several clients at once, the one that took longest the last time first."""
 
     def __init__(self, workers: int) -> None:
         """Start nothing yet: workers are started with the first phase."""
-        self.workers = workers
+        self.workers = workers  # number of processes
         self._serial = SerialExecutor()  # for a phase with a single client
         self._pool: list[_Worker] = []
         self._setting: Setting | None = None

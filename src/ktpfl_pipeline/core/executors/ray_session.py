@@ -62,12 +62,7 @@ def check(address: str, threads: int, device: torch.device, gpus_per_worker: flo
 
 
 class Session:
-    """This process's part in a cluster.
-
-    Attributes:
-        workers: how many the cluster carries, or as many as were asked for.
-        alive: whether references to objects of the cluster are good still.
-    """
+    """This process's part in a cluster."""
 
     def __init__(self, address: str, workers: Workers, gpus: float = 0) -> None:
         """Start a cluster or join one; where this process is part of one already, stay in that.
@@ -85,10 +80,11 @@ class Session:
             with heeding():  # Ray's own handler of SIGTERM ends the process at once
                 self._start_or_join(address, workers)
         carry_tensors()
-        self.alive = True
+        self.alive = True  # whether references to objects of the cluster are good still
         there = ray.cluster_resources()  # type: ignore[no-untyped-call]
         cpus, own_gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
         most = min(max(1, cpus), per_gpu(gpus, own_gpus)) if gpus else max(1, cpus)
+        # how many the cluster carries, or as many as were asked for
         self.workers = most if workers == "auto" else workers
         if not 0 < self.workers <= most:
             self.end()

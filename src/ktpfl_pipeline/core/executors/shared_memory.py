@@ -81,15 +81,12 @@ def _nameless(size: int) -> int:
 
 
 class _Writer(pickle.Pickler):
-    """Pickles all but the tensors; those for which no room is left too.
-
-    Attributes:
-        end: how many bytes the tensors take.
-    """
+    """Pickles all but the tensors; those for which no room is left too."""
 
     def __init__(self, rest: io.BytesIO, room: int) -> None:
         super().__init__(rest, protocol=pickle.HIGHEST_PROTOCOL)
-        self._room, self.end = room, 0
+        self._room = room
+        self.end = 0  # how many bytes the tensors take
         self._places: dict[int, tuple[Place, Tensor]] = {}  # the tensor is kept: its id is its own while it lives
 
     def persistent_id(self, value: Any) -> Any:

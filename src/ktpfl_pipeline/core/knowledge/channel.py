@@ -19,43 +19,27 @@ from ktpfl_pipeline.core.weights import Params
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """One client's predictions of a round at the receiver.
+    """One client's predictions of a round at the receiver."""
 
-    Attributes:
-        values: (B, K) decoded, or of an earlier round; 0 where nothing is known.
-        known: (B,) which of the samples it knows a prediction of.
-        size: bytes that were sent.
-        kept: what both ends remember of it.
-    """
-
-    values: Tensor
-    known: Tensor
-    size: int
-    kept: Params
+    values: Tensor  # (B, K) decoded, or of an earlier round; 0 where nothing is known
+    known: Tensor  # (B,) which of the samples it knows a prediction of
+    size: int  # bytes that were sent
+    kept: Params  # what both ends remember of it
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One client's predictions of a round, before anything is sent; all on the host, where messages are made.
+    """One client's predictions of a round, before anything is sent; all on the host, where messages are made."""
 
-    Attributes:
-        values: (B, K) logits, or distributions.
-        logits: which of these.
-        batch: (B,) of which public samples.
-        t: the round.
-        public: M, public samples in all.
-        since: the round since which an earlier prediction serves still, or (B,) of each sample; None is that of
-            `knowledge.cache`.
-        chosen: (B,) which of the due ones the sender gives; None is all.
-    """
-
-    values: Tensor
-    logits: bool
-    batch: Tensor
-    t: int
-    public: int
+    values: Tensor  # (B, K) logits, or distributions
+    logits: bool  # which of these
+    batch: Tensor  # (B,) of which public samples
+    t: int  # the round
+    public: int  # M, public samples in all
+    # the round since which an earlier prediction serves still, or (B,) of each sample; None is that of
+    # `knowledge.cache`
     since: Tensor | None = None
-    chosen: Tensor | None = None
+    chosen: Tensor | None = None  # (B,) which of the due ones the sender gives; None is all
 
 
 def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:

@@ -26,15 +26,10 @@ LARGEST = float(np.finfo("<f2").max)
 
 
 class Encoding(ABC):
-    """What a sender makes of its values, and what the receiver makes of that.
+    """What a sender makes of its values, and what the receiver makes of that."""
 
-    Attributes:
-        of_probabilities: whether values must be distributions, and are when they arrive.
-        feeds_back: whether what is lost is added to what is sent next.
-    """
-
-    of_probabilities: ClassVar[bool] = False
-    feeds_back: ClassVar[bool] = False
+    of_probabilities: ClassVar[bool] = False  # whether values must be distributions, and are when they arrive
+    feeds_back: ClassVar[bool] = False  # whether what is lost is added to what is sent next
 
     @abstractmethod
     def received(self, values: Tensor) -> tuple[Tensor, int]:

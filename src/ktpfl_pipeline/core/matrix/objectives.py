@@ -28,18 +28,12 @@ class Divergence:
     """λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2, 4), the KL averaged over the public samples.
 
     Rows are computed in blocks, so that only a bounded piece of memory is taken besides the predictions and the matrix.
-
-    Attributes:
-        log_soft: (N, B, K) log s, of the soft predictions s.
-        weights: (N,) λ a_n.
-        rho: ρ.
-        memory: bytes of one block's intermediate results, at most (of one row, at least).
     """
 
-    log_soft: Tensor
-    weights: Tensor
-    rho: float
-    memory: int = 512 * 2**20
+    log_soft: Tensor  #: (N, B, K) log s, of the soft predictions s
+    weights: Tensor  #: (N,) λ a_n
+    rho: float  #: ρ
+    memory: int = 512 * 2**20  #: bytes of one block's intermediate results, at most (of one row, at least)
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
@@ -82,15 +76,10 @@ class Divergence:
 
 @dataclass(frozen=True, eq=False)
 class SquaredError:
-    """mean((p_n - s_n)²) + ρ mean_m (c[n, m] - 1/N)², the objective of the authors' released code.
+    """mean((p_n - s_n)²) + ρ mean_m (c[n, m] - 1/N)², the objective of the authors' released code."""
 
-    Attributes:
-        soft: (N, B, K) soft predictions s.
-        rho: ρ, ``penalty_ratio`` there.
-    """
-
-    soft: Tensor
-    rho: float
+    soft: Tensor  #: (N, B, K) soft predictions s
+    rho: float  #: ρ, ``penalty_ratio`` there
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
@@ -106,17 +95,11 @@ class SquaredError:
 
 @dataclass(frozen=True, eq=False)
 class SquaredDistance:
-    """λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖², of parameters as knowledge, v_n = Σ_m c[n, m] w_m.
+    """λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖², of parameters as knowledge, v_n = Σ_m c[n, m] w_m."""
 
-    Attributes:
-        products: (N, N) inner products of the models from their common mean, divided by q.
-        weights: (N,) λ a_n.
-        rho: ρ.
-    """
-
-    products: Tensor
-    weights: Tensor
-    rho: float
+    products: Tensor  #: (N, N) inner products of the models from their common mean, divided by q
+    weights: Tensor  #: (N,) λ a_n
+    rho: float  #: ρ
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
@@ -147,18 +130,12 @@ class Likelihood:
 
     NLL_n = -(1/V_n) Σ_i log Σ_m c[n, m] P_n[i, m], where P_n[i, m] is the probability that client m's model gives to
     the true label of client n's sample i: the supervised objective behind Theorem 1.
-
-    Attributes:
-        probabilities: (N, V, N) P; a client with fewer than V samples has ones in the rest.
-        samples: (N,) V_n.
-        weights: (N,) λ a_n.
-        rho: ρ.
     """
 
-    probabilities: Tensor
-    samples: Tensor
-    weights: Tensor
-    rho: float
+    probabilities: Tensor  #: (N, V, N) P; a client with fewer than V samples has ones in the rest
+    samples: Tensor  #: (N,) V_n
+    weights: Tensor  #: (N,) λ a_n
+    rho: float  #: ρ
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""

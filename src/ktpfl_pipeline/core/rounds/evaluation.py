@@ -56,40 +56,26 @@ def _parts(params: Params) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Ended(Generic[State]):
-    """A round that has ended and is evaluated.
+    """A round that has ended and is evaluated."""
 
-    Attributes:
-        record: of the round, to which accuracies, measures and the test loss are added.
-        before: the state at the start of the round.
-        after: the state at the end of the round.
-        report: what the round returned.
-        history: of the rounds before. If the last round was evaluated, clients outside the cohort keep its values.
-    """
-
-    record: RoundRecord
-    before: State
-    after: State
-    report: RoundReport
+    record: RoundRecord  #: of the round, to which accuracies, measures and the test loss are added
+    before: State  #: the state at the start of the round
+    after: State  #: the state at the end of the round
+    report: RoundReport  #: what the round returned
+    #: of the rounds before. If the last round was evaluated, clients outside the cohort keep its values.
     history: Sequence[RoundRecord]
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluator(Generic[State]):
-    """Evaluates the clients' models after rounds of one run.
+    """Evaluates the clients' models after rounds of one run."""
 
-    Attributes:
-        method: whose models are evaluated.
-        fed: the federation.
-        adapt: numbers of local epochs after which models are evaluated too; these evaluations are not remembered.
-        global_samples: the largest number of test samples of all clients on which every model is evaluated.
-        memory: earlier evaluations of the run.
-    """
-
-    method: Method[State]
+    method: Method[State]  #: whose models are evaluated
     fed: Federation
+    #: numbers of local epochs after which models are evaluated too; these evaluations are not remembered
     adapt: Sequence[int] = ()
-    global_samples: int = 0
-    memory: Memory = field(default_factory=Memory)
+    global_samples: int = 0  #: the largest number of test samples of all clients on which every model is evaluated
+    memory: Memory = field(default_factory=Memory)  #: earlier evaluations of the run
 
     def evaluate(
         self, ended: Ended[State], *, full: bool = True, pooled: bool = True, is_only: bool = False
