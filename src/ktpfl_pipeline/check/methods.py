@@ -20,7 +20,7 @@ from ktpfl_pipeline.check import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import CurrentRun, Federation
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, Personal, RoundReport
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
 from ktpfl_pipeline.core.setting import Setting
@@ -278,19 +278,15 @@ def promises(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]
         keeps_a_history(runs[0].history)
         leaves_data(recorded.federation(), clean)
 
-    def fresh() -> Federation:
-        fed = recorded.federation()
-        return replace(fed, executor=SerialExecutor(), current=CurrentRun())
-
     return {
         "runs on toy data, and writes to no samples": finishes,
         "learns": lambda: learns(recorded, runs[0]),
         "leaves its arguments as they were": lambda: leaves_its_arguments(recorded.rounds),
         "reports what it exchanges": lambda: reports_what_it_exchanges(method, recorded.rounds),
         "leaves clients outside the cohort as they were": lambda: leaves_absent_clients(
-            method, recorded.rounds, fresh()
+            method, recorded.rounds, recorded.federation()
         ),
-        "takes a cohort of one client": lambda: takes_one_client(method, fresh()),
+        "takes a cohort of one client": lambda: takes_one_client(method, recorded.federation()),
         "repeats bit for bit": lambda: repeats(recorded, runs[0]),
         "resumes bit for bit": lambda: resumes(recorded, runs[0]),
     }

@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training import progress
-from ktpfl_pipeline.pipelines.federated_training.runs import run_all, untested
+from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.pipelines.search import search, stream
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, check_possible, log_report, parent_run, plan
@@ -87,7 +87,7 @@ def run_candidate(planned: Planned, changes: dict[str, Any], number: int, parent
     except DivergedError as error:
         logger.warning("%s: %s", title, error)
         return replace(cell, failed=str(error))
-    result = summarise(list(map(untested, runs)), cell.hyperparameters)
+    result = summarise(runs, cell.hyperparameters)
     return replace(cell, kept=replace(result, runs=[]))
 
 

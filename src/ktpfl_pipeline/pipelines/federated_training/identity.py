@@ -40,8 +40,7 @@ class Job:
         data: of the federation, for every seed.
         parent: MLflow's id of the sweep's or tuning's run that its runs are below; None outside of these.
         label: what the sweep or tuning sets there, where the method depends on it: ``rho=0.3``.
-        chooses: whether its runs choose between candidates: progress and tracker then get validation accuracy, and
-            no test accuracy.
+        chooses: whether its runs choose between candidates: nothing of the test samples is then kept or shown.
     """
 
     name: str

@@ -83,7 +83,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         if not tracked.complete:
             ours = job.keeps_models and job.parent is None and seed == job.experiment.seeds[0]
             with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as models:
-                log_end(tracked, untested(finished) if job.chooses else finished, asdict(made), models)
+                log_end(tracked, finished, asdict(made), models)
     return finished
 
 
@@ -117,7 +117,7 @@ def _conclude(
             "models that were never trained; run more rounds, or set evaluation.closing_round to true.",
             *(job.method, fed.seed, 100 * finished.covered),
         )
-    return finished
+    return _untested(finished) if job.chooses else finished
 
 
 def schedule(experiment: Experiment) -> engine.Schedule:
@@ -228,14 +228,13 @@ def log_end(
     tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder))
 
 
-def untested(run: FinishedRun) -> FinishedRun:
+def _untested(run: FinishedRun) -> FinishedRun:
     """Return a run with nothing of the test samples: only validation accuracies and training losses are left."""
-    return replace(
-        run, history=list(map(_untested, run.history)), theorem=None, newcomers=None, confusion=[], majority=[]
-    )
+    history = list(map(_untested_round, run.history))
+    return replace(run, history=history, theorem=None, newcomers=None, confusion=[], majority=[])
 
 
-def _untested(record: RoundRecord) -> RoundRecord:
+def _untested_round(record: RoundRecord) -> RoundRecord:
     accuracy = {point: values for point, values in record.accuracy.items() if point == VALIDATION}
     loss = {phase: values for phase, values in record.loss.items() if phase != "test"}
     return replace(record, accuracy=accuracy, loss=loss, measures={})
@@ -272,7 +271,7 @@ def _tell(
 
     For a run that `chooses` between candidates, no accuracy on test samples is shown.
     """
-    record = _untested(record) if chooses else record
+    record = _untested_round(record) if chooses else record
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}
     measures = {name: benign(values, adversaries) for name, values in record.measures.items()}
     loss = {phase: benign(found, adversaries) if phase == "test" else found for phase, found in record.loss.items()}
