@@ -11,7 +11,7 @@ from ktpfl_pipeline.config.parsing import parse
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.pipelines.data.federation import partition_clients
+from ktpfl_pipeline.pipelines.data.federation import partition_clients, prepare
 
 IMAGES = torch.randint(0, 256, (90, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 PRIVATE = OwnedDataset(IMAGES, torch.arange(90) % 3, torch.arange(90) // 30, ("ann", "bo", "cy"))
@@ -61,3 +61,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_dealt(tmp_path):
         partition_clients(experiment(4, scheme="natural"), PRIVATE, PUBLIC, tmp_path)
     _, table = partition_clients(experiment(None, scheme="natural"), PRIVATE, PUBLIC, tmp_path)
     assert len(set(table["client"])) == 3
+
+
+def test_texts_that_are_read_otherwise_are_read_again(tmp_path):
+    """A sweep over ``text.length`` gives the same dict for all its points."""
+    (tmp_path / "mine.csv").write_text("text,label\n" + "".join(f"{n} one two three,{n % 2}\n" for n in range(40)))
+    source = changed("private", {"source": "text:mine.csv"}) | {"public": {"batch": 4}, "image": None}
+    asked = [parse("mine", source | {"clients": 2, "text": {"length": length}}) for length in (2, 4)]
+    loaded = {}
+    assert [prepare(each, tmp_path, loaded).private.shape for each in asked] == [(2,), (4,)]

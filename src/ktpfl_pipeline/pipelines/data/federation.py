@@ -121,7 +121,7 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
     """
     loaded = {} if loaded is None else loaded
     drawn = experiment.private_samples(ANY) if experiment.private.samples_per_client else None
-    own = repr((experiment.private, experiment.image, drawn))
+    own = repr((experiment.private, experiment.image, experiment.text, drawn))
     other = f"{own} {experiment.public.source}"
     if own not in loaded:
         loaded[own] = load_private(experiment, raw_folder)
