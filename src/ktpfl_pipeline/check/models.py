@@ -72,12 +72,12 @@ def promises(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], li
 
     def built() -> list[str]:
         models.build(name, shape, classes)  # a model of one's own is tried
-        feds.append(federation(name, shape, classes))
+        feds.extend(federation(name, shape, classes) for _ in range(2))
         return described(feds[0].facts(name), feds[0], name)
 
     def trains() -> None:
         before = [client.test.inputs.clone() for client in feds[0].clients]
-        runs.extend(engine.run(create("local"), fed, Schedule(ROUNDS)) for fed in (feds[0], federation(*given)))
+        runs.extend(engine.run(create("local"), fed, Schedule(ROUNDS)) for fed in feds)
         kept = all(bool((client.test.inputs == old).all()) for client, old in zip(feds[0].clients, before, strict=True))
         demand(kept, "training or evaluation wrote to the clients' test samples")
 
@@ -89,7 +89,6 @@ def promises(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], li
             "in the module beyond parameters and buffers",
         )
 
-    given = (name, shape, classes)
     return {
         "can be built, and runs forward and backward": built,
         "trains, and leaves samples as they were": trains,
