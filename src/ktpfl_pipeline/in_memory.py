@@ -135,9 +135,7 @@ class Comparison:
     def write(self, folder: str | Path, *kinds: str) -> Path:
         """Write the report's files below a new folder, and return its page.
 
-        Args:
-            folder: a path at which nothing is yet.
-            kinds: of figure files besides SVG: ``png``, ``pdf``.
+        `kinds` are those of figure files besides SVG: ``png``, ``pdf``.
         """
         self.report.write(Path(folder), kinds)
         return Path(folder, "report.html")

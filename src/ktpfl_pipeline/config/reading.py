@@ -98,9 +98,7 @@ def recall() -> dict[str, Any]:
 def read(loader: Any, name: str) -> dict[str, Any]:
     """Return the merged content of the configuration's files of this name.
 
-    Raises:
-        InputError: if the files cannot be read.
-        MissingConfigException: if there are none.
+    An `InputError` says that they cannot be read, a MissingConfigException that there are none.
     """
     _check_size(loader, name)
     try:

@@ -23,15 +23,10 @@ FREE = ("seeds", "rounds", "evaluate_every", "evaluate_last", "evaluation", "the
 
 @dataclass(frozen=True)
 class TunedMethod:
-    """The choice for one method.
+    """The hyperparameters chosen for one method, and those configured under conf/, the first candidate.
 
-    Attributes:
-        values: all its hyperparameters, as chosen.
-        configured: the same as they were under conf/: the first candidate.
-        validation: mean validation accuracy of the values, in 0..1.
-        configured_validation: the same of the configured ones; None where training diverged.
-        trials: how many candidates were run.
-        run_ids: MLflow's of the chosen candidate's runs, one a seed; empty texts without tracking.
+    Mean validation accuracies are in 0..1; None where training with the configured values diverged. `trials` is the
+    number of candidates. `run_ids` are MLflow's of the chosen one, one a seed; empty texts without tracking.
     """
 
     values: dict[str, Any]
@@ -44,15 +39,10 @@ class TunedMethod:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The stored result of a tuning.
+    """The stored result of a tuning: what was chosen by method, for which settings of an experiment.
 
-    Attributes:
-        experiment: its name.
-        seeds: of the tuning's runs.
-        settings: of the experiment, as tuned for.
-        key: a hash of these, of what was searched and of the source: the tag ``key`` of the tuning's MLflow run.
-        run_id: that run.
-        methods: what was chosen, by registry name.
+    The key is a hash of these, of what was searched and of the source: the tag ``key`` of the tuning's MLflow run, with
+    the id `run_id`.
     """
 
     experiment: str

@@ -47,12 +47,9 @@ class FeatureSkew(NamedTuple):
             )
 
     def applied(self, inputs: Tensor, client: int, split: str) -> Tensor:
-        """Return inputs as a client has them, of the shape and type that they had.
+        """Return images or standardised features, (n, ...), as a client has them, of the shape and type that they had.
 
-        Args:
-            inputs: (n, ...) of one split: images, or standardised features.
-            client: its id.
-            split: the name of the split, whose noise is its own.
+        They are of one split, whose noise is its own.
         """
         level = client % self.levels
         if level == 0 or len(inputs) == 0:

@@ -53,9 +53,7 @@ PADDING, UNKNOWN = 0, 1
 class FrequentTokens:
     """The tokens that models see: those most frequent in the training texts; all others become `UNKNOWN`.
 
-    Attributes:
-        kept: (n,) int64, ids of the source, the most frequent first; models see them as ids 2 to n + 1.
-        size: the number of ids of the source.
+    Of the source's `size` ids, (n,) int64 are `kept`, the most frequent first; models see them as ids 2 to n + 1.
     """
 
     kept: Tensor

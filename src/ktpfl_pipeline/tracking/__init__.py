@@ -20,17 +20,7 @@ from ktpfl_pipeline.tracking.store import SQLITE, URI
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
 from ktpfl_pipeline.tracking.view import ADDRESS as VIEW
 
-__all__ = [
-    "PARENT",
-    "VIEW",
-    "Dataset",
-    "Ending",
-    "Entry",
-    "MlflowTracker",
-    "TrackedRun",
-    "Tracker",
-    "round_metrics",
-]
+__all__ = ["PARENT", "VIEW", "Dataset", "Ending", "Entry", "MlflowTracker", "TrackedRun", "Tracker", "round_metrics"]
 
 logger = logging.getLogger(__name__)
 DEFAULT_STORE = f"{SQLITE}mlflow.db"
@@ -45,14 +35,7 @@ def current() -> Tracker:
 
 @dataclass(frozen=True)
 class Tracking:
-    """The settings of conf/base/tracking.yml. Relative paths are taken from the project's folder.
-
-    Attributes:
-        enabled: false runs without MLflow.
-        store: an MLflow URI; null takes `URI` from the environment, or `DEFAULT_STORE` without it.
-        artifacts: the folder of figures, matrices, histories and personal models.
-        checkpoints: the folder of checkpoints.
-    """
+    """The settings of conf/base/tracking.yml, which describes them."""
 
     enabled: bool = True
     store: Annotated[str, MinLen(1)] | None = None

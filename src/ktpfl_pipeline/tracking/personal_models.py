@@ -37,15 +37,10 @@ def save(
     classes: int,
     scale: Fitted | None = None,
 ) -> None:
-    """Write the models of a federation's clients, by id, to a new folder.
+    """Write the whole models of a federation's clients, by id as `state_dict` has them, to a new folder.
 
-    Args:
-        folder: the folder.
-        weights: each client's whole model, as `state_dict` has it.
-        architectures: the registry name of each client's architecture.
-        examples: one sample of each of the first B clients, as in the source, to try the model with.
-        classes: K.
-        scale: what was fitted to the training samples; None where nothing was.
+    `architectures` are registry names, and `examples` one sample of each of the first B clients, as in the source, to
+    try the model with. `scale` was fitted to the training samples; None where nothing was.
     """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
     import mlflow.pyfunc

@@ -113,10 +113,7 @@ def partition(
 def label_counts(labels: Tensor, indices: dict[int, ClientIndices], classes: int) -> Tensor:
     """Return how many samples of each class each client has, all splits together, (N, K) int64, in order of client.
 
-    Args:
-        labels: (M,) of all samples.
-        indices: by client, its samples.
-        classes: K.
+    `labels`, (M,), are those of all samples, and `indices` has each client's.
     """
     return torch.stack([torch.bincount(labels[torch.cat(indices[n])], minlength=classes) for n in sorted(indices)])
 

@@ -67,11 +67,7 @@ PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTAL
 
 
 def find(source: str) -> tuple[Source, str]:
-    """Return the function of a source, given as for `load`, and its argument.
-
-    Raises:
-        InputError: if there is no such source.
-    """
+    """Return the function of a source, given as for `load`, and its argument; an unknown one is an InputError."""
     name, _, argument = source.partition(":")
     if name in SOURCES:
         return SOURCES[name], argument

@@ -231,13 +231,9 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
 
 
 class _Form(NamedTuple):
-    """What an array besides the inputs must be.
+    """What an array besides the inputs must be: numpy's letters of its dtypes, and in words.
 
-    Attributes:
-        kinds: numpy's letters of the dtypes.
-        what: it must be, in words.
-        save: what to save, in words.
-        plain: what to save instead of Python objects, in which pandas has text.
+    `save` says what to save, and `plain` what to save instead of Python objects, in which pandas has text.
     """
 
     kinds: str
