@@ -83,15 +83,10 @@ def check_names(name: str, experiment: Experiment) -> None:
 
 def check_together(name: str, experiment: Experiment) -> None:
     """Check that the settings of an experiment go together."""
-    from ktpfl_pipeline.core.training import augmentation
-
     check_federation(name, experiment)
     if wrong := problems(None, experiment):
         raise InputError(" ".join(f"{name}.{each}" for each in wrong))
-    if experiment.image is not None:  # else `Setting` checks it when the data are known
-        with saying(f"{name}."):
-            augmentation.check_channels(experiment.training.augmentation, experiment.image.channels)
-    check_privacy(name, experiment)
+    check_training(name, experiment)
     check_newcomers(name, experiment)
 
 
@@ -146,19 +141,19 @@ def check_device(where: str, device: str) -> None:
         raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
 
 
-def check_privacy(name: str, experiment: Experiment) -> None:
-    """Check that private training is possible with these models and types; see `privacy.check_possible`."""
-    if experiment.training.privacy is None:
-        return
+def check_training(name: str, experiment: Experiment) -> None:
+    """Check that images can be augmented so, and that these models can be trained privately."""
     from ktpfl_pipeline import models
-    from ktpfl_pipeline.core.training import privacy
+    from ktpfl_pipeline.core.training import augmentation, privacy
 
-    image, compute = experiment.image, experiment.compute
+    image, compute, training = experiment.image, experiment.compute, experiment.training
     if image is None:
         return  # the shape is not known before the data are; `Setting` checks it then
-    build = partial(models.build, shape=image.shape, classes=10)
     with saying(f"{name}."):
-        privacy.check_possible(experiment.models(), build, compute.dtype, compute.memory_format)
+        augmentation.check_channels(training.augmentation, image.channels)
+        if training.privacy is not None:
+            build = partial(models.build, shape=image.shape, classes=10)
+            privacy.check_possible(experiment.models(), build, compute.dtype, compute.memory_format)
 
 
 def check_compare(name: str, experiment: Experiment) -> None:

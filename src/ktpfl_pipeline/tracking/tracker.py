@@ -33,15 +33,10 @@ class Ending(NamedTuple):
 
 
 class TrackedRun:
-    """A run in progress; this one keeps nothing.
+    """A run in progress; this one keeps nothing."""
 
-    Attributes:
-        run_id: MLflow's; empty without a store.
-        complete: whether nothing is logged to it any more: it was finished before, or there is no store.
-    """
-
-    run_id = ""
-    complete = True
+    run_id = ""  # MLflow's
+    complete = True  # whether nothing is logged to it any more: it was finished before, or there is no store
 
     def round(self, record: RoundRecord) -> None:
         """Log one finished round, unless it was logged before."""

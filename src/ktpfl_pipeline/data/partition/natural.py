@@ -20,12 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def natural(
-    dataset: LabelledDataset,
-    clients: int | None,
-    seed: int,
-    *,
-    pool: Tensor | None = None,
-    **settings: Any,
+    dataset: LabelledDataset, clients: int | None, seed: int, *, pool: Tensor | None = None, **settings: Any
 ) -> dict[int, ClientIndices]:
     """Leave the samples with their owners, and split each owner's into train, validation and test.
 

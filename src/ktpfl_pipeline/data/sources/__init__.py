@@ -84,10 +84,7 @@ def find(source: str) -> tuple[Source, str]:
 
 
 def load(
-    source: str,
-    folder: Path,
-    classes: Sequence[int] | None = None,
-    reading: Reading = AS_THEY_ARE,
+    source: str, folder: Path, classes: Sequence[int] | None = None, reading: Reading = AS_THEY_ARE
 ) -> LabelledDataset:
     """Return all samples of a source with their labels, and with their owners where it knows them.
 
