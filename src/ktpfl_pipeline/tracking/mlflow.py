@@ -190,12 +190,9 @@ def _set_parent(client: Any, run: Any, parent: str) -> None:
 def _made_by() -> dict[str, str]:
     """Return the tags of a new run with its user and its source."""
     here = here_and_now()
+    tags = {"mlflow.source.name": here.command, "mlflow.source.type": "LOCAL"}
     known = {"mlflow.user": here.user, "mlflow.source.git.commit": here.commit}
-    return {
-        "mlflow.source.name": here.command,
-        "mlflow.source.type": "LOCAL",
-        **{name: value for name, value in known.items() if value},
-    }
+    return tags | {name: value for name, value in known.items() if value}
 
 
 def _input(dataset: Dataset) -> Any:
