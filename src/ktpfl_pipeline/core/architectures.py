@@ -14,10 +14,9 @@ Architectures = Sequence[str] | Mapping[str, int | float | str]
 
 
 def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a mapping that is under `architectures`, its form checked: names and clients exist or not elsewhere.
+    """Return a mapping under `architectures`, its form checked; a ValueError says what is allowed.
 
-    Raises:
-        ValueError: with what is allowed.
+    Whether the names and the clients exist is not checked here.
     """
     keys = {str(key): value for key, value in mapping.items()}
     kinds = {type(value) for value in keys.values()}
@@ -41,14 +40,9 @@ def names(given: Architectures) -> list[str]:
 
 
 def dealt(given: Architectures, clients: Sequence[int]) -> dict[int, str]:
-    """Return the architecture of each client.
+    """Return the architecture of each of the `clients`, ids, from what is under `architectures`.
 
-    Args:
-        given: what is under `architectures`.
-        clients: their ids.
-
-    Raises:
-        InputError: if numbers do not add up to the clients or shares to 1, or a client has no architecture.
+    Raises InputError if numbers do not add up to the clients or shares to 1, or a client has no architecture.
     """
     if not isinstance(given, Mapping):
         return {n: given[place % len(given)] for place, n in enumerate(clients)}

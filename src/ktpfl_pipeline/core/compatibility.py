@@ -55,9 +55,7 @@ class Conflict(NamedTuple):
 def problems(method: Any, setting: Settings) -> list[str]:
     """Return what does not go together, one sentence per problem, each beginning with the path of a setting.
 
-    Args:
-        method: a method or its class; None checks only the settings themselves.
-        setting: the settings.
+    `method` is a method or its class; None checks only the settings themselves.
     """
     groups = ("training", "distillation", "compute")
     found = [f"{name}.{each}" for name in groups for each in getattr(setting, name).conflicts()]

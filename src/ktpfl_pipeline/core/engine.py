@@ -236,14 +236,13 @@ def _round(
     """Run one round, and repeat it without clients that dropped out of it, or that diverged and are to be skipped.
 
     Every stream is named by client and round, so the round without them is the one in which they were not sampled, to
-    the bit. A prediction that is not finite though the weights are leaves nothing to restore: its client sits out.
-    The executor decides whether enough clients are left; if not, the round is attempted again with the clients that
-    are there by then.
-    Returns state, report, the cohort of the round that ended, and which clients are out of it.
+    the bit. A prediction that is not finite though the weights are leaves nothing to restore: its client sits out. The
+    executor decides whether enough clients are left; if not, the round is attempted again with the clients that are
+    there by then.
 
-    Raises:
-        DivergedError: if the run must stop, or if no client of the cohort is left.
-        InputError: if too few are left again and again, or the method returns something else.
+    Returns state, report, the cohort of the round that ended, and which clients are out of it. Raises DivergedError if
+    the run must stop, or if no client of the cohort is left; InputError if too few are left again and again, or the
+    method returns something else.
     """
     out = Out(fed.executor.missing(fed, cohort, t))
     while True:

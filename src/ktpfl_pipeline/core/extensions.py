@@ -21,8 +21,7 @@ def is_path(name: str) -> bool:
 def load(path: str, what: str) -> Any:
     """Return what a dotted path names; messages call it a `what`: ``"method"``.
 
-    Raises:
-        InputError: if there is no such module, it cannot be imported, or it has no such name.
+    Raises InputError if there is no such module, it cannot be imported, or it has no such name.
     """
     module, _, name = path.partition(":")
     try:
@@ -53,12 +52,8 @@ def own_frames(error: Exception, path: str) -> list[tuple[str, int, str]]:
 def own_errors(path: str, what: str) -> Iterator[None]:
     """Say of an error in the block which of the user's own lines raised it, where one of them is among its causes.
 
-    Args:
-        path: the dotted path of the user's own code; other names change nothing.
-        what: it is, such as ``"method"``.
-
-    Raises:
-        InputError: instead of the error.
+    The lines are those of the package of `path`, a dotted path (other names change nothing), and messages call it a
+    `what`, such as ``"method"``. Raises InputError instead of the error.
     """
     try:
         yield
@@ -76,9 +71,7 @@ def own_errors(path: str, what: str) -> Iterator[None]:
 def raised(error: Exception, path: str) -> str:
     """Say what the user's own code raised, and in which of its lines: ``"KeyError: 'x' (/home/me/nets.py, line 7)"``.
 
-    Args:
-        error: as it was caught.
-        path: the dotted path; lines of other packages than its own are passed over.
+    Lines of other packages than that of the dotted `path` are passed over.
     """
     places = [(file, line) for file, line, _ in own_frames(error, path)]
     said: object = error

@@ -39,13 +39,9 @@ class Kind(ABC):
 
     @abstractmethod
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return inputs, (b, ...), as a model takes them.
+        """Return inputs, (b, ...), as a model in `dtype` takes them; standardized before, where the kind is.
 
         A kind whose inputs the model embeds, such as tokens, returns them unchanged.
-
-        Args:
-            inputs: of this kind; standardized already where the kind is.
-            dtype: of the model.
         """
 
     def transported(self, inputs: Tensor) -> int:
@@ -103,11 +99,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (IMAGES, FEATURES, TOKENS)
 
 
 def of(inputs: Tensor) -> Kind:
-    """Return the kind of inputs, (M, ...).
-
-    Raises:
-        InputError: if no kind has their dtype.
-    """
+    """Return the kind of inputs, (M, ...); InputError if no kind has their dtype."""
     for kind in KINDS.values():
         if kind.includes(inputs.dtype):
             return kind

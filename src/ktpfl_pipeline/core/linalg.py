@@ -27,11 +27,8 @@ def is_settled(tensor: Tensor) -> bool:
 def settled(value: Any) -> Any:
     """Return an argument or a result of a client operation with every tensor contiguous and aligned.
 
-    Args:
-        value: a tensor, or dicts, lists, tuples and dataclasses that hold some. Models that are elsewhere stay there.
-
-    Returns:
-        The value itself where nothing had to be copied.
+    That is a tensor, or dicts, lists, tuples and dataclasses that hold some; models that are elsewhere stay there.
+    Where nothing had to be copied, the value itself is returned.
     """
     if isinstance(value, Tensor):
         return value if value.layout is not torch.strided or is_settled(value) else _copied(value)
@@ -53,10 +50,9 @@ def settled(value: Any) -> Any:
 
 
 def svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the reduced singular value decomposition U, S, Vᵀ of a matrix, (m, n), on the CPU; k = min(m, n).
+    """Return the reduced singular value decomposition U, S, Vᵀ of a matrix, (m, n), on the CPU.
 
-    Returns:
-        (m, k), (k,) and (k, n), each contiguous and aligned.
+    With k = min(m, n) these are (m, k), (k,) and (k, n), each contiguous and aligned.
     """
     found: tuple[Tensor, Tensor, Tensor] = _reproducible(lambda own: torch.linalg.svd(own, full_matrices=False), matrix)
     return found

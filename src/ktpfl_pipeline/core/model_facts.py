@@ -48,11 +48,7 @@ class ModelFacts:
     takes_one: bool = True  # whether it can be trained on a batch of one sample; BatchNorm often cannot
 
     def lacks(self, needed: str) -> str:
-        """Return why a method that needs such a head cannot use the model; empty where it can.
-
-        Args:
-            needed: nothing, or one of `NEEDS`.
-        """
+        """Return why a method with this need, one of `NEEDS` or nothing, cannot use the model; empty where it can."""
         if not needed:
             return ""
         if self.head is None:
@@ -72,14 +68,7 @@ _KNOWN: WeakKeyDictionary[Callable[[str], nn.Module], dict[tuple[str, Shape], Mo
 def facts_of(
     build: Callable[[str], nn.Module], architecture: str, shape: Shape, kind: kinds.Kind = kinds.FEATURES
 ) -> ModelFacts:
-    """Return the properties of an architecture; a module is built and run the first time.
-
-    Args:
-        build: makes a module from an architecture's name.
-        architecture: the name.
-        shape: the shape of one input.
-        kind: the kind of data.
-    """
+    """Return the properties of an architecture; `build` makes a module, which is run, the first time."""
     known = _KNOWN.setdefault(build, {})
     if (architecture, shape) not in known:
         with rng.seeded(0), torch.device("cpu"):
@@ -88,12 +77,9 @@ def facts_of(
 
 
 def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> ModelFacts:
-    """Return the properties of a module. The module is run and changed, so do not use it afterwards.
+    """Return the properties of a module, which is run and changed: do not use it afterwards.
 
-    Args:
-        module: a fresh module on the CPU, from (n, *shape) to (n, K).
-        shape: the shape of one input.
-        kind: the kind of data; inputs that are not floats are all zero here.
+    It is a fresh one on the CPU, from (n, *shape) to (n, K). Inputs of a kind that are not floats are all zero here.
     """
     tied, frozen = tied_names(module), frozen_names(module)
     inputs = kind.blank(shape, 2)

@@ -138,8 +138,7 @@ def _length(parts: Sequence[Any], metadata: Sequence[Any]) -> str:
 def rules(kind: type) -> dict[str, Rule]:
     """Return the rule of each setting of a group, in the order of its fields.
 
-    Raises:
-        InputError: if an annotation has a bound that is not known, or has it where it would not be seen.
+    Raises InputError if an annotation has a bound that is not known, or has it where it would not be seen.
     """
     hints = get_type_hints(kind, include_extras=True)
     found = {entry.name: Rule.of(hints[entry.name]) for entry in fields(cast("Any", kind)) if entry.init}
@@ -154,15 +153,10 @@ def rules(kind: type) -> dict[str, Rule]:
 
 
 def parse(kind: type[Group], values: Any, where: str) -> Group:
-    """Return a group of settings from plain values, such as those of a YAML file.
+    """Return a group of settings from plain values by name, such as those of a YAML file.
 
-    Args:
-        kind: the dataclass.
-        values: by name; groups within it are mappings or such groups themselves.
-        where: the path to the values, for messages.
-
-    Raises:
-        InputError: with one sentence for each of the first five settings that are unknown, missing or not allowed.
+    Groups within it are mappings or such groups themselves; `where` is the path to the values, for messages. Raises
+    InputError with one sentence for each of the first five settings that are unknown, missing or not allowed.
     """
     if not isinstance(values, Mapping):
         raise InputError(f"{where} is {values!r}; it must be a group of settings{_example(kind, where)}.")
@@ -185,11 +179,7 @@ def parse(kind: type[Group], values: Any, where: str) -> Group:
 
 
 def check(group: Any, where: str) -> None:
-    """Check the settings of a group that was built in Python.
-
-    Raises:
-        InputError: as `parse`, if a value is not allowed.
-    """
+    """Check the settings of a group that was built in Python; raises InputError as `parse`, if one is not allowed."""
     check_some(type(group), {entry.name: getattr(group, entry.name) for entry in fields(group) if entry.init}, where)
 
 
@@ -212,11 +202,7 @@ def check_some(kind: type, values: Mapping[str, Any], where: str) -> dict[str, A
 
 
 def value_of(rule: Rule, given: Any, where: str) -> Any:
-    """Return the value of one setting in its full form.
-
-    Raises:
-        InputError: naming the path `where`, if the value is not allowed.
-    """
+    """Return the value of one setting in its full form; InputError names the path `where`, if it is not allowed."""
     value = given
     for each in rule.metadata:
         if isinstance(each, Reads):

@@ -22,10 +22,8 @@ once."""
 def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
     """Return a new model, its weights drawn from torch's global generator, which no trial moves.
 
-    On torch's device ``meta``, where only its names and shapes are needed, it is made and not tried.
-
-    Raises:
-        InputError: if it cannot be made, or is not a model of these inputs and classes; see `check`.
+    On torch's device ``meta``, where only its names and shapes are needed, it is made and not tried. Raises InputError
+    if it cannot be made, or is not a model of these inputs and classes; see `check`.
     """
     asked = torch.get_default_device()
     if asked.type == "meta":
@@ -45,8 +43,7 @@ def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
 def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
     """Check that a model, which is not used after that, can be trained, with a forward and a backward pass.
 
-    Raises:
-        InputError: naming the model, what came out and what is expected.
+    InputError names the model, what came out and what is expected.
     """
     if lazy := [key for key, each in _tensors(model) if nn.parameter.is_lazy(each)]:
         raise InputError(

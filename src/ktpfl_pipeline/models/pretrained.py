@@ -22,10 +22,8 @@ LIGHTNING = "model."
 def read(file: Path) -> dict[str, Tensor]:
     """Return the weights in a file of torch or safetensors.
 
-    torch's file holds a mapping of tensors, or has it as ``state_dict``, ``model_state_dict`` or ``model``.
-
-    Raises:
-        InputError: if there is no such file, or nothing but tensors can be read from it safely.
+    torch's file holds a mapping of tensors, or has it as ``state_dict``, ``model_state_dict`` or ``model``. Raises
+    InputError if there is no such file, or nothing but tensors can be read from it safely.
     """
     if not file.is_file():
         raise InputError(f"there is no file {file}: correct the path of the pretrained weights.")
@@ -80,10 +78,8 @@ def load(name: str, module: nn.Module, weights: Params) -> int:
 
     Other parameters keep their values, such as the output layer, or a first convolution with other channels. The prefix
     ``model.``, with which Lightning stores a network, is removed if more names fit without it. Tied weights may have
-    either name; if a file has both, the first one counts.
-
-    Raises:
-        InputError: if no parameter of the architecture `name` fits, or a value is not a number.
+    either name; if a file has both, the first one counts. Raises InputError if no parameter of the architecture `name`
+    fits, or a value is not a number.
     """
     own, tied = module.state_dict(), tied_names(module)
     ways = [weights, {key.removeprefix(LIGHTNING): each for key, each in weights.items() if key.startswith(LIGHTNING)}]

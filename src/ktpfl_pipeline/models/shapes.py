@@ -19,8 +19,7 @@ INSTEAD = {
 def image(model: str, shape: Shape, least: int) -> tuple[int, int, int]:
     """Return (channels, height, width), for a `model` that takes images of at least so many pixels a side.
 
-    Raises:
-        InputError: if an input is not an image, or is too small.
+    Raises InputError if an input is not an image, or is too small.
     """
     channels, height, width = _of_kind("images", model, shape)
     if min(height, width) < least:
@@ -42,8 +41,7 @@ def too_small(model: str, shape: Shape, least: int) -> InputError:
 def series(model: str, shape: Shape, least: int) -> tuple[int, int]:
     """Return (channels, length), for a `model` that takes series of at least so many values.
 
-    Raises:
-        InputError: if an input is not a series, or is too short.
+    Raises InputError if an input is not a series, or is too short.
     """
     channels, length = _of_kind("series", model, shape)
     if length < least:
@@ -63,11 +61,7 @@ def _series_in_disguise(shape: Shape) -> str:
 
 
 def tokens(model: str, shape: Shape) -> TokenShape:
-    """Return the length of a text and its vocabulary, for a `model` that takes tokens.
-
-    Raises:
-        InputError: if an input is not a text in tokens.
-    """
+    """Return the length of a text and its vocabulary, for a `model` that takes tokens; else raise InputError."""
     _of_kind("tokens", model, shape)
     assert isinstance(shape, TokenShape)
     return shape

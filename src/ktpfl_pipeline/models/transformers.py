@@ -39,8 +39,7 @@ def folder_of(name: str) -> Path:
 def find(name: str) -> Callable[[Shape, int], nn.Module]:
     """Return the builder of ``transformers:<folder>``.
 
-    Raises:
-        InputError: if the folder has no configuration, or the library is not installed.
+    Raises InputError if the folder has no configuration, or the library is not installed.
     """
     folder = folder_of(name)
     if not (folder / CONFIG).is_file():
@@ -56,8 +55,7 @@ def find(name: str) -> Callable[[Shape, int], nn.Module]:
 def weights(names: Iterable[str]) -> dict[str, str]:
     """Return the files of weights, by architecture, of those folders that have them.
 
-    Raises:
-        InputError: if a folder has weights in another form than one safetensors file.
+    Raises InputError if a folder has weights in another form than one safetensors file.
     """
     found = {}
     for name in filter(is_one, names):
@@ -84,8 +82,7 @@ def fingerprint(name: str) -> str:
 def build(name: str, shape: Shape, classes: int) -> nn.Module:
     """Return a new classifier with drawn weights; `pretrained.load` loads the weights of the folder.
 
-    Raises:
-        InputError: if the model does not take these tokens.
+    Raises InputError if the model does not take these tokens.
     """
     texts = shapes.tokens(name, shape)
     with torch.device("cpu"):  # some compute with numbers while they are built, which the device meta has not

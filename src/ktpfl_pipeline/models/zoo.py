@@ -24,8 +24,7 @@ MAXVIT = 224  # its windows of 7 x 7 must tile a feature map that is halved five
 def find(name: str) -> Callable[[Shape, int], nn.Module]:
     """Return the builder of ``torchvision:<name>`` or ``timm:<name>``.
 
-    Raises:
-        InputError: if there is no such model, or timm is not installed.
+    Raises InputError if there is no such model, or timm is not installed.
     """
     family, _, model = name.partition(":")
     if family == "timm" and find_spec("timm") is None:
@@ -51,8 +50,7 @@ def known_names(family: str) -> list[str]:
 def build(family: str, name: str, shape: Shape, classes: int) -> nn.Module:
     """Return a new model, its first convolution and its output layer fitted to `shape` and `classes`.
 
-    Raises:
-        InputError: if it does not take inputs of this shape.
+    Raises InputError if it does not take inputs of this shape.
     """
     full = f"{family}:{name}"
     image = shapes.image(full, shape, least=1)
@@ -132,8 +130,7 @@ def _fit_first_convolution(model: nn.Module, channels: int) -> None:
 def check(name: str, model: nn.Module, image: Shape) -> None:
     """Check that a model takes images of a shape, on torch's device ``meta``, which knows shapes and no numbers.
 
-    Raises:
-        InputError: with the least size that it takes, or with the library's own reason where there is none.
+    InputError gives the least size that it takes, or the library's own reason where there is none.
     """
     tensors = chain(model.named_parameters(), model.named_buffers())
     without_numbers = {key: tensor.to("meta") for key, tensor in tensors}

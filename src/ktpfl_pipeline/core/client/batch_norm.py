@@ -66,14 +66,11 @@ def private_statistics(module: nn.Module) -> Iterator[None]:
 def predicting(
     module: nn.Module, policy: BatchNormPolicy, inputs: Tensor, numbers: Callable[[Tensor], Tensor], size: int
 ) -> Iterator[None]:
-    """Give a module, inside the block, the statistics with which a policy predicts public samples.
+    """Give a client's loaded module, inside the block, the statistics with which a policy predicts public samples.
 
-    Args:
-        module: of the client, loaded with its weights.
-        policy: for these samples; see `applied`.
-        inputs: (B, ...) the raw public samples that are predicted.
-        numbers: turns raw inputs into what a module takes.
-        size: samples of a batch whose statistics are taken together: `distillation.batch_size`, as in distillation.
+    `inputs` are the raw samples that are predicted, (B, ...), and `numbers` turns them into what a module takes. `size`
+    samples have their statistics taken together: `distillation.batch_size`, as in distillation. See `applied` for
+    `policy`.
     """
     if policy != "domain_specific" or not layers(module):
         yield

@@ -82,12 +82,9 @@ public samples; and evaluations, whose results only judge a run."""
 def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
     """Take one step w ← w - η (Σ_i clip(g_i, C) + N(0, σ²C²)) / (q D_n); return the sum of the losses.
 
-    Gradients of many samples do not fit the memory at once: they are clipped and added up a few at a time.
-
-    Args:
-        optimizer: Opacus's, of the parameters on which it has its hooks.
-        loss: the sum over the samples at the given indices.
-        batch: (b,) indices; none is a step of noise only.
+    Gradients of many samples do not fit the memory at once: they are clipped and added up a few at a time. `optimizer`
+    is Opacus's, of the parameters on which it has its hooks, and `loss` the sum over the samples at the given indices.
+    Of `batch`, (b,), none is a step of noise only.
     """
     parts = torch.split(batch, max(1, AT_ONCE // sum(parameter.numel() for parameter in optimizer.params)))
     total = torch.zeros((), device=batch.device, dtype=torch.float64)

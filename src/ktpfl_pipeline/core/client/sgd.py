@@ -25,14 +25,9 @@ def descend(
 ) -> Outcome[None]:
     """Take a recipe's steps; return the mean loss over the last epoch, () on the device (0 without an epoch).
 
-    Args:
-        space: of the process; its optimizer state is taken and left, where there is one.
-        module: what is trained, in place; models in an `nn.ModuleList` are clipped each by itself.
-        loss: the mean loss of the samples at the given indices.
-        samples: how many samples there are.
-        recipe: passes over them, batch size (the last, shorter batch is kept), and how a step goes.
-        t: the round, for the learning rate.
-        shuffle: the stream that orders the samples again in each epoch.
+    `module` is trained in place; models in an `nn.ModuleList` are clipped each by itself. `loss` is the mean loss of
+    the samples at given indices below `samples`; `shuffle` orders them again in each epoch, and the last, shorter batch
+    is kept. The workspace's optimizer state is taken and left, where there is one. Round `t` decides the learning rate.
     """
     parameters = trained(module)
     device = parameters[0].device

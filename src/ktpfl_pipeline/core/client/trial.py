@@ -28,16 +28,9 @@ def step_seconds(
 ) -> list[float]:
     """Return the seconds of one step of plain local training in each of `computes`, the least of some turns.
 
-    Steps are the engine's own. Where a whole batch takes long, a part of it is timed; times are then
-    in proportion. Neither torch's generators nor its number of threads are changed.
-
-    Args:
-        build: makes a module from an architecture's name.
-        architecture: the name.
-        samples: of a client, as a model takes them; they are repeated where a batch has more.
-        classes: K.
-        batch_size: samples of a step.
-        computes: devices, dtypes and memory formats; the first decides how many samples are timed.
+    Steps are the engine's own, on a client's `samples` as a model takes them, repeated where a batch has more. Where a
+    whole batch takes long, a part of it is timed, as many samples as the first of `computes` decides; times are then in
+    proportion. Neither torch's generators nor its number of threads are changed.
     """
     batch = max(2, batch_size)
     sizes = [batch // 2**halved for halved in range(batch.bit_length()) if halved == 0 or batch >> halved >= FEW]

@@ -83,11 +83,7 @@ class Workspace:
         return {name: tensor.clone() for name, tensor in self.module(n, params).state_dict().items()}
 
     def head(self, n: int | str, module: nn.Module) -> tuple[str, nn.Module]:
-        """Return the layer that makes the logits of client n's `module`, with its name there.
-
-        Raises:
-            InputError: if there is none.
-        """
+        """Return the layer that makes the logits of client n's `module`, with its name there; else raise InputError."""
         if isinstance(module, joint.Joint):
             return "head", module.head
         name = self._head_name(n if isinstance(n, str) else self.setting.by_id[n].architecture)
@@ -162,8 +158,7 @@ class Workspace:
 def load(module: nn.Module, own: Params, params: Params) -> None:
     """Write `params` into a module's own tensors, as `load_state_dict` does; on a CPU in a tenth of its time.
 
-    Raises:
-        RuntimeError: if names or shapes differ, as torch says it.
+    Raises torch's RuntimeError if names or shapes differ.
     """
     fits = params.keys() == own.keys() and all(
         params[name].shape == tensor.shape and params[name].device.type == tensor.device.type == "cpu"

@@ -51,16 +51,9 @@ class Executor(ABC):
     ) -> PhaseResult[Key, Value]:
         """Run ``operation(workspace, n, *arguments)`` for each n of `calls`.
 
-        Args:
-            setting: the federation's setting; the same object in all phases of a run.
-            phase: the name of the phase, in messages and measurements.
-            operation: the operation for each client.
-            calls: the operation's arguments by client.
-            progress: called after each client.
-
-        Raises:
-            InputError: if the clients cannot be computed, mostly for lack of memory.
-            LostError: if a model that a worker stored is gone.
+        `setting` is the same object in all phases of a run; `phase` names the phase in messages and measurements.
+        Raises InputError if the clients cannot be computed, mostly for lack of memory, and LostError if a model that a
+        worker stored is gone.
         """
         start = time.perf_counter()
         outcomes = self.outcomes(setting, phase, operation, calls, progress)
@@ -87,25 +80,16 @@ class Executor(ABC):
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
         """Return the clients of `clients` that are missing in round t, with reasons; empty unless clients are real.
 
-        Args:
-            setting: the federation's setting.
-            clients: their ids.
-            t: the round.
-            least: the number of clients to wait for; None leaves it to the executor.
-
-        Raises:
-            LostError: if a client has come back without its own model.
-            InputError: if the run cannot go on without them.
+        `least` is the number of clients to wait for; None leaves it to the executor. Raises LostError if a client has
+        come back without its own model, and InputError if the run cannot go on without them.
         """
         return {}
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
         """Return whether round t goes on without the clients that are `out` of its cohort, by why.
 
-        Where it does not, the engine attempts the round again with the clients that are there by then.
-
-        Raises:
-            InputError: if the run cannot go on.
+        Where it does not, the engine attempts the round again with the clients that are there by then. Raises
+        InputError if the run cannot go on.
         """
         if len(out) == len(cohort):
             raise InputError(f"No client is left in round {t}. {ClientsMissing(out)}")

@@ -61,9 +61,8 @@ class ClusterExecutor(Executor):
     ) -> dict[Key, Outcome[Value]]:
         """Return the outcome for each client, as the workers answer; models among the values are `RemoteParams`.
 
-        Raises:
-            InputError: if the cluster cannot be had, or a client's call has ended `ATTEMPTS` workers.
-            LostError: if a model that the call needs is gone with its machine.
+        Raises InputError if the cluster cannot be had, or a client's call has ended `ATTEMPTS` workers, and LostError
+        if a model that the call needs is gone with its machine.
         """
         if not calls:
             return {}
@@ -238,11 +237,7 @@ class RemoteParams(Handle):
 
 
 def fetch(models: Any) -> list[dict[str, Tensor]]:
-    """Fetch the models of a reference to this process.
-
-    Raises:
-        LostError: if they are gone with the machine that had them.
-    """
+    """Fetch the models of a reference to this process; LostError if they are gone with the machine that had them."""
     import ray
 
     try:

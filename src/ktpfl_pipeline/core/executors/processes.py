@@ -65,8 +65,7 @@ class ProcessesExecutor(Executor):
     ) -> dict[Key, Outcome[Value]]:
         """Return the outcome for each client, as the workers answer.
 
-        Raises:
-            InputError: if a client's call has ended `ATTEMPTS` workers: there is too little memory, mostly.
+        Raises InputError if a client's call has ended `ATTEMPTS` workers: there is too little memory, mostly.
         """
         if len(calls) < 2:
             return self._serial.outcomes(setting, phase, operation, calls, progress)

@@ -36,11 +36,7 @@ QUIET = {
 
 
 def check(address: str, threads: int, device: torch.device, gpus_per_worker: float | None = None) -> None:
-    """Check that the cluster at `address` is possible with these settings.
-
-    Raises:
-        InputError: naming the setting and what it must be.
-    """
+    """Check that the cluster at `address` is possible; InputError names the setting and what it must be."""
     reasons = {
         f" and compute.threads is {threads}; each worker has one: set compute.threads to 1.": threads != 1,
         f" with gpus_per_worker {gpus_per_worker}, and compute.device means a CPU: set compute.device to cuda, or "
@@ -154,10 +150,9 @@ def gpu_names() -> list[str]:
 
 
 def check_versions(found: list[dict[str, str]]) -> None:
-    """Check that all machines have this one's versions, and warn of other processors: the last digits may differ there.
+    """Check that all machines have this one's versions; InputError names the machine and what differs.
 
-    Raises:
-        InputError: naming the machine and what differs.
+    Of other processors it only warns: the last digits may differ there.
     """
     here = about()
     for there in found:
@@ -175,11 +170,7 @@ def check_versions(found: list[dict[str, str]]) -> None:
 
 
 def clear_dead(place: Path | None = None) -> None:
-    """Delete the folders of clusters whose process is no more: it was killed.
-
-    Args:
-        place: where they are; None takes the system's folder for temporary files.
-    """
+    """Delete the folders of killed clusters in `place`, by default the system's folder for temporary files."""
     for folder in (place or Path(tempfile.gettempdir())).glob(f"{FOLDER}*"):
         pid = folder.name.removeprefix(FOLDER).partition("-")[0]
         if pid.isdigit():

@@ -81,13 +81,9 @@ def transmit(
 ) -> tuple[Tensor, int, Tensor | None]:
     """Return values as the receiver has them, the bytes that travelled, and what is lost, if it is fed back.
 
-    Logits are known up to a constant of each sample, and a distribution is the nearest one to what arrived.
-
-    Args:
-        knowledge: names the encoding.
-        values: (n, K) logits or distributions.
-        logits: which of these.
-        residuals: (n, K), what was lost when the same samples were sent last.
+    The values, (n, K), are logits where `logits` is true, which are known up to a constant of each sample. Else they
+    are distributions, and the nearest one to what arrived is returned. `residuals`, (n, K), are what was lost when the
+    same samples were sent last.
     """
     encoding = encoding_of(knowledge)
     if encoding is None or not len(values):

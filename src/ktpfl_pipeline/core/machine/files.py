@@ -32,11 +32,8 @@ CHUNK = 2**20
 def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Lock a folder for this process: another that asks for it waits until this one leaves it, or ends.
 
-    Where the system or its disk offers no such locks, or the folder cannot be made or opened, no process waits.
-
-    Args:
-        folder: it is made where it is missing.
-        waiting: called where another process has it, before that is waited for.
+    The folder is made where it is missing, and `waiting` is called before this process waits for another one. Where the
+    system or its disk offers no such locks, or the folder cannot be made or opened, no process waits.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the reader or writer there gets the error
@@ -61,14 +58,9 @@ def _lock(opened: int, waiting: Callable[[], None]) -> None:
 def replacing(place: Path, what: str = "", *, summed: bool = False) -> Iterator[Path]:
     """Yield where to write the file or folder that takes the place of another, whole or not at all.
 
-    Args:
-        place: the file or folder.
-        what: it is, for the message; the place itself where it is empty.
-        summed: whether a file is to have a checksum next to it.
-
-    Raises:
-        InputError: if the system does not let it be written, mostly because the disk is full. What was there is kept,
-            and nothing is left of the new one.
+    Messages call it `what`, or by its place. Where it is `summed`, a file gets a checksum next to it. Raises InputError
+    if the system does not let it be written, mostly because the disk is full: what was there is kept, and nothing is
+    left of the new one.
     """
     partial = place.with_name(f"{place.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
     try:
@@ -117,11 +109,7 @@ def is_whole(file: Path) -> bool:
 
 
 def content_of(file: Path) -> bytes:
-    """Return what is in a file.
-
-    Raises:
-        ValueError: if a checksum is next to it which is not that of the content.
-    """
+    """Return what is in a file; ValueError if a checksum is next to it which is not that of the content."""
     content = file.read_bytes()
     expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
     if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():

@@ -18,14 +18,10 @@ SMALLER = (
 
 @contextmanager
 def used_up_by(what: str, setting: "Setting | None" = None) -> Iterator[None]:
-    """Replace errors of the block that mean that the memory is used up.
+    """Replace errors of an allocator in the block by an InputError that says what used up the memory.
 
-    Args:
-        what: the block does, or who computes in it, as the subject of the sentence: ``"Reading the private samples"``.
-        setting: of the run, whose device it is; None where data are made, on this machine.
-
-    Raises:
-        InputError: in place of the error of an allocator.
+    `what` the block does, or who computes in it, is the subject of its sentence: ``"Reading the private samples"``.
+    `setting` is of the run, whose device it is; None where data are made, on this machine.
     """
     try:
         yield

@@ -63,13 +63,10 @@ def gib(size: int) -> str:
 
 
 def check_claim(path: Path, claimed: int, fix: str, what: str = "data") -> None:
-    """Check that a file does not claim more than may be read, before anything is allocated.
+    """Check that a file does not claim more than may be read, before anything is allocated; else raise InputError.
 
-    Args:
-        path: the file.
-        claimed: bytes of what it holds, and of what is made of it.
-        fix: what to do where they are too many.
-        what: they are, for the message, such as ``"weights"``.
+    `claimed` are the bytes of what it holds, and of what is made of it; `fix` says what to do where they are too many,
+    and `what` they are, such as ``"weights"``.
     """
     if claimed > (free := room()):
         half = f"half of the free memory ({gib(free)})"

@@ -143,8 +143,7 @@ def _is_best(best: Any, state: set[str]) -> bool:
 def _verified(path: Path) -> dict[str, Any]:
     """Return what the last line says of the checkpoint, having found that the file is as it was written.
 
-    Raises:
-        ValueError: if it is not; if it is torch's, but packed, so that little on the disk could be much in memory.
+    Raises ValueError if it is not; if it is torch's, but packed, so that little on the disk could be much in memory.
     """
     if not path.is_file():  # a pipe would be waited for
         raise ValueError("it is not a file")

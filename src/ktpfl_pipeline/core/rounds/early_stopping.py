@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 def best(history: Sequence[RoundRecord], adversaries: Collection[int]) -> RoundRecord | None:
     """Return the evaluated round with the highest mean validation accuracy, the first of equals; None without one.
 
-    Args:
-        history: one record a round.
-        adversaries: places of the clients that no mean counts.
+    The means do not count `adversaries`, places of clients.
     """
     validated = [record for record in history if VALIDATION in record.accuracy]
     return max(validated, key=lambda record: _mean(record, adversaries), default=None)
@@ -41,11 +39,7 @@ def _mean(record: RoundRecord, adversaries: Collection[int]) -> float:
 
 
 def check(setting: "Setting", patience: int | None) -> None:
-    """Check that there are samples to stop by, where there is a `patience`.
-
-    Raises:
-        InputError: naming the first client that has no validation samples.
-    """
+    """Check that there are samples to stop by, where there is a `patience`; InputError names a client without."""
     for client in setting.clients if patience is not None else ():
         if not len(client.validation):
             raise InputError(

@@ -18,8 +18,7 @@ from ktpfl_pipeline.core.weights import opened
 def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
     """Return the ids of round(share · N) newcomers, ascending; a smaller share gives a subset of a larger one's.
 
-    Raises:
-        InputError: if no client is held out, or none is left.
+    Raises InputError if no client is held out, or none is left.
     """
     ids = sorted(clients)
     size = round(share * len(ids))
@@ -35,14 +34,8 @@ def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Clien
     """Let newcomers join, and return their accuracies after each number of epochs of local training.
 
     The clients that took part are evaluated too, after as many further epochs (`Method.adapt`). All adapted models are
-    discarded.
-
-    Args:
-        method: as it was run.
-        state: after the last round.
-        fed: of the clients that were there.
-        held: the newcomers, at least one.
-        epochs: above 0, ascending, E among them say; 0, as they joined, is always there.
+    discarded. `state` is that after the last round, `fed` has the clients that were there, `held` are the newcomers, at
+    least one, and `epochs` are above 0 and ascending, E among them say; 0, as they joined, is always there.
     """
     there = opened(method.personal(state, fed.by_id, fed))
     everyone = replace(

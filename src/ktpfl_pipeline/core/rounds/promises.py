@@ -22,14 +22,10 @@ SEQUENCES = frozenset({list, tuple, set})
 
 
 def check_models(methods: Mapping[str, Any], setting: Setting) -> None:
-    """Check that methods can use the models of a federation; one message names everything that does not fit.
+    """Check that methods, by name, can use the models of a federation.
 
-    Args:
-        methods: the methods that will run, by name.
-        setting: the federation.
-
-    Raises:
-        InputError: naming the architectures, the reasons, the methods that do not fit, and those that do.
+    One InputError names everything that does not fit: the architectures, the reasons, the methods that do not fit, and
+    those that do.
     """
     found = {name: misfits for name, method in methods.items() if (misfits := method.misfits(setting))}
     if not found:
@@ -45,14 +41,9 @@ def check_models(methods: Mapping[str, Any], setting: Setting) -> None:
 
 
 def check_state(method: Any, state: Any) -> None:
-    """Check that a checkpoint that holds a method's state could be read.
+    """Check that a checkpoint could be read that holds what `init` or `round` of a method returned as its state.
 
-    Args:
-        method: whose state it is.
-        state: what its `init` or its `round` returned.
-
-    Raises:
-        InputError: naming the method, the field, and the type that is in it.
+    InputError names the method, the field, and the type that is in it.
     """
     if isinstance(state, type) or not is_dataclass(state):
         raise InputError(
@@ -69,16 +60,9 @@ def check_state(method: Any, state: Any) -> None:
 
 
 def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None:
-    """Check that a round returned what the engine goes on with.
+    """Check that a method's round, from state `before` and with this cohort, returned what the engine goes on with.
 
-    Args:
-        method: whose round it was.
-        before: the state that it was given.
-        found: what it returned.
-        cohort: with whom.
-
-    Raises:
-        InputError: naming the method, and what is missing or of another type.
+    InputError names the method, and what is missing or of another type.
     """
     round_of, state = f"round of {name_of(method)}", type(before).__name__
     if not (isinstance(found, tuple) and len(found) == 2):

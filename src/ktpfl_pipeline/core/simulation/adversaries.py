@@ -16,12 +16,9 @@ FACTOR = -10.0
 
 
 def false_predictions(kind: str, logits: Tensor, stream: torch.Generator) -> Tensor:
-    """Return what a malicious client uploads in place of its logits, (B, K).
+    """Return what a malicious client uploads in place of its logits, (B, K); `kind` is that of `Adversaries`.
 
-    Args:
-        kind: ``Adversaries.kind``.
-        logits: what the client's model predicts, (B, K).
-        stream: noise is drawn from it, on the CPU, so that it is the same for any device.
+    Noise is drawn from `stream`, on the CPU, so that it is the same for any device.
     """
     if kind == "flipped":
         return logits.flip(-1)

@@ -23,11 +23,8 @@ OF_COLOUR = ("color_jitter", "rand_augment")
 def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tensor] | None:
     """Return a function that changes each of b uint8 images, (b, C, H, W), by separate draws; None if none is wanted.
 
-    torchvision would draw once for all images of a batch. Draws come from torch's global generator on the CPU.
-
-    Args:
-        wanted: names of augmentations, with arguments.
-        shape: (C, H, W) of an image.
+    `shape` is that of an image, (C, H, W). torchvision would draw once for all images of a batch. Draws come from
+    torch's global generator on the CPU.
     """
     if not wanted:
         return None
@@ -41,8 +38,7 @@ def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tenso
 def check(wanted: Augmentation, inputs: Tensor) -> None:
     """Check that inputs, (M, ...), can be changed so.
 
-    Raises:
-        InputError: if they are not images, or have no colours that a transform could change.
+    Raises InputError if they are not images, or have no colours that a transform could change.
     """
     names = [name for each in wanted for name in each]
     if not names:
