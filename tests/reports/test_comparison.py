@@ -191,6 +191,12 @@ class TestPage:
         )
 
 
+def test_a_method_of_the_main_table_links_to_its_runs(built):
+    for method in ("kt_pfl", "fedmd"):
+        assert built.html.count(f'href="#runs-{method}"') == 1
+        assert built.html.count(f'id="runs-{method}"') == 1
+
+
 def test_no_line_of_a_page_ends_within_a_percentage_or_an_interval():
     told = "+1.0 points, 95 % interval [−1.0, +3.0] over seeds 0, 1"
     assert joined(told) == "+1.0 points, 95\N{NO-BREAK SPACE}% interval [−1.0,\N{NO-BREAK SPACE}+3.0] over seeds 0, 1"

@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, methods_table, runs, setting_columns
+from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, methods_table, runs, setting_columns, setting_of_run
 from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
 
 ONE = ", one architecture"
@@ -106,7 +106,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/report.html" for name, each in columns.items()})]),
-        runs(named, [COMPARISON, METHOD_OF_RUN], [HEADLINE]),
+        runs(named, [COMPARISON.but(value=setting_of_run), METHOD_OF_RUN], [HEADLINE]),
     ]
     return Report(
         name="overview",

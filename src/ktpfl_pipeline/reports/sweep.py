@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, runs
+from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, runs, setting_of_run
 from ktpfl_pipeline.reports.words import plural, point_title, setting
 
 KNOWLEDGE = "knowledge"
@@ -94,7 +94,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
                 [(row.value, row.result) for row in rows],
-                [METHOD_OF_RUN, Column("value", title, value=lambda value, *_: value)],
+                [METHOD_OF_RUN, Column("value", title, value=setting_of_run)],
                 [HEADLINE],
             ),
         ],

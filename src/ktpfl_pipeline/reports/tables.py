@@ -15,7 +15,12 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent
 
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
-METHOD_OF_RUN = columns.METHOD.but(value=lambda _, result, __: result.title)
+METHOD_OF_RUN = columns.METHOD.but(value=lambda result, *_: result.title)
+
+
+def setting_of_run(_: MethodResult, name: str, __: int) -> Entry:
+    """Return the entry of a run's setting."""
+    return name
 
 
 def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
@@ -130,24 +135,27 @@ def _no_worse(mixture: str, result: MethodResult, half: str) -> str | None:
 def runs(rows: Iterable[tuple[str, MethodResult]], first: Sequence[Column], points: Sequence[str] = ORDER) -> Section:
     """Return the section with one row per run: its method, seed and accuracies, and its run and key in MLflow.
 
-    `rows` are results after the name of their setting. A row of the `first` columns is both, and the place of a seed.
+    `rows` are results after the name of their setting. A row of the `first` columns is a result, that name, and the
+    place of a seed.
     """
 
     def at(point: str) -> Column:
-        def value(_: str, result: MethodResult, place: int) -> Entry:
+        def value(result: MethodResult, _: str, place: int) -> Entry:
             return percent(result.final[point].per_seed[place]) if point in result.final else None
 
         return accuracy_at(point).but(value=value)
 
-    def key(_: str, result: MethodResult, place: int) -> Entry:
+    def key(result: MethodResult, _: str, place: int) -> Entry:
         return (result.runs[place].key or NONE) if result.runs else None
 
     shown = [
         *first,
-        Column("seed", "Seed", value=lambda _, result, place: str(result.seeds[place])),
+        Column("seed", "Seed", value=lambda result, _, place: str(result.seeds[place])),
         *map(at, points),
-        Column("run_id", "MLflow run", value=lambda _, result, place: result.run_ids[place] or NONE),
+        Column("run_id", "MLflow run", value=lambda result, _, place: result.run_ids[place] or NONE),
         Column("key", "Settings key", value=key),
     ]
-    table = Table.of("runs", shown, [(*row, place) for row in rows for place in range(len(row[1].seeds))])
+    table = Table.of(
+        "runs", shown, [(result, name, place) for name, result in rows for place in range(len(result.seeds))]
+    )
     return Section("Runs", [table.filled(), Text(words.RUNS)], folded=True)
