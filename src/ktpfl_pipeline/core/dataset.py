@@ -45,8 +45,7 @@ class Vocabulary:
 class LabelledDataset:
     """Inputs and their labels."""
 
-    #: (M, ...), of one of the kinds in `core.kinds`: images in uint8, features of any shape in float32, or tokens in
-    #: int64
+    #: (M, ...), of one of the `core.kinds`: images in uint8, features of any shape in float32, or tokens in int64
     inputs: Tensor
     labels: Tensor  #: (M,), int64 class numbers from 0
     #: shape of an input as its source has it; None where they are of many, or it is not known

@@ -18,8 +18,7 @@ class InputError(ValueError):
 
     The message is one sentence or two: the value, what is allowed, and how to fix it. The command line shows it without
     a traceback. It quotes names and values from files and settings, so what does not print is written as `repr` writes
-    it, and the middle of a very long one is left out. Passwords in
-    addresses are masked.
+    it, and the middle of a very long one is left out. Passwords in addresses are masked.
     """
 
     def __init__(self, message: str) -> None:

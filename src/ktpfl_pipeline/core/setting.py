@@ -45,7 +45,7 @@ class Client:
     train: LabelledDataset
     validation: LabelledDataset
     test: LabelledDataset
-    name: str = ""  # what the source of its data calls it
+    name: str = ""  #: what the source of its data calls it
 
 
 @dataclass(frozen=True, eq=False)

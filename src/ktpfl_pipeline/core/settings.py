@@ -249,9 +249,8 @@ class Compute:
     Attributes:
         device: ``auto``: a GPU if there is one. Or ``cpu``; ``cuda``, all GPUs, one per worker; ``cuda:1``, one GPU.
         dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32, if
-            the processor has its instructions;
-            ``tf32``, the same with TF32, on a GPU; ``auto``, the fastest of float32 and tf32; ``auto:bfloat16``, the
-            fastest of these and bfloat16. The two last run a trial of a second or two.
+            the processor has its instructions; ``tf32``, the same with TF32, on a GPU; ``auto``, the fastest of float32
+            and tf32; ``auto:bfloat16``, the fastest of these and bfloat16. The two last run a trial of a second or two.
         memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures;
             ``auto``, the faster one. It changes rounding.
         threads: torch threads. Another number rounds float32 differently, so it is part of a run's identity.

@@ -222,9 +222,8 @@ def value_of(rule: Rule, given: Any, where: str) -> Any:
                 break
             _check_items(found, [*rule.metadata, *part.metadata], where)
             return found
-    if len(groups := rule.groups) == 1 and len(parts) == 1:
-        raise InputError(f"{where} is {given!r}; it must be {rule}{_example(groups[0], where)}.")
-    raise InputError(f"{where} is {given!r}; it must be {rule}.")
+    example = _example(rule.groups[0], where) if rule.groups and len(parts) == 1 else ""
+    raise InputError(f"{where} is {given!r}; it must be {rule}{example}.")
 
 
 def plain(value: Any) -> Any:

@@ -98,9 +98,7 @@ def estimate(module: nn.Module, inputs: Tensor, numbers: Callable[[Tensor], Tens
         parts = min(math.ceil(len(inputs) / size), len(inputs) // 2)  # one sample has no variance
         for number, part in enumerate(torch.tensor_split(inputs, max(1, parts)), 1):
             for layer in own:
-                layer.momentum = (
-                    1.0 / number
-                )  # the mean over parts; torch's None would wait for a counter on the device
+                layer.momentum = 1.0 / number  # the mean over parts; None would wait for a counter on the device
             module(numbers(part))
     finally:
         for layer, momentum in zip(own, momenta, strict=True):

@@ -41,9 +41,8 @@ class Joint(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the own head's logits, (b, K), of both extractors' projected features."""
         general = self.pool(self.common(inputs).flatten(1))  # (b, d₁)
-        fused: Tensor = getattr(self, self._projector)(
-            torch.cat([general, self.own(inputs).flatten(1)], dim=1)
-        )  # (b, d₂)
+        both = torch.cat([general, self.own(inputs).flatten(1)], dim=1)
+        fused: Tensor = getattr(self, self._projector)(both)  # (b, d₂)
         logits: Tensor = self.head(fused)
         return logits
 

@@ -136,17 +136,13 @@ def about() -> dict[str, str]:
     for part in ("core", "methods", "models"):
         for file in sorted((PACKAGE / part).rglob("*.py")):
             digest.update(file.read_bytes())
+    gpus = {torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
     return {
         "torch": torch.__version__,
         "ktpfl_pipeline": f"source {digest.hexdigest()[:8]}",
-        "instructions": " and ".join([torch.backends.cpu.get_cpu_capability(), *gpu_names()]),
+        "instructions": " and ".join([torch.backends.cpu.get_cpu_capability(), *sorted(gpus)]),
         "machine": platform.node(),
     }
-
-
-def gpu_names() -> list[str]:
-    """Return the kinds of GPUs that this process sees."""
-    return sorted({torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())})
 
 
 def check_versions(found: list[dict[str, str]]) -> None:

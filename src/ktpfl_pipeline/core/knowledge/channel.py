@@ -36,8 +36,7 @@ class Message:
     batch: Tensor  # (B,) of which public samples
     t: int  # the round
     public: int  # M, public samples in all
-    # the round since which an earlier prediction serves still, or (B,) of each sample; None is that of
-    # `knowledge.cache`
+    # the round since which an earlier prediction still serves, or (B,) of each; None is that of `knowledge.cache`
     since: Tensor | None = None
     chosen: Tensor | None = None  # (B,) which of the due ones the sender gives; None is all
 
