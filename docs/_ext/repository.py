@@ -1,4 +1,4 @@
-"""What is written for GitHub and for readers of the source, brought to the site: links, signs in docstrings."""
+"""What is written for GitHub and readers of the source, brought to the site: links; signs and fields in docstrings."""
 
 import re
 from pathlib import PurePosixPath
@@ -26,8 +26,18 @@ def _plain_signs(app: Sphinx, what: str, name: str, it: Any, options: Any, lines
     lines[:] = [re.sub(r"(?<!\\)\|", r"\\|", line) for line in lines]
 
 
+def _whole(app: Sphinx, what: str, name: str, it: Any, options: Any, lines: list[str]) -> None:
+    """Begin what is said of a field or a constant with an empty comment, before napoleon reads it.
+
+    It would take all that precedes a colon in the first line for a type, and drop the type that is annotated.
+    """
+    if lines and what in ("attribute", "data", "property"):
+        lines[:0] = ["..", ""]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Act on every docstring, and on every page once all are read."""
+    app.connect("autodoc-process-docstring", _whole, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", _plain_signs)
     app.connect("doctree-resolved", _to_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
