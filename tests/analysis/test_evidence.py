@@ -78,6 +78,7 @@ def test_the_cell_with_more_finished_runs_is_kept(cells: list[Cell]) -> None:
     old = Evidence("", {**PARTS, "table2": ("", "table")}, [*cells, other])
     for first, second in ((old, Evidence("", PARTS, fewer)), (Evidence("", PARTS, fewer), old)):
         found = evidence.merged(first, second)
+        assert list(found.parts) == ["table1", "table2", "figure2", "figure5"], "the paper's order"
         assert sorted((cell.part, cell.method, len(cell.runs)) for cell in found.cells) == [
             ("figure2", "kt_pfl", 2),
             ("figure5", "kt_pfl", 2),

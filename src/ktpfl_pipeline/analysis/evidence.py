@@ -30,8 +30,12 @@ class Evidence:
 
 
 def merged(old: Evidence, new: Evidence) -> Evidence:
-    """Return the newer evidence, completed by older cells that it lacks or that have more finished runs."""
-    parts = {**new.parts, **{name: part for name, part in old.parts.items() if name not in new.parts}}
+    """Return the newer evidence, completed by older cells that it lacks or that have more finished runs.
+
+    The tables come first, by their numbers, and then the figures.
+    """
+    found = {**old.parts, **new.parts}
+    parts = {name: found[name] for name in sorted(found, key=lambda name: (name.startswith("figure"), name))}
     cells: dict[tuple[str, str, str, str], Cell] = {}
     for cell in (*new.cells, *old.cells):
         place = cell.part, cell.experiment, cell.label, cell.method
