@@ -37,8 +37,13 @@ def save(path: Path, content: dict[str, Any]) -> None:
     Raises:
         InputError: if the system does not let it be written; see `replacing`.
     """
+    with replacing(path, f"The checkpoint {path}") as partial:
+        _write(partial, content)
+
+
+def _write(partial: Path, content: dict[str, Any]) -> None:
     stamp = {"version": __version__, "settings": digest(content["settings"])}
-    with replacing(path, f"The checkpoint {path}") as partial, partial.open("w+b") as file:
+    with partial.open("w+b") as file:
         torch.save(content, file)
         file.seek(0, os.SEEK_END)
         file.write(MARK + json.dumps(stamp).encode() + b" ")
