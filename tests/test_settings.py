@@ -11,7 +11,7 @@ from ktpfl_pipeline import settings
 from ktpfl_pipeline.config import reading
 from ktpfl_pipeline.settings import InheritingConfigLoader
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
