@@ -11,12 +11,12 @@ from ktpfl_pipeline.hooks import ProjectHooks
 
 
 class InheritingConfigLoader(OmegaConfigLoader):
-    """Kedro's loader of conf/, whose parameters are sections completed by what they inherit.
+    """Kedro's loader of conf/, which completes each section of the parameters by what it inherits.
 
-    So they are for whoever asks it without the project's hooks too, as ``kedro viz`` does.
+    Code without the project's hooks, such as ``kedro viz``, gets complete sections too.
     """
 
-    inherits = True  # not if only the sections of one environment are read
+    inherits = True  # False to read the sections of one environment only
 
     def __getitem__(self, key: str) -> Any:
         """Return the merged content of the files that this key names."""
