@@ -127,7 +127,7 @@ def grid_of_panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a titled panel for each title, in reading order, `across` of them in a row.
 
-    The height of a row and the room for a legend above all are in inches; titles are wrapped after so many characters.
+    The height of a row and the room for a legend above all are in inches, and the width of titles is in characters.
     Further options are those of matplotlib's ``subplots``.
     """
     down = -(-len(titles) // across)
