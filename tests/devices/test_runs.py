@@ -36,7 +36,7 @@ def test_a_run_with_its_evaluation_equals_one_on_the_cpu(device: devices.Device,
     with device.there():
         ours = found(devices.GPU)
     assert any(record["diverged"] for record in ours["history"]) == breaks
-    device.check_equal(ours, expected)
+    device.check_equal(ours, expected, setting)
 
 
 def test_private_training_draws_its_noise_there(device: devices.Device) -> None:
