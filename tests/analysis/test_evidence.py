@@ -72,20 +72,43 @@ def test_nothing_finished_is_kept_too(cells: list[Cell], tmp_path: Path) -> None
     assert all(not cell.runs for cell in evidence.load(tmp_path / "none.json.gz").cells)
 
 
-def test_the_cell_with_more_finished_runs_is_kept(cells: list[Cell]) -> None:
-    fewer = [replace(cell, runs=cell.runs[:1]) for cell in cells if cell.part != "figure5"]
+def test_seeds_of_equal_settings_are_put_together(cells: list[Cell]) -> None:
+    """Whichever file is the newer one, and whichever planned the other's seed."""
+    first = [replace(cell, runs=cell.runs[:1]) for cell in cells if cell.part != "figure5"]
+    second = [replace(cell, seeds=[1], keys={1: cell.keys[1]}, runs=cell.runs[1:]) for cell in cells]
     other = replace(cells[0], part="table2")
-    old = Evidence("", {**PARTS, "table2": ("", "table")}, [*cells, other])
-    for first, second in ((old, Evidence("", PARTS, fewer)), (Evidence("", PARTS, fewer), old)):
-        found = evidence.merged(first, second)
+    old = Evidence("", {**PARTS, "table2": ("", "table")}, [*second, other])
+    for one, two in ((old, Evidence("", PARTS, first)), (Evidence("", PARTS, first), old)):
+        found = evidence.merged(one, two)
         assert list(found.parts) == ["table1", "table2", "figure2", "figure5"], "the paper's order"
-        assert sorted((cell.part, cell.method, len(cell.runs)) for cell in found.cells) == [
-            ("figure2", "kt_pfl", 2),
-            ("figure5", "kt_pfl", 2),
-            ("table1", "fedmd", 1),
-            ("table1", "kt_pfl", 2),
-            ("table2", "kt_pfl", 2),
+        assert sorted((cell.part, cell.method, cell.seeds, len(cell.runs)) for cell in found.cells) == [
+            ("figure2", "kt_pfl", [0, 1], 2),
+            ("figure5", "kt_pfl", [1], 1),
+            ("table1", "fedmd", [0, 1], 1),
+            ("table1", "kt_pfl", [0, 1], 2),
+            ("table2", "kt_pfl", [0, 1], 2),
         ]
+        assert all(list(cell.keys) == list(cell.seeds) for cell in found.cells)
+
+
+def test_a_newer_run_of_a_seed_replaces_the_older(cells: list[Cell]) -> None:
+    again = [replace(run, key="again") for run in cells[0].runs[:1]]
+    newer = replace(cells[0], keys={0: "again", 1: "kt_pfl-1"}, runs=again)
+    (found,) = evidence.merged(Evidence("", PARTS, cells[:1]), Evidence("", PARTS, [newer])).cells
+    assert [run.key for run in found.runs] == ["again", "kt_pfl-1"] == list(found.keys.values())
+
+
+@pytest.mark.parametrize("change", [{"settings": {"rounds": 9}}, {"hyperparameters": {"rho": 2.0}}])
+def test_of_other_settings_the_cell_with_more_runs_is_kept(cells: list[Cell], change: dict[str, Any]) -> None:
+    """Of equally many, the newer."""
+    other = replace(cells[0], **change)
+    fewer = replace(other, runs=other.runs[:1])
+    for old, new, kept in (
+        (cells[0], other, other),
+        (cells[0], fewer, cells[0]),
+        (fewer, cells[0], cells[0]),
+    ):
+        assert evidence.merged(Evidence("", PARTS, [old]), Evidence("", PARTS, [new])).cells == [kept]
 
 
 def test_a_file_that_is_not_whole_is_named(saved: Path) -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell
@@ -30,19 +31,40 @@ class Evidence:
 
 
 def merged(old: Evidence, new: Evidence) -> Evidence:
-    """Return the newer evidence, completed by older cells that it lacks or that have more finished runs.
+    """Return the newer evidence, completed by what the older one has besides.
 
     The tables come first, by their numbers, and then the figures.
     """
     found = {**old.parts, **new.parts}
     parts = {name: found[name] for name in sorted(found, key=lambda name: (name.startswith("figure"), name))}
     cells: dict[tuple[str, str, str, str], Cell] = {}
-    for cell in (*new.cells, *old.cells):
+    for cell in (*old.cells, *new.cells):
         place = cell.part, cell.experiment, cell.label, cell.method
-        if place not in cells or len(cell.runs) > len(cells[place].runs):
-            cells[place] = cell
+        cells[place] = _together(cells[place], cell) if place in cells else cell
     order = list(parts)
     return Evidence(new.scale, parts, sorted(cells.values(), key=lambda cell: order.index(cell.part)))
+
+
+def _together(old: Cell, new: Cell) -> Cell:
+    """Return the newer cell with the older one's further seeds; if their settings differ, the one with more runs."""
+    if _settings(old) != _settings(new):
+        return old if len(old.runs) > len(new.runs) else new
+    seeds = sorted({*old.seeds, *new.seeds})
+    runs = {run.seed: run for run in (*old.runs, *new.runs)}
+    keys = {**old.keys, **new.keys, **{seed: run.key for seed, run in runs.items()}}
+    keys = {seed: keys[seed] for seed in seeds if seed in keys}
+    return replace(
+        new,
+        settings={**new.settings, "seeds": seeds},
+        seeds=seeds,
+        keys=keys,
+        runs=[runs[seed] for seed in seeds if seed in runs],
+    )
+
+
+def _settings(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what decides a cell's runs, besides their seeds."""
+    return {**cell.settings, "seeds": []}, cell.hyperparameters
 
 
 def save(evidence: Evidence, file: Path) -> None:
