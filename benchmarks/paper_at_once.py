@@ -1,0 +1,123 @@
+"""Missing runs of the paper's tables in several processes on one machine, for a GPU that one run leaves mostly idle.
+
+    python benchmarks/paper_at_once.py light 12 --only table1 --seeds 0 1 --minutes 8
+    python benchmarks/paper_evidence.py keep light
+
+The settings, data and runs are those of `make paper SCALE=light`, with samples from files. Each process takes the next
+run that no other has taken; runs that are not finished in time are left out. What is finished is written to
+data/07_model_output/paper_evidence.json.gz, as `make paper` does.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ktpfl_pipeline.analysis import evidence
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.studies import PAPER, Paper
+from ktpfl_pipeline.core.machine.files import replacing
+from ktpfl_pipeline.pipelines import paper as paper_pipeline
+from ktpfl_pipeline.pipelines import study
+from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, InheritingConfigLoader
+
+ROOT = Path(__file__).resolve().parents[1]
+RAW, FINISHED = ROOT / "data/01_raw", ROOT / "data/07_model_output/paper_evidence.json.gz"
+COMPUTE = {"dtype": "float32", "memory_format": "contiguous", "threads": 1, "executor": "serial"}
+"""Fixed, because `auto` measures, and beside other processes it could choose differently in each of them."""
+
+SAVED_EVERY = 30.0
+"""Seconds after which what is finished is written again, in case the machine is taken away."""
+
+
+def settings(asked: argparse.Namespace) -> tuple[Paper, dict[str, Any]]:
+    """Return the paper's section at a scale, with what is asked for, and all parameters."""
+    arguments = {**CONFIG_LOADER_ARGS, "runtime_params": {}}
+    parameters = InheritingConfigLoader(str(ROOT / "conf"), env=asked.scale, **arguments)["parameters"]
+    section = parameters[PAPER]
+    section["parts"] = {name: section["parts"][name] for name in asked.only}
+    for part in section["parts"].values():
+        part.pop("seeds", None)
+        if asked.methods:
+            part["methods"] = [name for name in part["methods"] if name in asked.methods]
+        if asked.columns:
+            part["columns"] = {label: part["columns"][label] for label in asked.columns if label in part["columns"]}
+        part["settings"] = {**part.get("settings", {}), "compute": COMPUTE}
+    section |= {"only": asked.only, "seeds": asked.seeds, "files": True}
+    return parsing.parse_paper(section, parameters), parameters
+
+
+def planned(asked: argparse.Namespace) -> tuple[Paper, list[study.Planned]]:
+    """Return the paper's section and its cells with their data."""
+    paper, parameters = settings(asked)
+    return paper, study.plan(PAPER, parsing.paper_cells(paper, parameters), RAW)
+
+
+def work(asked: argparse.Namespace, folder: Path, number: int) -> None:
+    """Run what nobody else has taken, seed by seed, until nothing is left."""
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    runs = study.in_turn(planned(asked)[1])
+    print(f"process {number} is ready after {time.monotonic() - began:.0f} s", flush=True)
+    for key, (each, seed) in sorted(runs.items(), key=lambda item: item[1][1]):
+        try:
+            (folder / f"{key}.taken").touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        began = time.monotonic()
+        made = each.run(seed, "")
+        with replacing(folder / f"{key}.json", summed=True) as partial:
+            partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
+        taken, cell = time.monotonic() - began, each.cell
+        print(f"{cell.part}, {cell.experiment}, {cell.label}, {cell.method}, seed {seed}: {taken:.0f} s", flush=True)
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Run the processes, stop them when the time is over, and write what is finished."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scale", help="a folder of conf/: light, paper")
+    parser.add_argument("processes", type=int)
+    parser.add_argument("--only", nargs="+", default=["table1"], help="parts of the paper")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--methods", nargs="+", help="some of the methods of each part")
+    parser.add_argument("--columns", nargs="+", help="some of the columns of each part, by their labels")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--finished", type=Path, default=FINISHED, help="the file to write")
+    asked = parser.parse_args(arguments)
+    end, folder = time.monotonic() + 60 * asked.minutes, ROOT / "data/07_model_output/paper"
+    folder.mkdir(parents=True, exist_ok=True)
+    context = get_context("spawn")
+    workers = [context.Process(target=work, args=(asked, folder, n), daemon=True) for n in range(asked.processes)]
+    for worker in workers:
+        worker.start()
+    paper, cells = planned(asked)
+    while working := [worker for worker in workers if worker.is_alive()]:
+        working[0].join(max(0.0, min(SAVED_EVERY, end - time.monotonic())))
+        if time.monotonic() >= end:
+            break
+        save(paper, cells, folder, asked.finished)
+    for worker in workers:
+        worker.kill()
+    for taken in folder.glob("*.taken"):
+        taken.unlink()
+    done = save(paper, cells, folder, asked.finished)
+    print(f"{done} of {len(study.in_turn(cells))} runs are finished; written to {asked.finished}")
+    return 0
+
+
+def save(paper: Paper, cells: list[study.Planned], folder: Path, file: Path) -> int:
+    """Write what is finished to `file`, and return how many runs that is."""
+    found = paper_pipeline.collect(paper, cells, folder, {})
+    with replacing(file) as partial:
+        evidence.save(found, partial)
+    return len({run.key for cell in found.cells for run in cell.runs})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
