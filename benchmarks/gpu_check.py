@@ -211,7 +211,7 @@ def rate(architecture: str, way: Way, device: str, images: int, repetitions: int
     if not cuda:
         return 1 / taken, "—", "—", "—"
     memory = f"{torch.cuda.max_memory_allocated() / 1e9:.2f} GB"
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
         watched = seconds(fed)  # slower, and the host more than the device
     events = seen.key_averages()
     launched = sum(event.self_cpu_time_total for event in events if event.key in LAUNCHES) / 1e6
