@@ -4,8 +4,8 @@
     python benchmarks/paper_evidence.py keep light
 
 The settings, data and runs are those of `make paper SCALE=light`, with samples from files. Each process takes the next
-run that no other has taken; runs that are not finished in time are left out. What is finished is written to
-data/07_model_output/paper_evidence.json.gz, as `make paper` does.
+run that is not finished and that no other process has taken. Runs that are not done in time are left out. What is
+finished is written to data/07_model_output/paper_evidence.json.gz, as `make paper` does.
 """
 
 import argparse
@@ -32,6 +32,8 @@ RAW, FINISHED = ROOT / "data/01_raw", ROOT / "data/07_model_output/paper_evidenc
 COMPUTE = {"dtype": "float32", "memory_format": "contiguous", "threads": 1, "executor": "serial"}
 """Fixed, because `auto` measures, and beside other processes it could choose differently in each of them."""
 
+TAKEN = ".taken"
+"""The ending of the file that marks a run as taken by a process."""
 SAVED_EVERY = 30.0
 """Seconds after which what is finished is written again, in case the machine is taken away."""
 
@@ -60,22 +62,34 @@ def planned(asked: argparse.Namespace) -> tuple[Paper, list[study.Planned]]:
 
 
 def work(asked: argparse.Namespace, folder: Path, number: int) -> None:
-    """Run what nobody else has taken, seed by seed, until nothing is left."""
+    """Run what is neither finished nor taken by another process, seed by seed; a run that fails is reported."""
     torch.set_num_threads(1)
-    began = time.monotonic()
-    runs = study.in_turn(planned(asked)[1])
-    print(f"process {number} is ready after {time.monotonic() - began:.0f} s", flush=True)
+    cells = planned(asked)[1]
+    done, runs = paper_pipeline.finished(cells, folder), study.in_turn(cells)
+    print(f"process {number} is ready", flush=True)
     for key, (each, seed) in sorted(runs.items(), key=lambda item: item[1][1]):
+        if key in done:
+            continue
         try:
-            (folder / f"{key}.taken").touch(exist_ok=False)
+            (folder / f"{key}{TAKEN}").touch(exist_ok=False)
         except FileExistsError:
             continue
-        began = time.monotonic()
-        made = each.run(seed, "")
-        with replacing(folder / f"{key}.json", summed=True) as partial:
-            partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
-        taken, cell = time.monotonic() - began, each.cell
-        print(f"{cell.part}, {cell.experiment}, {cell.label}, {cell.method}, seed {seed}: {taken:.0f} s", flush=True)
+        began, cell = time.monotonic(), each.cell
+        try:
+            made = each.run(seed, "")
+        except Exception as error:  # the other runs continue
+            outcome = f"failed, {type(error).__name__}: {error}"
+        else:
+            with replacing(folder / f"{key}.json", summed=True) as partial:
+                partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
+            outcome = f"{time.monotonic() - began:.0f} s"
+        print(f"{cell.part}, {cell.experiment}, {cell.label}, {cell.method}, seed {seed}: {outcome}", flush=True)
+
+
+def forget(folder: Path) -> None:
+    """Remove the marks of the runs that processes of this or of a stopped campaign have taken."""
+    for taken in folder.glob(f"*{TAKEN}"):
+        taken.unlink()
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -92,6 +106,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     end, folder = time.monotonic() + 60 * asked.minutes, ROOT / "data/07_model_output/paper"
     folder.mkdir(parents=True, exist_ok=True)
+    forget(folder)
     context = get_context("spawn")
     workers = [context.Process(target=work, args=(asked, folder, n), daemon=True) for n in range(asked.processes)]
     for worker in workers:
@@ -104,8 +119,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         save(paper, cells, folder, asked.finished)
     for worker in workers:
         worker.kill()
-    for taken in folder.glob("*.taken"):
-        taken.unlink()
+    forget(folder)
     done = save(paper, cells, folder, asked.finished)
     print(f"{done} of {len(study.in_turn(cells))} runs are finished; written to {asked.finished}")
     return 0

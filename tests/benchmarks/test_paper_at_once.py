@@ -7,22 +7,42 @@ import paper_at_once
 import pytest
 
 from ktpfl_pipeline.analysis import evidence
+from ktpfl_pipeline.pipelines import study
 
 ASKED = Namespace(scale="test", only=["table1"], seeds=[0, 1], methods=["local"], columns=["two labels"])
 
 
-def test_a_run_that_is_taken_is_left_to_its_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first process finds seed 0 taken and trains seed 1; the second finds nothing left."""
+def trained(capsys: pytest.CaptureFixture[str]) -> list[int]:
+    """Return the seeds of the runs that were reported."""
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("table1, hetero_digits")]
+    return [int(line.partition("local, seed ")[2].partition(":")[0]) for line in said]
+
+
+def test_each_run_is_trained_by_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paper, cells = paper_at_once.planned(ASKED)
     first, _ = cells[0].cell.keys.values()
     (tmp_path / f"{first}.taken").touch()
-    for number in (0, 1):
-        paper_at_once.work(ASKED, tmp_path, number)
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("table1")]
-    assert len(said) == 1
-    assert said[0].startswith("table1, hetero_digits, two labels, local, seed 1: ")
-    for done in (1, 1):  # written again while runs go on
+    paper_at_once.work(ASKED, tmp_path, 0)
+    assert trained(capsys) == [1], "another process has taken seed 0"
+    paper_at_once.forget(tmp_path)
+    paper_at_once.work(ASKED, tmp_path, 1)
+    assert trained(capsys) == [0], "seed 1 is finished"
+    for done in (2, 2):  # written again while runs go on
         assert paper_at_once.save(paper, cells, tmp_path, tmp_path / "finished.json.gz") == done
     (cell,) = evidence.load(tmp_path / "finished.json.gz").cells
-    assert [run.seed for run in cell.runs] == [1]
+    assert [run.seed for run in cell.runs] == [0, 1]
     assert cell.settings["compute"]["dtype"] == "float32"
+
+
+def test_a_run_that_fails_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("no memory")
+
+    monkeypatch.setattr(study.Planned, "run", broken)
+    paper_at_once.work(ASKED, tmp_path, 0)
+    out = capsys.readouterr().out
+    assert "local, seed 0: failed, ValueError: no memory" in out
+    assert "local, seed 1: failed, ValueError: no memory" in out
+    assert not list(tmp_path.glob("*.json"))
