@@ -36,15 +36,15 @@ def cells(run: Callable[..., FinishedRun], paper_settings: dict[str, Any]) -> li
 
 @pytest.fixture
 def saved(cells: list[Cell], tmp_path: Path) -> Path:
-    evidence.save(Evidence("Small.", PARTS, cells), tmp_path / "light.json.gz")
+    evidence.save(Evidence("Small.", PARTS, cells, ["a GPU"]), tmp_path / "light.json.gz")
     return tmp_path / "light.json.gz"
 
 
 def test_what_is_read_makes_the_same_page(cells: list[Cell], saved: Path) -> None:
     read = evidence.load(saved)
-    pages = [reproduction.build(each, HERE).markdown for each in (Evidence("Small.", PARTS, cells), read)]
+    pages = [reproduction.build(each, HERE).markdown for each in (Evidence("Small.", PARTS, cells, ["a GPU"]), read)]
     assert pages[0] == pages[1]
-    assert (read.scale, read.parts) == ("Small.", PARTS)
+    assert (read.scale, read.parts, read.machines) == ("Small.", PARTS, ["a GPU"])
 
 
 def test_accuracies_bytes_and_seconds_are_those_of_the_runs(cells: list[Cell], saved: Path) -> None:
@@ -94,7 +94,9 @@ def test_seeds_of_equal_settings_are_put_together(cells: list[Cell]) -> None:
 def test_a_newer_run_of_a_seed_replaces_the_older(cells: list[Cell]) -> None:
     again = [replace(run, key="again") for run in cells[0].runs[:1]]
     newer = replace(cells[0], keys={0: "again", 1: "kt_pfl-1"}, runs=again)
-    (found,) = evidence.merged(Evidence("", PARTS, cells[:1]), Evidence("", PARTS, [newer])).cells
+    both = evidence.merged(Evidence("", PARTS, cells[:1], ["one"]), Evidence("", PARTS, [newer], ["two", "one"]))
+    (found,) = both.cells
+    assert both.machines == ["one", "two"]
     assert [run.key for run in found.runs] == ["again", "kt_pfl-1"] == list(found.keys.values())
 
 

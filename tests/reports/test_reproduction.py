@@ -199,7 +199,10 @@ def test_the_page(cell: Made) -> None:
     """One cell that agrees, one that differs, one that is empty."""
     cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]
     parts = {"table1": ("several architectures", "table"), "figure3": ("two labels", "curves")}
-    report = reproduction.build(Evidence("Small.", parts, [*cells, cell("local", part="figure3")]), HERE)
+    every = [*cells, cell("local", part="figure3")]
+    report = reproduction.build(Evidence("Small.", parts, every, ["one machine", "a GPU"]), HERE)
+    assert report.facts[-2:] == ["one machine", "a GPU"]
+    assert report.facts[-3].endswith(" of training")
     assert report.summary.startswith("2 of 4 cells finished.")
     assert report.summary.endswith("best settings: 1 agrees, 2 differs.")
     assert "| Sim-pFL |" in report.markdown

@@ -1,8 +1,8 @@
 """Finished runs of the paper's tables as one small file, from which every table and figure can be drawn again.
 
-The file is compressed JSON: ``scale``, ``parts``, ``cells``, each with its settings and the keys of its runs, and
-``runs`` by key. Of a run it has what tables and figures need: accuracies (0..1), bytes and seconds by round. Losses,
-coefficient matrices and measures other than accuracy are not kept. Equal content gives equal bytes.
+The file is compressed JSON: ``scale``, ``parts``, ``machines``, ``cells``, each with its settings and the keys of its
+runs, and ``runs`` by key. Of a run it has what tables and figures need: accuracies (0..1), bytes and seconds by round.
+Losses, coefficient matrices and measures other than accuracy are not kept. Equal content gives equal bytes.
 """
 
 import gzip
@@ -28,6 +28,7 @@ class Evidence:
     scale: str  # what the report says of the settings
     parts: Mapping[str, tuple[str, str]]  # by name the title, and how it is shown: a table, or a name of `DRAWN`
     cells: Sequence[Cell]  # of these, with their finished runs
+    machines: Sequence[str] = ()  # on which runs were trained
 
 
 def merged(old: Evidence, new: Evidence) -> Evidence:
@@ -42,7 +43,8 @@ def merged(old: Evidence, new: Evidence) -> Evidence:
         place = cell.part, cell.experiment, cell.label, cell.method
         cells[place] = _together(cells[place], cell) if place in cells else cell
     order = list(parts)
-    return Evidence(new.scale, parts, sorted(cells.values(), key=lambda cell: order.index(cell.part)))
+    machines = list(dict.fromkeys([*old.machines, *new.machines]))
+    return Evidence(new.scale, parts, sorted(cells.values(), key=lambda cell: order.index(cell.part)), machines)
 
 
 def _together(old: Cell, new: Cell) -> Cell:
@@ -78,6 +80,7 @@ def save(evidence: Evidence, file: Path) -> None:
     content = {
         "scale": evidence.scale,
         "parts": evidence.parts,
+        "machines": list(evidence.machines),
         "cells": [replace(cell, runs=[], seconds=None, judged="").to_dict() for cell in evidence.cells],
         "runs": dict(sorted(runs.items())),
     }
@@ -98,7 +101,7 @@ def load(file: Path) -> Evidence:
             f"{file}: it does not hold the evidence of a scale ({type(error).__name__}: {error}). Export it again."
         ) from error
     found = [replace(cell, runs=[runs[key] for key in cell.keys.values() if key in runs]) for cell in cells]
-    return Evidence(content["scale"], parts, found)
+    return Evidence(content["scale"], parts, found, content.get("machines", ()))
 
 
 def _round(record: RoundRecord) -> RoundRecord:

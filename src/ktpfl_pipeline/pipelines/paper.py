@@ -27,12 +27,11 @@ from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import content_of, replacing
 from ktpfl_pipeline.core.metrics import LAST
-from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.methods import find
 from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, trial
-from ktpfl_pipeline.pipelines.federated_training.identity import Job
+from ktpfl_pipeline.pipelines.federated_training.identity import Job, device_name
 from ktpfl_pipeline.pipelines.federated_training.runs import checkpoints_of, schedule
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
@@ -100,7 +99,9 @@ def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str])
 def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Mapping[str, str]) -> Evidence:
     """Return all cells with the runs that are finished."""
     parts = {name: (part.title, part.shows) for name, part in paper.chosen().items()}
-    return Evidence(paper.scale, parts, cells(planned, folder, failures))
+    devices = {device_name(each.job.experiment.compute) for each in planned} - {"cpu"}
+    machine = ", ".join([*sorted(devices), here_and_now().machine])
+    return Evidence(paper.scale, parts, cells(planned, folder, failures), [machine])
 
 
 def report_paper(evidence: Evidence) -> Report:
@@ -155,4 +156,4 @@ def probe(job: Job) -> float:
         samples = experiment.rounds * each + evaluated
         total += samples * times[architecture][0] / batch
     asked = experiment.compute
-    return total / executors.parallel(asked.executor, asked.threads, Compute(asked.device).place())
+    return total / executors.parallel(asked.executor, asked.threads, asked.place())

@@ -84,7 +84,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         title="The paper's tables and figures",
         kind="Reproduction of KT-pFL (NeurIPS 2021)",
         summary=summary(cells, [beside, ordered, best]),
-        facts=[plural(len(parts), "part"), plural(len(cells), "cell"), made.machine],
+        facts=[plural(len(parts), "part"), plural(len(cells), "cell"), *_trained(evidence)],
         made=made.told(),
         sections=[section for section in sections if section],
         brief=[beside.without("part") if beside.rows else _by_column(cells)],
@@ -253,6 +253,12 @@ def summary(cells: Sequence[Cell], judged: Iterable[Table]) -> str:
     compared = f"Compared with the paper's numbers, orders and best settings: {known}." if known else ""
     full = sum(cell.result is not None for cell in cells)
     return f"{full} of {plural(len(cells), 'cell')} finished. {progress(cells)} {compared}".strip()
+
+
+def _trained(evidence: Evidence) -> list[str]:
+    """Return the hours that the finished runs took, and the machines."""
+    runs = {run.key: run.seconds("round") for cell in evidence.cells for run in cell.runs}
+    return [f"{duration(sum(runs.values()))} of training", *evidence.machines]
 
 
 def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:

@@ -27,7 +27,6 @@ from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import content_of, replacing
-from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data.federated import FederatedData
 
 logger = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ def settle(experiment: Experiment, data: FederatedData, name: str = "") -> Exper
 
 def _chosen(experiment: Experiment, data: FederatedData, name: str, ways: list[Arithmetic]) -> Arithmetic:
     """Return one of `ways`: that of the earlier runs, else the plainest if none is faster, else the fastest."""
-    clients, device = _clients(experiment, data), Compute(experiment.compute.device).place().type
+    clients, device = _clients(experiment, data), experiment.compute.place().type
     counts = ", ".join(f"{count} {each}" for each, count in sorted(clients.items()))
     # All that a choice depends on, except the machine: runs may continue on another one.
     question = f"{name}: {' or '.join(map(str, ways))} for {counts}, {_step(experiment, data)}, {device}"
@@ -94,7 +93,7 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     asked, private = experiment.compute, experiment.training.privacy is not None
     dtypes: list[str] = [asked.dtype]
     if asked.dtype.startswith("auto"):
-        device = Compute(asked.device).place().type
+        device = asked.place().type
         bfloat16 = asked.dtype == "auto:bfloat16" and not private and settings.has_bfloat16(device)
         dtypes = ["float32", *["tf32"] * (device == "cuda"), *["bfloat16"] * bfloat16]
     images = data.private.kind.pixels
@@ -113,7 +112,7 @@ def fastest(ways: Sequence[Arithmetic], seconds: Mapping[Arithmetic, float]) -> 
 def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmetic]) -> dict[str, list[float]]:
     """Return by architecture the seconds of a training step in each arithmetic, from the cache where they are known."""
     place = Path(platformdirs.user_cache_dir("ktpfl_pipeline", appauthor=False)) / "trials.json"
-    device, known = Compute(experiment.compute.device).place(), _read(place)
+    device, known = experiment.compute.place(), _read(place)
     cpu = f"{processor()} {torch.backends.cpu.get_cpu_capability()}"
     named = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
     machine = f"{named}, torch {torch.__version__}, {experiment.compute.threads} threads"

@@ -83,13 +83,18 @@ class Job:
         return asdict(self.create())
 
 
+def device_name(compute: Compute) -> str:
+    """Return the name of the GPU that runs are computed on, or ``cpu``."""
+    device = compute.place()
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
     """Return everything that the run of a job with one seed depends on, flat.
 
     Two runs with equal values are the same run. `fingerprint` is that of the seed's data; empty computes it.
     """
     made, experiment = job.create(), job.experiment
-    device = Compute(experiment.compute.device).place()
     shared = flat(experiment.shared())
     del shared["seeds"]
     if "predictions" not in made.exchanges:  # how these travel is nothing to it
@@ -100,7 +105,7 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
         "experiment": job.name,
         "method": job.method,
         "seed": seed,
-        "compute.device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "compute.device": device_name(experiment.compute),
         "data": fingerprint or job.data.seeds[seed].fingerprint,
         "code": code_version(type(made), experiment, job.sources),
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
