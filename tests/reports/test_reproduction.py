@@ -64,7 +64,7 @@ class TestBesideThePaper:
         assert not reproduction.beside_the_paper(cells[1:2]).rows
         found = entries(reproduction.accuracy_table("table1", cells))
         beside = [row["Fashion-MNIST, two labels: paper"] for row in found]
-        assert beside == ["72.71", "not in the paper", "75.60"]
+        assert beside == ["72.71", "none", "75.60"]
         assert len(reproduction.accuracy_table("table1", cells[1:2]).columns) == 2
 
     def test_a_column_of_the_study_has_its_own_number(self, cell: Made) -> None:

@@ -48,7 +48,7 @@ NOTES = {
     "Bold": words.BOLD,
     "Paper": "the paper's number, of Tables 1 to 6, from its LaTeX source. The paper states no seeds and, except for "
     "Table 5, no spread. FedDF and pFedDF are shown as the paper ran them, (soft), and in full: one number is next to "
-    "both.",
+    "both. none: the paper does not have the method there.",
     "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
     f"not; the distance is stated. {UNDECIDED}: {words.FEW.lower()}.",
     "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
@@ -319,4 +319,4 @@ def _number(cell: Cell) -> float | None:
 
 
 def _written(cell: Cell) -> str:
-    return str(paper.of_cell(cell) or "not in the paper")
+    return str(paper.of_cell(cell) or "none")
