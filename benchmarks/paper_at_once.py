@@ -9,7 +9,6 @@ finished is written to data/07_model_output/paper_evidence.json.gz, as `make pap
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from paper_evidence import FINISHED, ROOT
 
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.config import parsing
@@ -27,11 +27,8 @@ from ktpfl_pipeline.pipelines import paper as paper_pipeline
 from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, InheritingConfigLoader
 
-ROOT = Path(__file__).resolve().parents[1]
-RAW, FINISHED = ROOT / "data/01_raw", ROOT / "data/07_model_output/paper_evidence.json.gz"
 COMPUTE = {"dtype": "float32", "memory_format": "contiguous", "threads": 1, "executor": "serial"}
 """Fixed, because `auto` measures, and beside other processes it could choose differently in each of them."""
-
 TAKEN = ".taken"
 """The ending of the file that marks a run as taken by a process."""
 SAVED_EVERY = 30.0
@@ -40,10 +37,9 @@ SAVED_EVERY = 30.0
 
 def settings(asked: argparse.Namespace) -> tuple[Paper, dict[str, Any]]:
     """Return the paper's section at a scale, with what is asked for, and all parameters."""
-    arguments = {**CONFIG_LOADER_ARGS, "runtime_params": {}}
-    parameters = InheritingConfigLoader(str(ROOT / "conf"), env=asked.scale, **arguments)["parameters"]
+    parameters = InheritingConfigLoader(str(ROOT / "conf"), env=asked.scale, **CONFIG_LOADER_ARGS)["parameters"]
     section = parameters[PAPER]
-    section["parts"] = {name: section["parts"][name] for name in asked.only}
+    section["parts"] = {name: part for name, part in section["parts"].items() if part and name in asked.only}
     for part in section["parts"].values():
         part.pop("seeds", None)
         if asked.methods:
@@ -58,7 +54,7 @@ def settings(asked: argparse.Namespace) -> tuple[Paper, dict[str, Any]]:
 def planned(asked: argparse.Namespace) -> tuple[Paper, list[study.Planned]]:
     """Return the paper's section and its cells with their data."""
     paper, parameters = settings(asked)
-    return paper, study.plan(PAPER, parsing.paper_cells(paper, parameters), RAW)
+    return paper, study.plan(PAPER, parsing.paper_cells(paper, parameters), ROOT / "data/01_raw")
 
 
 def work(asked: argparse.Namespace, folder: Path, number: int) -> None:
@@ -76,12 +72,10 @@ def work(asked: argparse.Namespace, folder: Path, number: int) -> None:
             continue
         began, cell = time.monotonic(), each.cell
         try:
-            made = each.run(seed, "")
+            paper_pipeline.keep(each.run(seed, ""), folder)
         except Exception as error:  # the other runs continue
             outcome = f"failed, {type(error).__name__}: {error}"
         else:
-            with replacing(folder / f"{key}.json", summed=True) as partial:
-                partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
             outcome = f"{time.monotonic() - began:.0f} s"
         print(f"{cell.part}, {cell.experiment}, {cell.label}, {cell.method}, seed {seed}: {outcome}", flush=True)
 
@@ -102,7 +96,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="+", help="some of the methods of each part")
     parser.add_argument("--columns", nargs="+", help="some of the columns of each part, by their labels")
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--finished", type=Path, default=FINISHED, help="the file to write")
+    parser.add_argument("--finished", type=Path, default=ROOT / FINISHED, help="the file to write")
     asked = parser.parse_args(arguments)
     end, folder = time.monotonic() + 60 * asked.minutes, ROOT / "data/07_model_output/paper"
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +113,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         save(paper, cells, folder, asked.finished)
     for worker in workers:
         worker.kill()
+        worker.join()
     forget(folder)
     done = save(paper, cells, folder, asked.finished)
     print(f"{done} of {len(study.in_turn(cells))} runs are finished; written to {asked.finished}")

@@ -7,6 +7,8 @@ import paper_at_once
 import pytest
 
 from ktpfl_pipeline.analysis import evidence
+from ktpfl_pipeline.analysis.provenance import here_and_now
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines import study
 
 ASKED = Namespace(scale="test", only=["table1"], seeds=[0, 1], methods=["local"], columns=["two labels"])
@@ -29,9 +31,16 @@ def test_each_run_is_trained_by_one_process(tmp_path: Path, capsys: pytest.Captu
     assert trained(capsys) == [0], "seed 1 is finished"
     for done in (2, 2):  # written again while runs go on
         assert paper_at_once.save(paper, cells, tmp_path, tmp_path / "finished.json.gz") == done
-    (cell,) = evidence.load(tmp_path / "finished.json.gz").cells
+    found = evidence.load(tmp_path / "finished.json.gz")
+    assert found.machines == [here_and_now().machine], "and no GPU"
+    (cell,) = found.cells
     assert [run.seed for run in cell.runs] == [0, 1]
     assert cell.settings["compute"]["dtype"] == "float32"
+
+
+def test_an_unknown_part_is_named() -> None:
+    with pytest.raises(InputError, match=r"paper\.only.*table9"):
+        paper_at_once.settings(Namespace(**{**vars(ASKED), "only": ["table1", "table9"]}))
 
 
 def test_a_run_that_fails_is_reported(

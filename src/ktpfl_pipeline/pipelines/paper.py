@@ -56,6 +56,12 @@ def finished(planned: Sequence[Planned], folder: Path) -> dict[str, FinishedRun]
     return found
 
 
+def keep(run: FinishedRun, folder: Path) -> None:
+    """Write a finished run to the file that `finished` reads."""
+    with replacing(folder / f"{run.key}.json", summed=True) as partial:
+        partial.write_text(json.dumps(run.to_dict()), encoding="utf-8")
+
+
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
     """Return the cells of the paper, after printing every cell, what is done, and the hours left."""
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
@@ -76,9 +82,7 @@ def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, s
     with parent_run(PAPER, {"cells": str(len(planned))}, planned, {"kind": PAPER}) as (_, tracked):
         for key, (each, seed) in left.items():
             try:
-                made = each.run(seed, tracked.run_id)
-                with replacing(folder / f"{key}.json", summed=True) as partial:
-                    partial.write_text(json.dumps(made.to_dict()), encoding="utf-8")
+                keep(each.run(seed, tracked.run_id), folder)
                 if checkpoints := checkpoints_of(each.job, seed, key):
                     shutil.rmtree(checkpoints, ignore_errors=True)
             except Exception as error:  # whatever it is, the other cells can be run
