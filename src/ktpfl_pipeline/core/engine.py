@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import compatibility
-from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, diverged
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.method import Method, RoundReport
@@ -262,13 +262,14 @@ def _round(
             why = error.found
             gone = [n for n in rest if n in why]
             if fed.on_divergence == "stop" or not gone or len(gone) == len(rest):
-                raise diverged(why, t) from None
+                raise DivergedError(why, t) from None
             for n in gone:
                 logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, why[n])
             out.skipped += gone
         else:
             if fed.current.restored >= set(rest):
-                raise diverged(dict.fromkeys(rest, "as did all of its cohort, so that no client learned anything"), t)
+                reason = "as did all of its cohort, so that no client learned anything"
+                raise DivergedError(dict.fromkeys(rest, reason), t)
             return state, report, rest, out
 
 

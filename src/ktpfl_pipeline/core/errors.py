@@ -75,28 +75,22 @@ def by_reason(why: Mapping[int, str]) -> list[str]:
 class DivergedError(InputError):
     """The training of a client, or of a model of the server, became NaN or infinite."""
 
-    def __init__(self, message: str, found: Mapping[Any, str] | None = None) -> None:
-        """Keep the clients with the message; see `diverged`."""
-        super().__init__(message)
+    def __init__(self, found: Mapping[Any, str], t: int | None = None) -> None:
+        """Name all that diverged in round t, the first of `found` with what is not finite, and the remedy."""
+        (first, what), *rest = found.items()
+        others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
+        super().__init__(
+            f"{named(first)} diverged{'' if t is None else f' in round {t}'} ({what}); "
+            f"lower training.learning_rate or distillation.learning_rate.{others}"
+        )
         #: what of each is not finite, such as ``"its train loss is nan"``; a client by its id, a model of the server by
         #: its name
-        self.found: dict[int | str, str] = dict(found or {})
+        self.found: dict[int | str, str] = dict(found)
 
 
 def named(n: int | str) -> str:
     """Return the name in messages of a client, or of a server's model, which is named by its architecture."""
     return f"Client {n}" if isinstance(n, int) else f"The server's {n}"
-
-
-def diverged(found: Mapping[Any, str], t: int | None = None) -> DivergedError:
-    """Return the error that names the diverged clients (the first of `found` in full), round t, and the remedy."""
-    (first, what), *rest = found.items()
-    others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
-    return DivergedError(
-        f"{named(first)} diverged{'' if t is None else f' in round {t}'} ({what}); "
-        f"lower training.learning_rate or distillation.learning_rate.{others}",
-        found,
-    )
 
 
 def system_error(error: BaseException) -> OSError | None:

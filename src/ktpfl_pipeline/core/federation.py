@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import InputError, NotCoveredError, diverged
+from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
@@ -293,7 +293,7 @@ class Federation(Setting):
                 found[n] = f"its weights after {phase} are not finite"
         restores = self.on_divergence == "restore" or (thrown_away and self.on_divergence == "skip")
         if found and (not restores or any(isinstance(n, str) for n in found)):
-            raise diverged(found)
+            raise DivergedError(found)
         for who, what in found.items():
             logger.warning("Client %s diverged (%s); it is restored to its weights from before %s.", who, what, phase)
             self.current.restored.add(int(who))
@@ -313,4 +313,4 @@ def check_finite(what: str, uploads: Mapping[int, Tensor]) -> None:
     """
     whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # one wait for the device
     if found := {n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite}:
-        raise diverged(found)
+        raise DivergedError(found)

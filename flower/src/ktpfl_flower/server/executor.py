@@ -22,7 +22,7 @@ from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, un
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError, by_reason, diverged
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, by_reason
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
@@ -196,7 +196,7 @@ class RealExecutor(Executor):
         if missing:
             raise ClientsMissing(missing)
         if broken:
-            raise diverged(broken)
+            raise DivergedError(broken)
         return outcomes
 
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:

@@ -13,7 +13,7 @@ import torch
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.measures import MEASURES, Evaluation
 from ktpfl_pipeline.core.dataset import LabelledDataset
-from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, diverged
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import ADAPTED, VALIDATION, RoundRecord
@@ -109,7 +109,7 @@ class Evaluator(Generic[State]):
                     fed.executor.missing(fed, everyone, t, len(everyone))
                 continue
             except DivergedError as error:
-                raise diverged(error.found, t) from None
+                raise DivergedError(error.found, t) from None
             if away:
                 without = "evaluated without some clients; their last values, if any, are used"
                 what = without if found.accuracy else "not evaluated, because no client has replied"
@@ -161,7 +161,7 @@ class Evaluator(Generic[State]):
                 accuracy[f"{ADAPTED}{e}"] += adapted(method, after, untuned, e, fed)
         # whatever `on_divergence` is: mixing hides which client diverged, and an evaluation must change nothing
         if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
-            raise diverged(found)
+            raise DivergedError(found)
         loss_by_phase = {**ended.record.loss, "test": loss}
         record = replace(ended.record, accuracy=accuracy, measures=measured, loss=loss_by_phase)
         return _with_earlier(record, ids, everyone, history) if away else record
