@@ -5,39 +5,9 @@ federation built in Python follows the same rules as a section of conf/.
 """
 
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ktpfl_pipeline.core.validation import changed
-
-
-class Settings(Protocol):
-    """The settings that the rules read, from an experiment before its data are loaded, or from a `Setting`."""
-
-    @property
-    def training(self) -> Any:
-        """`LocalTraining`."""
-
-    @property
-    def distillation(self) -> Any:
-        """`Distillation`."""
-
-    @property
-    def compute(self) -> Any:
-        """`Compute`."""
-
-    @property
-    def adversaries(self) -> Any:
-        """`Adversaries`."""
-
-    @property
-    def knowledge(self) -> Any:
-        """`Knowledge`."""
-
-    def models(self) -> list[str]:
-        """Return the names of the clients' architectures, each once."""
-
-    def has_public(self) -> bool:
-        """Return whether there are public samples."""
 
 
 class Conflict(NamedTuple):
@@ -52,10 +22,11 @@ class Conflict(NamedTuple):
         return f"{self.setting}, which excludes {', '.join(methods)}: {self.reason}. {self.remedy}."
 
 
-def problems(method: Any, setting: Settings) -> list[str]:
+def problems(method: Any, setting: Any) -> list[str]:
     """Return what does not go together, one sentence per problem, each beginning with the path of a setting.
 
-    `method` is a method or its class; None checks only the settings themselves.
+    `method` is a method or its class; None checks only the settings themselves. `setting` is a `Setting`, or an
+    experiment before its data are loaded, which has the same groups of settings, `models` and `has_public`.
     """
     groups = ("training", "distillation", "compute")
     found = [f"{name}.{each}" for name in groups for each in getattr(setting, name).conflicts()]
@@ -66,9 +37,9 @@ def problems(method: Any, setting: Settings) -> list[str]:
     return found
 
 
-def conflicts(method: Any, setting: Settings) -> Iterator[Conflict]:
+def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
     """Yield the settings that a method, or its class, excludes."""
-    architectures = setting.models()
+    architectures: list[str] = setting.models()
     if method.one_architecture and len(architectures) > 1:
         yield Conflict(
             f"architectures is {', '.join(architectures)}",

@@ -8,10 +8,11 @@ import torch
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core.client.workspace import Workspace, load
+from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.core.weights import load
 
 
 class TestModules:

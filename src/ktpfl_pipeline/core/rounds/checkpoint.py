@@ -103,41 +103,30 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
     return content
 
 
-FORM: dict[str, type] = {"state": dict, "history": list, "coefficients": list, "client_states": dict}
-"""What a checkpoint holds besides its settings."""
-
-
 def check_form(path: Path, content: dict[str, Any], state: set[str], record: set[str]) -> None:
-    """Check that a checkpoint whose checksum is right holds what a run goes on from.
+    """Check that a checkpoint whose checksum is right holds what a run goes on from; else raise InputError.
 
-    Args:
-        path: the file, for the message.
-        content: what `load` returned.
-        state: the names of the entries of the method's state.
-        record: the names of the entries of a round's record.
-
-    Raises:
-        InputError: naming the first part that is missing or of another type.
+    `state` and `record` are the names of the entries of the method's state and of a round's record.
     """
-    wrong = next((name for name, kind in FORM.items() if not isinstance(content.get(name), kind)), "")
-    if not wrong and set(content["state"]) != state:
-        wrong = "state"
-    if not wrong and not all(isinstance(each, dict) and set(each) == record for each in content["history"]):
-        wrong = "history"
-    if not wrong and not all(isinstance(each, Tensor) and each.ndim == 2 for each in content["coefficients"]):
-        wrong = "coefficients"
-    if not wrong and (best := content.get("best")) is not None and not _is_best(best, state):
-        wrong = "best"
-    if wrong:
+
+    def holds(part: Any, names: set[str]) -> bool:
+        return isinstance(part, dict) and set(part) == names
+
+    history, matrices, best = (content.get(name) for name in ("history", "coefficients", "best"))
+    sound = {
+        "state": holds(content.get("state"), state),
+        "history": isinstance(history, list) and all(holds(each, record) for each in history),
+        "coefficients": isinstance(matrices, list)
+        and all(isinstance(each, Tensor) and each.ndim == 2 for each in matrices),
+        "client_states": isinstance(content.get("client_states"), dict),
+        "best": best is None  # a run that cannot stop early has none
+        or (isinstance(best, dict) and isinstance(best.get("round"), int) and holds(best.get("state"), state)),
+    }
+    if wrong := [name for name, is_sound in sound.items() if not is_sound]:
         raise InputError(
-            f"The checkpoint {path} holds no {wrong} that a run can continue from, although its checksum is right: "
+            f"The checkpoint {path} holds no {wrong[0]} that a run can continue from, although its checksum is right: "
             "another program wrote it. Delete it to start the run again."
         )
-
-
-def _is_best(best: Any, state: set[str]) -> bool:
-    """Return whether this is the best round of a run that may stop early: its number, and the entries of its state."""
-    return isinstance(best, dict) and isinstance(best.get("round"), int) and set(best.get("state", ())) == state
 
 
 def _verified(path: Path) -> dict[str, Any]:
