@@ -147,13 +147,7 @@ def listed(names: Sequence[object], most: int = 10) -> str:
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
-    """Return the error for a name that does not exist, with the nearest one that does.
-
-    Args:
-        what: what the name should have been, such as ``"partition scheme"``.
-        given: the name.
-        known: the existing names.
-    """
+    """Return the error for a name of a `what`, such as ``"model"``, that does not exist, with the nearest that does."""
     names = list(known)
     choice = f"choose from {', '.join(names)}" if names else "there are none"
     return InputError(f"{what} {given!r} is unknown{meant(given, names)}: {choice}.")

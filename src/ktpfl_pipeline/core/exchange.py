@@ -52,8 +52,7 @@ def train_and_predict(
 ) -> Upload:
     """Train the cohort's models locally, predict public samples with each, and upload the predictions.
 
-    Args:
-        models: of the round before, by client; a straggler predicts with its own until it has a late one.
+    A straggler predicts with its model of the round before until it has a late one.
     """
     trained, batch = fed.train(select(models, cohort), t), fed.public_batch(t) if batch is None else batch
     arriving = _arriving(fed, models, trained)
@@ -176,11 +175,8 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
 def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traffic]:
     """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
 
-    The download has a prototype of every class for which the server has one.
-
-    Args:
-        owned: (|S|, K) bool, the classes for which each client has a prototype.
-        numbers: the size of a prototype.
+    The download has a prototype of every class for which the server has one. `owned`, (|S|, K) bool, are the classes
+    for which each client has a prototype, of so many `numbers`.
     """
     counts, size = owned.sum(dim=1).tolist(), 4 * numbers
     down = size * owned.shape[1]
@@ -188,11 +184,9 @@ def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traf
 
 
 def both_ways(models: Models, late: Collection[int] = ()) -> dict[int, Traffic]:
-    """Return the traffic of a round in which each client downloads and uploads one model like its own.
+    """Return the traffic of a round in which each client of the cohort downloads and uploads one model like its own.
 
-    Args:
-        models: of the cohort.
-        late: clients that were sent a model before the round too, to train from for the first time.
+    Clients that are `late` were sent a model before the round too, to train from for the first time.
     """
     sizes = {n: wire_bytes(params) for n, params in models.items()}
     return {n: Traffic(parameters_up=size, parameters_down=size * (1 + (n in late))) for n, size in sizes.items()}

@@ -91,15 +91,9 @@ class Federation(Setting):
         return self.training.privacy is not None
 
     def run(self, phase: str, operation: Operation[Value], calls: Calls[Key]) -> dict[Key, Value]:
-        """Return what a client operation returns for each client.
+        """Return what a client operation returns for each client; `phase` is its name in measurements.
 
-        Args:
-            phase: its name in measurements.
-            operation: called as ``operation(workspace, n, *arguments)``.
-            calls: arguments by client.
-
-        Raises:
-            NotCoveredError: if training is private, and ε does not cover the operation.
+        Raises NotCoveredError if training is private, and ε does not cover the operation.
         """
         return self._result(phase, operation, calls).values
 
@@ -162,12 +156,8 @@ class Federation(Setting):
     ) -> tuple[Models, ...]:
         """Return several models of each client, which a method's own operation trains together.
 
-        In round 0 they are trained to be evaluated and discarded; see `fine_tune`.
-
-        Args:
-            operation: called as ``operation(workspace, n, *models, t, *arguments)``; it returns as many models.
-            models: several collections, each by client.
-            arguments: the same for all clients.
+        In round 0 they are trained to be evaluated and discarded; see `fine_tune`. The operation is called as
+        ``operation(workspace, n, *models, t, *arguments)``, and returns as many models.
         """
         before = {n: tuple(part[n] for part in models) for n in models[0]}
         calls = {n: (*own, t, *arguments) for n, own in before.items()}
@@ -306,11 +296,7 @@ class Federation(Setting):
 
 
 def check_finite(what: str, uploads: Mapping[int, Tensor]) -> None:
-    """Check that uploads, by client, are finite before they are mixed; `what` names them, such as ``"predictions"``.
-
-    Raises:
-        DivergedError: naming the clients whose uploads are not finite.
-    """
+    """Raise DivergedError if uploads, by client, are not finite; `what` names them, such as ``"predictions"``."""
     whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # one wait for the device
     if found := {n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite}:
         raise DivergedError(found)

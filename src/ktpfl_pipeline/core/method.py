@@ -72,11 +72,7 @@ class Method(ABC, Generic[State]):
 
     @classmethod
     def check_class(cls, path: str) -> None:
-        """Check the attributes of a class that was found at `path`.
-
-        Raises:
-            InputError: naming an attribute whose value is not allowed.
-        """
+        """Check the attributes of a class that was found at `path`; InputError names one that is not allowed."""
         for name, hint in get_type_hints(Method).items():
             rule = validation.Rule.of(get_args(hint)[0])
             validation.value_of(rule, getattr(cls, name, None), f"{path}: the class attribute {name}")

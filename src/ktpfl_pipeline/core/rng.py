@@ -12,13 +12,7 @@ import torch
 
 
 def derive(seed: int, purpose: str, *names: int | str) -> int:
-    """Return a 63-bit seed for the stream called `purpose` and `names` (a round, a client, an architecture).
-
-    Args:
-        seed: the seed of the run.
-        purpose: what the stream is for, such as ``"shuffle"``.
-        names: whatever else distinguishes this stream from others, in a fixed order.
-    """
+    """Return a 63-bit seed for a run's stream called `purpose` and `names` (a round, a client, an architecture)."""
     label = "/".join(str(part) for part in (seed, purpose, *names))
     return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1
 
@@ -31,13 +25,7 @@ def stream(seed: int, purpose: str, *names: int | str) -> torch.Generator:
 def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list[int]:
     """Return round(share · N) of the clients, ascending; a smaller share gives a subset of a larger one's.
 
-    The stream is the run's, so the clients are the same for every method.
-
-    Args:
-        purpose: the name of the random stream.
-        share: the share of the clients.
-        clients: all ids.
-        seed: the seed of the run.
+    The stream called `purpose` is the run's, so the clients are the same for every method.
     """
     ids = sorted(clients)
     order = torch.randperm(len(ids), generator=stream(seed, purpose)).tolist()

@@ -209,12 +209,7 @@ class Setting:
     def head(self, architecture: str, needed: str = "layer") -> Head:
         """Return the head of an architecture: the layer that makes its logits.
 
-        Args:
-            architecture: its name.
-            needed: one of `model_facts.NEEDS`.
-
-        Raises:
-            InputError: if it has none of this kind.
+        Raises InputError if it has none of the kind that is `needed`, one of `model_facts.NEEDS`.
         """
         facts = self.facts(architecture)
         if reason := facts.lacks(needed):
@@ -236,11 +231,7 @@ class Setting:
 
     @cached_property
     def architecture(self) -> str:
-        """The one architecture of all clients, for methods whose knowledge is parameters.
-
-        Raises:
-            InputError: if there are several.
-        """
+        """The one architecture of all clients, for methods whose knowledge is parameters; InputError if several."""
         names = sorted(self.models())
         if len(names) > 1:
             raise InputError(

@@ -28,11 +28,7 @@ class Handle(Mapping[str, Tensor]):
 
     @abstractmethod
     def open(self) -> dict[str, Tensor]:
-        """Return the model, the same tensors every time.
-
-        Raises:
-            LostError: if it is gone with whoever had it.
-        """
+        """Return the model, the same tensors every time; LostError if it is gone with whoever had it."""
 
     def kept(self) -> Any:
         """Return what a stored state holds: the model, or this handle if the model must stay remote."""
@@ -58,12 +54,7 @@ stored: Callable[[Handle], Any] = methodcaller("stored")
 
 
 def opened(value: Any, of: Callable[[Handle], Any] = kept) -> Any:
-    """Return a method's state, or a part of it, with every model that lives elsewhere brought here, if it may be.
-
-    Args:
-        value: the state.
-        of: what takes the place of a handle.
-    """
+    """Return a method's state, or a part of it, with `of` of every handle in its place: by default the model here."""
     if isinstance(value, Handle):
         return of(value)
     if isinstance(value, dict):

@@ -27,10 +27,8 @@ from ktpfl_pipeline.core.weights import Params, params_of
 def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
     """Yield a list to which every forward pass of a model adds its features, (b, F), in its weights' precision.
 
-    Args:
-        head: the layer of the model that makes its logits. Of a feature map, which enters a convolution, positions are
-            averaged.
-        dimension: F.
+    `head` is the layer that makes the model's logits. Of a feature map, which enters a convolution, positions are
+    averaged.
     """
     seen: list[Tensor] = []
     dtype = next(head.parameters()).dtype
@@ -45,14 +43,9 @@ def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def wearing(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
-    """Put a common head on pooled features instead of the model's own, until the own one comes back.
+    """Put a common head, (K, F), on pooled features in place of the model's own head `name`, inside the block.
 
     In the block, the common head's parameters belong to the module, and the parameters of its own head do not.
-
-    Args:
-        module: a model.
-        name: the name of its head.
-        common: the layer, (K, F).
     """
     own = module.get_submodule(name)
     module.set_submodule(name, nn.Sequential(Pool(common.in_features), common))

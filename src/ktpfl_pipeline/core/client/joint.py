@@ -61,13 +61,9 @@ def common_of(params: Params) -> str:
 def built(
     build: Callable[[str], nn.Module], head: Callable[[str], str], architecture: str, params: Params
 ) -> nn.Module:
-    """Return a new module that the tensors of a client with this architecture fit.
+    """Return a new module that the model `params` of a client with this architecture fits.
 
-    Args:
-        build: makes a module from an architecture's name.
-        head: returns the name of an architecture's head, of which a joint model needs two.
-        architecture: the client's.
-        params: the client's model.
+    `build` makes a module from an architecture's name; `head` returns the name of its head: a joint model needs two.
     """
     if not (common := common_of(params)):
         return build(architecture)

@@ -1,8 +1,6 @@
 """The operations for one client: local training, distillation, prediction, evaluation.
 
-Batches, devices, dtypes and optimizers exist only here. Every operation of one client, in this package and in the
-methods, takes `space`, the workspace of the process; `n`, the client's id; `params`, the weights it starts from; and in
-training `t`, the round, which names the random streams.
+Batches, devices, dtypes and optimizers exist only here. The package describes the arguments that all operations share.
 """
 
 import torch

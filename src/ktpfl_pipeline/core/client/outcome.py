@@ -56,10 +56,8 @@ def performed(
 ) -> Outcome[Value]:
     """Return what an operation returns for client n, checked.
 
-    Arguments and result are settled, so that every executor computes with the same layouts; see `core.linalg`.
-
-    Raises:
-        InputError: if the memory does not suffice.
+    Arguments and result are settled, so that every executor computes with the same layouts; see `core.linalg`. Raises
+    InputError if the memory does not suffice.
     """
     inner = operation.operation if isinstance(operation, Resuming) else operation
     with memory.used_up_by(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):

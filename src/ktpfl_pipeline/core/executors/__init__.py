@@ -15,16 +15,9 @@ from ktpfl_pipeline.core.settings import ExecutorSettings
 
 
 def create(settings: ExecutorSettings, threads: int, device: str | torch.device) -> Executor:
-    """Return an executor; all executors return the same bits.
+    """Return an executor, whose `device` is that of `Compute`; all executors return the same bits.
 
-    Args:
-        settings: which executor, and with how many workers.
-        threads: torch threads.
-        device: the device of the arithmetic: ``"cpu"``, one GPU such as ``"cuda:1"``, or ``"cuda"``, which means all
-            GPUs if there are several workers.
-
-    Raises:
-        InputError: if the executor is impossible with these threads, on this device, or on this machine.
+    Raises InputError if the executor is impossible with these torch threads, on this device, or on this machine.
     """
     device = torch.device(device)
     number = parallel(settings, threads, device)
@@ -35,18 +28,10 @@ def create(settings: ExecutorSettings, threads: int, device: str | torch.device)
 
 
 def parallel(settings: ExecutorSettings, threads: int, device: str | torch.device) -> int:
-    """Return how many clients are computed at the same time.
+    """Return how many clients are computed at the same time; errors as of `create`.
 
     ``auto`` processes are one if several are impossible: with several threads, or if processes cannot be forked. Of a
     cluster, which is not asked, ``auto`` workers are as many as this machine would have processes.
-
-    Args:
-        settings: which executor, and with how many workers.
-        threads: torch threads.
-        device: the device of the arithmetic.
-
-    Raises:
-        InputError: as `create`.
     """
     device = torch.device(device)
     if (ray := settings.ray) is not None:

@@ -38,8 +38,7 @@ def mix_confident(c: Tensor, soft: Tensor, confidence: float) -> Tensor:
 def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
     """Check that the teachers of n students, (n, B, K), or (B, K) the same for all, are distributions.
 
-    Raises:
-        InputError: naming the first student whose teacher is not a distribution, and its values.
+    InputError names the first student whose teacher is not one, and its values.
     """
     parts = soft if soft.dim() == 3 else soft[None]
     sums = parts.sum(dim=2)  # (n, B)

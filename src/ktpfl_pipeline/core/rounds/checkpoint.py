@@ -28,14 +28,8 @@ def save(path: Path, content: dict[str, Any]) -> None:
     """Write `content` (tensors, numbers, strings, lists and dicts of them) so that a reader sees all of it or none.
 
     A process killed at any moment leaves either the checkpoint that was there or the new one: the content goes to a
-    file next to it, is forced to the disk, and takes the name in one step.
-
-    Args:
-        path: the file.
-        content: what to keep; its ``settings`` are what the run was asked to do.
-
-    Raises:
-        InputError: if the system does not let it be written; see `replacing`.
+    file next to it, is forced to the disk, and takes the name in one step. ``settings`` in the content are what the run
+    was asked to do. Raises InputError if the system does not let the file be written; see `replacing`.
     """
     with replacing(path, f"The checkpoint {path}") as partial:
         _write(partial, content)
@@ -53,15 +47,9 @@ def _write(partial: Path, content: dict[str, Any]) -> None:
 
 
 def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str, Any] | None:
-    """Return the content of the checkpoint at `path`, or None where there is none.
+    """Return the content of the checkpoint at `path`, its tensors on `device`; None where there is no checkpoint.
 
-    Args:
-        path: the file.
-        settings: what the run was asked to do; must equal what the checkpoint was made with.
-        device: where its tensors go.
-
-    Raises:
-        InputError: if the file is not as it was written, or was made with other settings or another version.
+    Raises InputError if the file is not as it was written, or was made with other settings or another version.
     """
     if not os.path.lexists(path):
         return None

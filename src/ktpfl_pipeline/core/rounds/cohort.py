@@ -31,14 +31,7 @@ def turnout(
 
     Late predictions are still useful (`exchange`), so stragglers take part if clients upload predictions and no models.
     If clients upload something else, a straggler skips rounds until its last upload has arrived. If they upload
-    nothing, no client is late.
-
-    Args:
-        method: the method of the round.
-        sampled: ids of the drawn cohort.
-        t: the round.
-        fed: the federation.
-        cohorts: the clients that took part in each of the earlier rounds.
+    nothing, no client is late. `cohorts` are the clients that took part in each of the earlier rounds.
     """
     absent = absentees(sampled, fed.reliability.availability, t, fed.seed)
     here = [n for n in sampled if n not in absent]

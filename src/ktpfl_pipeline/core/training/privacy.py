@@ -29,9 +29,7 @@ def check_possible(
 ) -> None:
     """Check that private training is possible with these `architectures`, and `dtype` and `memory_format` of `Compute`.
 
-    Raises:
-        InputError: naming the architectures with layers that do not go with it, if bfloat16 or channels last is asked
-            for, or without Opacus.
+    Raises InputError, which names what does not go with it, such as architectures with BatchNorm.
     """
     with torch.device("meta"):  # no weights are made, and nothing is drawn
         built = {name: build(name) for name in architectures}
@@ -78,14 +76,7 @@ def sampling(samples: int, batch_size: int) -> tuple[int, float]:
 
 
 def spent(privacy: Privacy, samples: Sequence[int], epochs: Sequence[int], batch_size: int) -> list[float]:
-    """Return each client's ε after some epochs of local training; 0 for one that never trained.
-
-    Args:
-        privacy: σ and δ.
-        samples: each client's number of training samples.
-        epochs: each client's local epochs over all rounds.
-        batch_size: the expected number of samples in a step.
-    """
+    """Return each client's ε after so many `epochs` of local training in all; 0 for one that never trained."""
     found = []
     for size, taken in zip(samples, epochs, strict=True):
         steps, share = sampling(size, batch_size)
