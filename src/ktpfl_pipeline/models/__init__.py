@@ -18,14 +18,12 @@ from ktpfl_pipeline.core.extensions import is_path, load
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.models import own, pretrained, text, transformers, zoo
 from ktpfl_pipeline.models.alexnet import alexnet
-from ktpfl_pipeline.models.cnn import cnn, cnn_bn
-from ktpfl_pipeline.models.cnn1d import cnn1d
-from ktpfl_pipeline.models.gru import gru
 from ktpfl_pipeline.models.lenet import lenet
 from ktpfl_pipeline.models.mcmahan_cnn import mcmahan_cnn
-from ktpfl_pipeline.models.mlp import mlp
 from ktpfl_pipeline.models.resnet import resnet18
+from ktpfl_pipeline.models.series import cnn1d, gru
 from ktpfl_pipeline.models.shufflenet import shufflenet_v2
+from ktpfl_pipeline.models.small import cnn, cnn_bn, mlp
 
 Builder = Callable[[Shape, int], nn.Module]
 """Called as ``builder(shape, classes)``, shape being that of one input, (channels, height, width) of an image.

@@ -11,7 +11,7 @@ from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import raised
-from ktpfl_pipeline.models import shapes
+from ktpfl_pipeline.models.shapes import example, sides
 
 Builder = Callable[[Shape, int], nn.Module]
 _FITTING: set[tuple[str, int, Shape, int, int]] = set()
@@ -65,7 +65,7 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
         output = _output(name, model.train(training), shape)
         if not isinstance(output, Tensor) or output.shape != (2, classes) or not output.is_floating_point():
             raise InputError(
-                f"The model {name!r} returned {_called(output)} for two inputs of {_sides(shape)}; it must return "
+                f"The model {name!r} returned {_called(output)} for two inputs of {sides(shape)}; it must return "
                 f"logits, a tensor of (2, {classes}), one number for each of the {classes} classes."
             )
     if not output.requires_grad:  # in training mode
@@ -103,7 +103,7 @@ def _check_tensors(name: str, model: nn.Module) -> None:
 
 def _check_repeats(name: str, model: nn.Module, shape: Shape) -> None:
     """Check that a model in evaluation mode returns the same logits for the same inputs."""
-    inputs = shapes.example(shape, 2) + 1
+    inputs = example(shape, 2) + 1
     with torch.no_grad():
         one, other = (model.eval()(inputs.clone()) for _ in range(2))
     if not torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True):
@@ -121,7 +121,7 @@ def _made(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
         raise
     except Exception as error:  # whatever the user's own code raises
         raise InputError(
-            f"The model {name!r} cannot be built for inputs of {_sides(shape)} and {classes} classes; it raised "
+            f"The model {name!r} cannot be built for inputs of {sides(shape)} and {classes} classes; it raised "
             f"{raised(error, name)}: it must be a function of (shape, classes) that takes these."
         ) from error
     if not isinstance(model, nn.Module):
@@ -131,10 +131,10 @@ def _made(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
 
 def _output(name: str, model: nn.Module, shape: Shape) -> Any:
     try:
-        return model(shapes.example(shape, 2))
+        return model(example(shape, 2))
     except Exception as error:  # whatever the user's own code raises
         raise InputError(
-            f"The model {name!r} does not take inputs of {_sides(shape)}; it raised {raised(error, name)}: correct it, "
+            f"The model {name!r} does not take inputs of {sides(shape)}; it raised {raised(error, name)}: correct it, "
             "or choose another model or size of the inputs."
         ) from error
 
@@ -149,7 +149,3 @@ def _called(value: object) -> str:
         kind = "" if value.is_floating_point() else f" of {str(value.dtype).removeprefix('torch.')}"
         return f"a tensor of {tuple(value.shape)}{kind}"
     return "None" if value is None else f"a {type(value).__name__}"
-
-
-def _sides(shape: Shape) -> str:
-    return " x ".join(map(str, shape))

@@ -53,10 +53,9 @@ def _series_in_disguise(shape: Shape) -> str:
     """Return what to do with series that have an axis of length 1 more, as PFLlib's (9, 1, 128); empty for others."""
     if len(shape) != 3 or (shape[1] == 1) == (shape[2] == 1):
         return ""
-    sides, length = " x ".join(map(str, shape)), max(shape[1:])
     return (
-        f"these are features of {sides}, series with one axis too many: set private.shape to [{shape[0]}, {length}],"
-        " and choose cnn1d, gru or mlp"
+        f"these are features of {sides(shape)}, series with one axis too many: set private.shape to [{shape[0]}, "
+        f"{max(shape[1:])}], and choose cnn1d, gru or mlp"
     )
 
 
@@ -74,6 +73,11 @@ def numbers(model: str, shape: Shape) -> Shape:
     return shape
 
 
+def sides(shape: Shape) -> str:
+    """Return a shape in messages: ``3 x 32 x 32``."""
+    return " x ".join(map(str, shape))
+
+
 def example(shape: Shape, number: int) -> Tensor:
     """Return inputs to try a model with, (number, *shape): zeros, which are ids where an input is a text."""
     return torch.zeros(number, *shape, dtype=torch.int64 if isinstance(shape, TokenShape) else torch.float32)
@@ -86,6 +90,6 @@ def _of_kind(kind: str, model: str, shape: Shape) -> Shape:
     if found != kind:
         if flat := _series_in_disguise(shape):
             raise InputError(f"{model} takes {kind}; {flat}.")
-        sides = " x ".join(map(str, shape))
-        raise InputError(f"{model} takes {kind}; these are {found} of {sides}: {INSTEAD.get(found, 'choose mlp')}.")
+        instead = INSTEAD.get(found, "choose mlp")
+        raise InputError(f"{model} takes {kind}; these are {found} of {sides(shape)}: {instead}.")
     return shape

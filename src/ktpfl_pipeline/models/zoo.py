@@ -158,5 +158,5 @@ def check(name: str, model: nn.Module, image: Shape) -> None:
 def _refused(name: str, image: Shape, error: Exception) -> InputError:
     """Return the error for a model that does not take these images, with the library's own words."""
     reason = str(error).strip().partition("\n")[0].rstrip(".")
-    sides = " x ".join(map(str, image))
+    sides = shapes.sides(image)
     return InputError(f"{name} cannot be built for images of {sides} ({reason}): choose another model or image.size.")

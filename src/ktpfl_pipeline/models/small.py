@@ -1,0 +1,48 @@
+"""Small networks for tests and laptops, from no paper: a perceptron, and convolutions without and with BatchNorm.
+
+BatchNorm: S. Ioffe, C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+Covariate Shift", ICML 2015.
+"""
+
+from math import prod
+
+from torch import nn
+
+from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.models import shapes
+from ktpfl_pipeline.models.pooling import pooled_relu
+
+
+def cnn(shape: Shape, classes: int) -> nn.Module:
+    """Return two 3x3 convolutions (8, 16), each with ReLU and 2x2 max pooling, and a linear head.
+
+    With 10 classes: 9,098 parameters at (1, 28, 28), 11,642 at (3, 32, 32).
+    """
+    return _convolutional("cnn", shape, classes, norm=False)
+
+
+def cnn_bn(shape: Shape, classes: int) -> nn.Module:
+    """Return `cnn` with BatchNorm after each convolution, which then needs no bias.
+
+    With 10 classes: 9,122 parameters at (1, 28, 28), 11,666 at (3, 32, 32), and 48 values in BatchNorm's running means
+    and variances: the cheapest model that exercises the BatchNorm policies.
+    """
+    return _convolutional("cnn_bn", shape, classes, norm=True)
+
+
+def _convolutional(name: str, shape: Shape, classes: int, norm: bool) -> nn.Module:
+    channels, height, width = shapes.image(name, shape, least=4)
+    parts: list[nn.Module] = []
+    for inputs, outputs in ((channels, 8), (8, 16)):
+        parts.append(nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=not norm))
+        parts += [*([nn.BatchNorm2d(outputs)] if norm else []), *pooled_relu()]
+    return nn.Sequential(*parts, nn.Flatten(), nn.Linear(16 * (height // 4) * (width // 4), classes))
+
+
+def mlp(shape: Shape, classes: int) -> nn.Module:
+    """Return one hidden layer of 64 units with ReLU, over inputs of any shape.
+
+    With 10 classes: 50,890 parameters at (1, 28, 28), 197,322 at (3, 32, 32).
+    """
+    width = prod(shapes.numbers("mlp", shape))
+    return nn.Sequential(nn.Flatten(), nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, classes))
