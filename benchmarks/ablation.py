@@ -95,7 +95,10 @@ PARTS: dict[str, Any] = {
 }
 WORK: dict[str, Any] = {name: name for name in ("local", "local_matched", "kt_pfl", "kt_pfl_joint")}
 ROWS = {"rivals": RIVALS, "parts": PARTS, "longer": WORK, "unseen": RIVALS}
-CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}, "pfeddf": {"epochs": 10}}  # as in conf/base
+CONFIGURED: dict[str, dict[str, Any]] = {  # as in conf/base
+    "sim_pfl": {"weights": "minmax", "temperature": 3.0},
+    "pfeddf": {"epochs": 10},
+}
 
 
 def made(row: str) -> Method[Any]:
