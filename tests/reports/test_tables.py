@@ -264,7 +264,7 @@ class TestDataFiles:
 
 
 def run_table(results):
-    return tables.runs([("x", result) for result in results], [tables.METHOD_OF_RUN]).blocks[0]
+    return tables.runs([("x", result) for result in results]).blocks[0]
 
 
 class TestOtherTables:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell
@@ -42,14 +41,14 @@ def merged(old: Evidence, new: Evidence) -> Evidence:
     for cell in (*old.cells, *new.cells):
         place = cell.part, cell.experiment, cell.label, cell.method
         cells[place] = _together(cells[place], cell) if place in cells else cell
-    order = list(parts)
-    machines = list(dict.fromkeys([*old.machines, *new.machines]))
-    return Evidence(new.scale, parts, sorted(cells.values(), key=lambda cell: order.index(cell.part)), machines)
+    ordered = sorted(cells.values(), key=lambda cell: list(parts).index(cell.part))
+    return Evidence(new.scale, parts, ordered, list(dict.fromkeys([*old.machines, *new.machines])))
 
 
 def _together(old: Cell, new: Cell) -> Cell:
     """Return the newer cell with the older one's further seeds; if their settings differ, the one with more runs."""
-    if _settings(old) != _settings(new):
+    before, now = (({**cell.settings, "seeds": []}, cell.hyperparameters) for cell in (old, new))
+    if before != now:
         return old if len(old.runs) > len(new.runs) else new
     seeds = sorted({*old.seeds, *new.seeds})
     runs = {run.seed: run for run in (*old.runs, *new.runs)}
@@ -62,11 +61,6 @@ def _together(old: Cell, new: Cell) -> Cell:
         keys=keys,
         runs=[runs[seed] for seed in seeds if seed in runs],
     )
-
-
-def _settings(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what decides a cell's runs, besides their seeds."""
-    return {**cell.settings, "seeds": []}, cell.hyperparameters
 
 
 def save(evidence: Evidence, file: Path) -> None:

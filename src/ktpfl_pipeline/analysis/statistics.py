@@ -10,6 +10,8 @@ CONFIDENCE = 0.95
 """Of the intervals of differences."""
 FEWEST_SEEDS = 3
 """Seeds that an interval or a test needs at least: with two, t is 12.7, and intervals reach beyond 100 points."""
+MOST_SEEDS = 100
+"""Seeds up to which the number that would make a difference significant is stated."""
 DIGITS = 12
 """Decimals of a difference that count; those after them are the rounding of float64."""
 Name = TypeVar("Name")
@@ -153,15 +155,15 @@ def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | Non
     return corrected
 
 
-def seeds_to_decide(found: Difference, most: int = 100) -> int | None:
+def seeds_to_decide(found: Difference) -> int | None:
     """Return with how many seeds the interval would exclude zero if mean and deviation stayed.
 
-    At least `FEWEST_SEEDS`; None where there is no deviation or more than `most` seeds would be needed.
+    At least `FEWEST_SEEDS`; None where there is no deviation or more than `MOST_SEEDS` would be needed.
     """
-    std = found.std
-    if std is None:
+    if found.std is None:
         return None
-    return next((n for n in range(FEWEST_SEEDS, most + 1) if abs(found.mean) > _half(std, n, found.confidence)), None)
+    tried = range(FEWEST_SEEDS, MOST_SEEDS + 1)
+    return next((n for n in tried if abs(found.mean) > _half(found.std, n, found.confidence)), None)
 
 
 def _at(found: Difference, confidence: float) -> Difference:

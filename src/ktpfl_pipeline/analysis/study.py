@@ -4,7 +4,7 @@ A sweep, a tuning and the paper's tables are studies. Their cells are run by `pi
 setting of the study that the overview shows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -172,29 +172,28 @@ def touched(points: Sequence[Point], method: str) -> bool:
 
 
 def chosen(points: Sequence[Point], method: str) -> Point | None:
-    """Return the point with the method's highest validation accuracy, the first of equals.
-
-    None where there is nothing to choose: no validation samples, one value, a setting that makes no difference to the
-    method, or a setting that describes the samples or the clients, which cannot be chosen.
-    """
-    if len(points) == 1 or not touched(points, method) or not same_samples(points) or not same_circumstances(points):
-        return None
-    if any(VALIDATION not in point.methods[method].final for point in points):
+    """Return the point with the method's highest validation accuracy, the first of equals; None for `no_choice`."""
+    if no_choice(points, [method]):
         return None
     return max(points, key=lambda point: point.methods[method].final[VALIDATION].mean)
 
 
-def same_samples(points: Sequence[Point]) -> bool:
-    """Return whether clients own the same samples per label at all points; otherwise validation cannot compare them."""
-    first, *others = [
-        [run.label_counts for result in point.methods.values() for run in result.runs] for point in points
-    ]
-    return all(other == first for other in others)
-
-
-def same_circumstances(points: Sequence[Point]) -> bool:
-    """Return whether all points have the same `CIRCUMSTANCES`."""
-    return all(point.settings.get(name) == points[0].settings.get(name) for point in points for name in CIRCUMSTANCES)
+def no_choice(points: Sequence[Point], methods: Iterable[str]) -> str:
+    """Return why validation accuracy chooses no point for any of the methods; empty where it does for one."""
+    if len(points) == 1:
+        return "there is only one"
+    owned = [[run.label_counts for result in point.methods.values() for run in result.runs] for point in points]
+    if any(counts != owned[0] for counts in owned):
+        other = "it decides which samples the clients own, so validation accuracies are of different samples"
+        return f"{other}. Compare by the difference to local-only"
+    if any(point.settings.get(name) != points[0].settings.get(name) for point in points for name in CIRCUMSTANCES):
+        return "it describes the federation, which cannot be chosen. Compare by the difference to local-only"
+    affected = [method for method in methods if touched(points, method)]
+    if not affected:
+        return "it made no difference to any method"
+    if all(any(VALIDATION not in point.methods[method].final for point in points) for method in affected):
+        return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
+    return ""
 
 
 def trust(result: MethodResult) -> Difference | None:

@@ -67,7 +67,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results), folded=True),
         Section("Appendix: the paper's numbers", appendix, folded=True),
-        tables.runs([(name, result) for result in results], [tables.METHOD_OF_RUN]),
+        tables.runs([(name, result) for result in results]),
     ]
     source = str(settings.get("private", {}).get("source", ""))
     return Report(

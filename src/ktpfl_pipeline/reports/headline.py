@@ -5,7 +5,7 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, Difference, seeds_to_decide
+from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
 from ktpfl_pipeline.reports import classes
 from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
@@ -13,8 +13,6 @@ from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabyte
 from ktpfl_pipeline.reports.words import leading, plural, point_title, too_few
 
 NO_LOCAL = "the comparison has no local-only training, so it cannot show whether exchanging knowledge helped."
-MOST = 100
-"""Seeds up to which the number that would make a difference significant is stated."""
 
 
 def summary(results: Sequence[MethodResult]) -> str:
@@ -75,7 +73,7 @@ def _the_others(results: Sequence[MethodResult], main: MethodResult, local: Meth
     return " ".join(f"Significantly {side} local-only: {names}." for side, names in listed.items() if names)
 
 
-def _verdict(main: MethodResult, found: Difference | None, kind: str = "") -> str:
+def _verdict(main: MethodResult, found: Difference | None, kind: str) -> str:
     if found is None:
         return f"{main.title} and local-only training have no seed in common, so they cannot be compared."
     corrected = f", corrected for {found.family} methods" if found.family > 1 else ""
@@ -154,9 +152,7 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     asked = {f"{main.title} and local-only": gained[main.method]}
     if best not in (main, local):
         asked[f"{best.title} and {main.title}"] = against(main, baselines(results), point)[best.method]
-    estimated = any(
-        found and found.ends and not found.sign and seeds_to_decide(found, MOST) for found in asked.values()
-    )
+    estimated = any(found and found.ends and not found.sign and seeds_to_decide(found) for found in asked.values())
     stays = " Estimates assume that difference and spread stay the same." if estimated else ""
     return {
         **answers,
@@ -176,9 +172,9 @@ def _seeds(found: Difference | None) -> str:
         return f"at least {FEWEST_SEEDS}, for an interval"
     if found.sign:
         return f"significant with {found.seeds}"
-    needed = seeds_to_decide(found, MOST)
+    needed = seeds_to_decide(found)
     if needed is None:
-        return f"not significant even with {MOST}, so no difference for most purposes"
+        return f"not significant even with {MOST_SEEDS}, so no difference for most purposes"
     return f"about {needed} instead of {found.seeds} for a significant difference"
 
 

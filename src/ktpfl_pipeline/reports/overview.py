@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, methods_table, runs, setting_columns, setting_of_run
+from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
 
 ONE = ", one architecture"
@@ -48,21 +48,6 @@ TRAFFIC = (
 
 class Comparison(Point):
     """One finished comparison: a column. Its value is the folder of its report, below the folder of all reports."""
-
-    @property
-    def dataset(self) -> str:
-        """The name of the private data."""
-        return paper.dataset(self.settings)
-
-    @property
-    def partition(self) -> str:
-        """The name of the partition."""
-        return plain(str(self.settings["partition"]["scheme"]))
-
-    @property
-    def one_architecture(self) -> bool:
-        """Whether all clients have one."""
-        return paper.one_architecture(self.settings)
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], Difference | None]:
@@ -91,7 +76,9 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         raise InputError(f"There is no finished comparison to show; run one first, for example {example}.")
     results = {name: list(each.methods.values()) for name, each in columns.items()}
     named = [(name, result) for name, each in results.items() for result in each]
-    hetero, homo = ({name: each for name, each in columns.items() if each.one_architecture == one} for one in (0, 1))
+    hetero, homo = (
+        {name: each for name, each in columns.items() if paper.one_architecture(each.settings) == one} for one in (0, 1)
+    )
     sections = [
         Section("Accuracy", [accuracy_table(hetero)]),
         Section(f"Accuracy{ONE}", [accuracy_table(homo, "accuracy-one-architecture")]),
@@ -106,7 +93,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/report.html" for name, each in columns.items()})]),
-        runs(named, [COMPARISON.but(value=setting_of_run), METHOD_OF_RUN], [HEADLINE]),
+        runs(named, [COMPARISON.but(value=lambda _, name, __: name), shared.TITLE], [HEADLINE]),
     ]
     return Report(
         name="overview",
@@ -146,12 +133,12 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     """
 
     def order(each: Comparison) -> tuple[Any, ...]:
-        dataset = (_rank(each.dataset, paper.DATASETS.values()), each.dataset)
-        partition = (_rank(each.partition, ["all labels", "two labels"]), each.partition)
-        return (each.one_architecture, *dataset, *partition, each.settings["clients"] or 0, each.value)
+        dataset, partition = _data(each.settings)
+        known = _rank(dataset, paper.DATASETS.values()), dataset, _rank(partition, ["all labels", "two labels"])
+        return (paper.one_architecture(each.settings), *known, partition, each.settings["clients"] or 0, each.value)
 
     ordered = sorted(comparisons, key=order)
-    titles = [f"{each.dataset}, {each.partition}{ONE * each.one_architecture}" for each in ordered]
+    titles = [f"{', '.join(_data(each.settings))}{ONE * paper.one_architecture(each.settings)}" for each in ordered]
     for additions in (
         [words.clients(each.settings) for each in ordered],
         [f"public {plain(str(each.settings['public']['source']))}" for each in ordered],
@@ -224,9 +211,10 @@ def paper_table(columns: Columns) -> Table:
     """Return the paper's numbers for the data and partitions of comparisons that were made with other settings."""
     numbers: dict[str, dict[str, str]] = {}  # by the paper's name of the method
     for each in (each for each in columns.values() if paper.differences(each.settings)):
-        which = words.clients(each.settings) if each.one_architecture else each.partition
+        dataset, partition = _data(each.settings)
+        which = words.clients(each.settings) if paper.one_architecture(each.settings) else partition
         own = {name: paper.written(each.settings, method) for method, name in paper.names().items()}
-        numbers[f"{each.dataset}, {which}"] = {name: number for name, number in own.items() if number}
+        numbers[f"{dataset}, {which}"] = {name: number for name, number in own.items() if number}
     rows = [name for name in dict.fromkeys(paper.names().values()) if any(name in own for own in numbers.values())]
     shown = [shared.PAPER.but(key=title, title=title, value=own.get) for title, own in numbers.items() if own]
     return Table.of("paper", [Column("method", "Method in the paper", value=str), *shown], rows)
@@ -305,6 +293,11 @@ def _titles(columns: Columns) -> dict[str, str]:
     """Return the titles of all methods, by registry name, in the registry's order."""
     titles = {method: marked(result) for each in columns.values() for method, result in each.methods.items()}
     return dict(sorted(titles.items(), key=lambda entry: _rank(entry[0], METHODS)))
+
+
+def _data(settings: dict[str, Any]) -> tuple[str, str]:
+    """Return the names of the private data and of the partition."""
+    return paper.dataset(settings), plain(str(settings["partition"]["scheme"]))
 
 
 def _rank(name: str, known: Iterable[str]) -> int:

@@ -26,7 +26,7 @@ from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, in
 from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns, setting_of_run
+from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import marked, plural, point_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
@@ -77,7 +77,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("What is done, and what is left", [plan_table([list(own) for _, own in alike])], folded=True),
-        runs(finished, [WHERE.but(value=setting_of_run)], [HEADLINE]),
+        runs(finished, [WHERE.but(value=lambda _, place, __: place)], [HEADLINE]),
     ]
     return Report(
         name="paper",

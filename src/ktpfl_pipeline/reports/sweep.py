@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import METHOD_OF_RUN, runs, setting_of_run
+from ktpfl_pipeline.reports.tables import runs
 from ktpfl_pipeline.reports.words import plural, point_title, setting
 
 KNOWLEDGE = "knowledge"
@@ -94,7 +94,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
                 [(row.value, row.result) for row in rows],
-                [METHOD_OF_RUN, Column("value", title, value=setting_of_run)],
+                [columns.TITLE, Column("value", title, value=lambda _, value, __: value)],
                 [HEADLINE],
             ),
         ],
@@ -184,7 +184,7 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     rows, title = table_rows(points), TITLES.get(parameter, parameter)
     picked = [row for row in rows if row.chosen]
     if not picked:
-        return f"No value of {title} was chosen: {_unchosen(points)}."
+        return f"No value of {title} was chosen: {study.no_choice(points, points[0].methods)}."
     how = point_title(HEADLINE).lower()
     sentences = []
     for row in picked:
@@ -198,20 +198,6 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     if few := words.too_few(len(picked[0].result.seeds)):
         sentences.append(f"With {few}, so these may be chance.")
     return " ".join(sentences)
-
-
-def _unchosen(points: Sequence[Point]) -> str:
-    """Return why no value is chosen for any method."""
-    if len(points) == 1:
-        return "there is only one"
-    if not study.same_samples(points):
-        other = "it decides which samples the clients own, so validation accuracies are of different samples"
-        return f"{other}. Compare by the difference to local-only"
-    if not study.same_circumstances(points):
-        return "it describes the federation, which cannot be chosen. Compare by the difference to local-only"
-    if not any(study.touched(points, method) for method in points[0].methods):
-        return "it made no difference to any method"
-    return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
 
 
 def notes(main: Table, rows: Sequence[Row]) -> dict[str, str]:

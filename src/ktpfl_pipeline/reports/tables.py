@@ -15,12 +15,6 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent
 
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
-METHOD_OF_RUN = columns.METHOD.but(value=lambda result, *_: result.title)
-
-
-def setting_of_run(_: MethodResult, name: str, __: int) -> Entry:
-    """Return the entry of a run's setting."""
-    return name
 
 
 def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
@@ -132,11 +126,13 @@ def _no_worse(mixture: str, result: MethodResult, half: str) -> str | None:
     return None if mixture in ("own", "average") else f"{sum(held):.0f} of {len(held)}"
 
 
-def runs(rows: Iterable[tuple[str, MethodResult]], first: Sequence[Column], points: Sequence[str] = ORDER) -> Section:
-    """Return the section with one row per run: its method, seed and accuracies, and its run and key in MLflow.
+def runs(
+    rows: Iterable[tuple[str, MethodResult]], first: Sequence[Column] = (columns.TITLE,), points: Sequence[str] = ORDER
+) -> Section:
+    """Return the section with one row per run: its seed and accuracies, and its run and key in MLflow.
 
-    `rows` are results after the name of their setting. A row of the `first` columns is a result, that name, and the
-    place of a seed.
+    `rows` are results after the name of their setting. The `first` columns come before these; a row is a result, that
+    name, and the place of a seed.
     """
 
     def at(point: str) -> Column:
