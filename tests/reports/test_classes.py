@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 from written import keys, row
 
-from ktpfl_pipeline.analysis.classes import recalls
+from ktpfl_pipeline.analysis.classes import majority, recalls
 from ktpfl_pipeline.analysis.results import MethodResult, headline, subject, summarise
-from ktpfl_pipeline.reports import classes, comparison, tables
+from ktpfl_pipeline.reports import comparison, measures, tables
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.headline import adapted, leaders, tiles
+from ktpfl_pipeline.reports.words import MAJORITY
 
 AUC = {"kt_pfl": 0.9, "fedmd": 0.7, "local": 0.8}
 CALIBRATION = {"kt_pfl": 0.3, "fedmd": 0.5, "local": 0.1}
@@ -50,7 +51,7 @@ def judged(study):
 
 def test_accuracy_by_class(judged):
     assert recalls(judged()[0].runs) == [0.75, 0.5, None]
-    table = classes.table(judged())
+    table = measures.by_class(judged())[0]
     assert [str(row[0]) for row in table.entries] == ["benign", "malignant $x$", "other"]
     assert [str(row[2]) for row in table.entries[:2]] == ["75.0 ± 0.0", "50.0 ± 0.0"]
     assert table.entries[2][2] is None
@@ -80,9 +81,9 @@ class TestMajority:
         assert "always predicting the most frequent class: 60.0 %" in note
 
     def test_is_unknown_where_labels_stay_with_clients(self, study):
-        assert classes.majority(study) == {}
-        assert classes.blocks(study) == []
-        assert classes.MAJORITY not in [row["method"] for row in tables.comparison_table(study).rows]
+        assert majority(study) == {}
+        assert measures.by_class(study) == []
+        assert MAJORITY.title not in [row["method"] for row in tables.comparison_table(study).rows]
 
 
 class TestHeadline:

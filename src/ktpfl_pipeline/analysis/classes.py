@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from ktpfl_pipeline.analysis.results import FinishedRun
-from ktpfl_pipeline.analysis.statistics import benign
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.core.engine import Run
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
@@ -23,6 +23,17 @@ def recalls(runs: Sequence[FinishedRun]) -> list[float | None]:
     samples = [sum(sum(run.confusion[label]) for run in runs) for label in classes]
     hits = [sum(run.confusion[label][label] for run in runs) for label in classes]
     return [hit / count if count else None for hit, count in zip(hits, samples, strict=True)]
+
+
+def majority(results: Sequence[MethodResult]) -> dict[int, float]:
+    """Return the majority-class baseline by seed, mean over clients, in 0..1; empty where it is not known.
+
+    It depends on the data only, so the runs of all methods with a seed have the same.
+    """
+    runs = {run.seed: run for result in results for run in result.runs}
+    if not all(run.majority for run in runs.values()):
+        return {}
+    return {seed: mean_over_clients(run.majority, run.adversaries) for seed, run in sorted(runs.items())}
 
 
 def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, list[Any]]:

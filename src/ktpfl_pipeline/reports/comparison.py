@@ -17,7 +17,7 @@ from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import classes, columns, figures, measures, newcomers, notes, skew, tables, wire, words
+from ktpfl_pipeline.reports import columns, figures, measures, notes, skew, tables, wire, words
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
@@ -60,7 +60,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         Section("Accuracy", [main, Notes(explained)], files=["runs.csv"]),
         Section("Other measures and calibration", measures.quality(results), files=["clients.csv"]),
         Section("By architecture", measures.by_architecture(results), files=["architectures.csv"]),
-        Section("Accuracy by class", classes.blocks(results), files=["classes.csv", "confusion.csv"]),
+        Section("Accuracy by class", measures.by_class(results), files=["classes.csv", "confusion.csv"]),
         Section("After adaptation", measures.adaptation(results), files=["differences.csv"]),
         Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
         *_sections(results),
@@ -194,7 +194,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         Section(
             "Accuracy by client", [Picture("clients", figures.client_accuracy(results), clients)], files=["clients.csv"]
         ),
-        Section("New clients", newcomers.blocks(results)),
+        Section("New clients", measures.new_clients(results)),
         Section("Who learns from whom", _matrix(results)),
         Section("Numbers of the methods", measures.of_methods_own(results), files=["rounds.csv"]),
         Section("Work and traffic", [*measures.work(results), *_communication(results, mean)], files=["runs.csv"]),

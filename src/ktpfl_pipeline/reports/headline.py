@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
-from ktpfl_pipeline.reports import classes
 from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
@@ -110,10 +110,9 @@ def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     lead, local = headline(results), local_only(results)
     best, gained = leaders(results, lead)[0], against(local, results, lead)
     roles = {"highest mean": best, "subject of this report": subject(results), "local-only training": local}
-    guesses = [*classes.majority(results).values()]
     reference = "the reference of all differences"
-    if guesses:
-        reference += f"; always predicting the most frequent class: {percent(fmean(guesses))} %"
+    if guesses := majority(results):
+        reference += f"; always predicting the most frequent class: {percent(fmean(guesses.values()))} %"
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():
         difference = gained.get(result.method)

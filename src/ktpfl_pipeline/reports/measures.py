@@ -1,19 +1,23 @@
-"""The tables of a comparison besides the main one: one per subject, with the meaning of its columns.
-
-Arguments that the functions share: `results`, the methods of one comparison. Each function returns no blocks where
-nothing of its subject was measured.
-"""
+"""The tables of a comparison besides the main one: one per subject, none where nothing of it was measured."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import MethodResult, local_only, ranked
-from ktpfl_pipeline.reports import columns, words
-from ktpfl_pipeline.reports.columns import METHOD, Column, Compared
+from ktpfl_pipeline.analysis.statistics import holm, paired
+from ktpfl_pipeline.reports import columns, figures, words
+from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, Compared
+from ktpfl_pipeline.reports.figures.accuracy import chief
 from ktpfl_pipeline.reports.headline import adapted
-from ktpfl_pipeline.reports.model import Block, Table, Text
+from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
+from ktpfl_pipeline.reports.numbers import Entry, Number, interval, mean, megabytes
 from ktpfl_pipeline.reports.tables import tinted
-from ktpfl_pipeline.reports.words import plural
+from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plural
+
+MOST = 50
+"""Classes that a table shows at most: those that the report's subject recognizes worst."""
 
 
 def _table(
@@ -85,3 +89,73 @@ def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
     shown = columns.of_methods_own(results)
     meaning = f"numbers that a method reports of itself: the values of the last round, mean over {seeds}."
     return _table("metrics", results, shown).explained(**{"Own numbers": meaning}) if shown else []
+
+
+def by_class(results: Sequence[MethodResult]) -> list[Block]:
+    """Return accuracies of the chief methods by class and all confusion matrices; nothing where labels are unknown."""
+    if not all(run.confusion for result in results for run in result.runs):
+        return []
+    shown, seeds = chief(results), max(len(result.seeds) for result in results)
+    names, main = shown[0].runs[0].classes, recalls(shown[0].runs)
+    order = sorted(range(len(names)), key=lambda label: (main[label] is None, main[label] or 0.0))[:MOST]
+
+    def of(result: MethodResult) -> Column:
+        by_seed = [recalls([run]) for run in result.runs]
+
+        def value(label: int) -> Entry:
+            return mean([share for shares in by_seed if (share := shares[label]) is not None])
+
+        return Column(result.method, result.title, "%", value=value)
+
+    def samples(label: int) -> Entry:
+        return Number(fmean(sum(run.confusion[label]) for run in shown[0].runs), "{:,.0f}".format)
+
+    named = Column("class", "Class", value=lambda label: names[label])
+    counted = Column("test_samples", "Test samples", value=samples)
+    fewer = f" Shown are the {MOST} of {len(names)} classes that {shown[0].title} recognizes worst."
+    caption = (
+        "Accuracy on the test samples of each class, of all clients together, with the models after the last round"
+        f"{over_seeds(seeds)}. A client without samples of a class does not count in it.{fewer * (len(names) > MOST)}"
+    )
+    matrices = (
+        f"Confusion matrices: of all clients' test samples of a true class (row), the share predicted as each class "
+        f"(column), with the models after the last round, {plural(seeds, 'seed')} together."
+    )
+    table = Table.of("classes", [named, counted, *map(of, shown)], sorted(order))
+    return [*table.captioned(caption), Picture("confusion", figures.confusion_matrices(results), matrices)]
+
+
+def new_clients(results: Sequence[MethodResult]) -> list[Block]:
+    """Return the table of clients that joined after training, one row per method; nothing where none was held out."""
+    held = {each.method: {run.seed: run.newcomers for run in each.runs if run.newcomers} for each in results}
+    joined = {name: by_seed for name, by_seed in held.items() if by_seed}
+    if not joined:
+        return []
+    first, seeds = next(iter(next(iter(joined.values())).values())), max(len(result.seeds) for result in results)
+    rows: dict[str, dict[str, Entry]] = {each.method: {"method": each.title} for each in results if held[each.method]}
+    shown = [Column("method", "Method")]
+    for e in first.accuracy:
+        after = f"after {plural(e, 'epoch')}" if e else "when joining"
+        shown += [
+            Column(f"new_{e}", f"New clients {after}", "%"),
+            MINUS_LOCAL.but(key=f"new_{e}_minus_local", title=f"{MINUS_LOCAL.title} {after}", meaning=""),
+            Column(f"existing_{e}", f"Existing clients {after if e else 'after transfer'}", "%"),
+        ]
+        means = {name: {seed: fmean(each.accuracy[e]) for seed, each in runs.items()} for name, runs in joined.items()}
+        local = means.get("local", {})  # without it every difference is None
+        gained = holm({name: paired(by_seed, local) for name, by_seed in means.items() if name != "local"})
+        for name, row in rows.items():
+            row[f"new_{e}"] = mean([*means[name].values()])
+            row[f"new_{e}_minus_local"] = interval(gained.get(name))
+            row[f"existing_{e}"] = mean([fmean(each.there[e]) for each in joined[name].values()])
+    for name, row in rows.items():
+        row["joining"] = megabytes(fmean(sum(each.traffic.values()) for each in joined[name].values()))
+    caption = (
+        f"{plural(len(first.clients), 'client')} held out of training, drawn by seed, joined the "
+        f"{len(next(iter(first.there.values())))} others after the last round. Test accuracy, mean over these new "
+        "clients, when they join and after extra epochs of local training, ± the standard deviation over seeds. "
+        "Differences are to local-only's new clients, which start from initial models, "
+        f"{CORRECTED} Existing clients: after as many extra epochs. Joining: bytes sent and received for the new "
+        f"clients{over_seeds(seeds)}, in MB."
+    )
+    return Table("newcomers", [*shown, Column("joining", "Joining", "MB")], list(rows.values())).captioned(caption)

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
+from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, local_only
-from ktpfl_pipeline.reports import classes, columns, paper, words
+from ktpfl_pipeline.reports import columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
 from ktpfl_pipeline.reports.model import ALERT
-
-MAJORITY = "the accuracy of a client that always predicts the most frequent class of its own training samples."
 
 
 def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
@@ -52,7 +51,7 @@ def general_notes(results: Sequence[MethodResult]) -> dict[str, str]:
         "Final values": final_values(results),
         "Intervals": words.INTERVALS if len(results) > 1 else "",
         "Bold": words.BOLD if len(results) > 1 and not words.too_few(len(results[0].seeds)) else "",
-        classes.MAJORITY: MAJORITY if classes.majority(results) else "",
+        words.MAJORITY.title: words.MAJORITY.meaning if majority(results) else "",
         **words.signs(results),
     }
     return {term: text for term, text in found.items() if text}

@@ -4,24 +4,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ktpfl_pipeline.analysis import contrasts
+from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.contrasts import clear_best
 from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, headline, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
+from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, paired
 from ktpfl_pipeline.analysis.theorem import MIXTURES
-from ktpfl_pipeline.reports import classes, columns, notes, paper, words
+from ktpfl_pipeline.reports import columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, Compared, accuracy_at
 from ktpfl_pipeline.reports.model import Section, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent
+from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, mean, percent
 
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
 
 
 def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
-    """Return one row per method, the best first: accuracy at both points, gain over local-only, traffic, time.
-
-    The settings of the experiment decide whether the paper's numbers are shown next to ours.
-    """
+    """Return one row per method, the best first, and one for the majority-class baseline where it is known."""
     lead, settings = headline(results), results[0].settings
     points = dict.fromkeys((lead, HEADLINE, "after_local"))
     cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
@@ -34,8 +32,13 @@ def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     meanings = notes.meanings(results)
     shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]
     made = Table.of("table", shown, ranked(results, lead), Compared(results), latex=latex, tinted=tinted(results))
-    baseline = classes.majority_row(results, HEADLINE, MINUS_LOCAL.key if lead == HEADLINE else "")
-    return replace(made, rows=[*made.rows, *baseline])
+    if not (guesses := majority(results)):
+        return made
+    local = local_only(results)
+    theirs = dict(zip(local.seeds, local.final[HEADLINE].per_seed, strict=True)) if local else {}
+    gained = interval(paired(guesses, theirs)) if lead == HEADLINE else None
+    row = {"method": words.MAJORITY.title, HEADLINE: mean([*guesses.values()]), MINUS_LOCAL.key: gained}
+    return replace(made, rows=[*made.rows, row])
 
 
 def tinted(results: Sequence[MethodResult]) -> list[str]:

@@ -67,6 +67,10 @@ MEASURES = {
     ),
 }
 """Title and meaning of each measure of models after transfer, in the order of its columns."""
+MAJORITY = Measure(
+    "Majority class",
+    "the accuracy of a client that always predicts the most frequent class of its own training samples.",
+)
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 """How many evaluations count, in words."""
 RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
