@@ -36,10 +36,6 @@ class Vocabulary:
     #: clients are known; see `data.standardisation.FrequentTokens`. None: all ids.
     frequent: int | None = None
 
-    def plain(self) -> tuple[int, int | None, tuple[str, ...] | None, int | None]:
-        """Return the attributes in their order, as plain values."""
-        return self.size, self.padding, self.words, self.frequent
-
 
 @dataclass(frozen=True, eq=False)
 class LabelledDataset:

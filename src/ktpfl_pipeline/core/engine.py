@@ -168,7 +168,9 @@ def _run(
                 pooled=counts or last,
                 is_only=last and not any(each.accuracy for each in history),
             )
-        history.append(replace(record, seconds=_seconds(fed, time.perf_counter() - start)))
+        spent, phases = time.perf_counter() - start, fed.current.seconds
+        server = max(0.0, spent - sum(phases.values()))  # what no phase took
+        history.append(replace(record, seconds={**phases, "server": server, "round": spent}))
         if fed.training.privacy is not None:
             history[-1] = replace(history[-1], epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
@@ -300,12 +302,6 @@ def _work(fed: Federation, cohort: list[int]) -> dict[str, list[float]]:
         costs = {name: fed.cost(name or fed.by_id[n].architecture).flops for name in counted}
         flops.append(float(sum(BACKPROPAGATION * costs[name] * number for name, number in counted.items())))
     return {"samples": samples, "flops": flops}
-
-
-def _seconds(fed: Federation, spent: float) -> dict[str, float]:
-    """Return the wall time of a round by phase; what no phase took is the server's."""
-    phases = dict(fed.current.seconds)
-    return {**phases, "server": max(0.0, spent - sum(phases.values())), "round": spent}
 
 
 def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:

@@ -29,10 +29,6 @@ class Kind(ABC):
     # clients
     standardized: ClassVar[bool] = False
 
-    def includes(self, dtype: torch.dtype) -> bool:
-        """Return whether inputs of a dtype are of this kind; callers in Python may pass float64 for float32."""
-        return dtype == self.dtype or (dtype.is_floating_point and self.dtype.is_floating_point)
-
     def allows(self, inputs: Tensor) -> bool:
         """Return whether inputs, (M, ...), have the dtype and the number of dimensions that this kind needs."""
         return inputs.dtype == self.dtype and inputs.dim() in self.dimensions
@@ -100,8 +96,9 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (IMAGES, FEATURES, TOKENS)
 
 def of(inputs: Tensor) -> Kind:
     """Return the kind of inputs, (M, ...); InputError if no kind has their dtype."""
+    dtype = torch.float32 if inputs.is_floating_point() else inputs.dtype  # callers in Python may pass float64
     for kind in KINDS.values():
-        if kind.includes(inputs.dtype):
+        if kind.dtype == dtype:
             return kind
     raise InputError(f"inputs are {inputs.dtype}, which is the dtype of no kind of data: {forms()}.")
 

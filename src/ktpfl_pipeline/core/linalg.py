@@ -7,8 +7,7 @@ it, is contiguous and begins at a multiple of 64 bytes, whichever executor runs 
 copies of that kind and one thread. No other module calls ``torch.linalg``: a test checks this.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -69,22 +68,14 @@ def solve(matrix: Tensor, right: Tensor) -> Tensor:
 
 def _reproducible(call: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> Any:
     """Return the results of a LAPACK routine, called with aligned copies and one thread; the results are copied too."""
-    with _one_thread():
+    if (threads := torch.get_num_threads()) != 1:
+        torch.set_num_threads(1)
+    try:
         return tuple(map(_copied, call(*map(_copied, tensors))))
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)
 
 
 def _copied(tensor: Tensor) -> Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    if threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -58,8 +58,8 @@ class Method(ABC, Generic[State]):
     #: cannot be set
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: the settings of `knowledge` that it defines itself
-    #: its requirement on the layer that makes a model's logits: empty, or one of `model_facts.NEEDS`: ``layer``, a
-    #: separate layer; ``linear``, a linear layer; ``biased``, a linear layer with a bias
+    #: its requirement on the layer that makes a model's logits: empty; ``layer``, one by itself; ``linear``, a linear
+    #: layer; ``biased``, a linear layer with a bias
     needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""
     #: whether a round depends on the number of rounds of the whole run, apart from learning rates
     follows_rounds: ClassVar[bool] = False

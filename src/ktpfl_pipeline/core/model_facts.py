@@ -19,9 +19,6 @@ from ktpfl_pipeline.core.weights import frozen_names, is_frozen, tied_names
 PARAMETRIZED = ".parametrizations."
 """In the names of tensors from which torch computes a weight, as with `weight_norm`."""
 
-NEEDS = ("layer", "linear", "biased")
-"""What a method may need as a head: any layer that makes the logits, a linear one, or a linear one with a bias."""
-
 
 @dataclass(frozen=True)
 class Head:
@@ -48,7 +45,7 @@ class ModelFacts:
     takes_one: bool = True  # whether it can be trained on a batch of one sample; BatchNorm often cannot
 
     def lacks(self, needed: str) -> str:
-        """Return why a method with this need, one of `NEEDS` or nothing, cannot use the model; empty where it can."""
+        """Return why a method that needs this head, see `Method.needs_head`, cannot use the model; empty if it can."""
         if not needed:
             return ""
         if self.head is None:
@@ -92,9 +89,9 @@ def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> 
     with torch.no_grad():
         takes_one = _takes_one(module.train(), inputs[:1].clone())
         changed = _watched(module, inputs)[2] or changed
-    layers = dict.fromkeys([*(name for name, _ in _layers(module) if name not in {call[0] for call in calls})])
-    layers |= dict.fromkeys(name for name, *_ in calls)
-    return ModelFacts(head, (*layers,), changed, tuple(tied), tuple(frozen), takes_one)
+    called = dict.fromkeys(name for name, *_ in calls)
+    layers = (*(name for name, _ in _layers(module) if name not in called), *called)
+    return ModelFacts(head, layers, changed, tuple(tied), tuple(frozen), takes_one)
 
 
 def layer_of(name: str) -> str:

@@ -209,7 +209,7 @@ class Setting:
     def head(self, architecture: str, needed: str = "layer") -> Head:
         """Return the head of an architecture: the layer that makes its logits.
 
-        Raises InputError if it has none of the kind that is `needed`, one of `model_facts.NEEDS`.
+        Raises InputError if it has none of the kind that is `needed`, a value of `Method.needs_head`.
         """
         facts = self.facts(architecture)
         if reason := facts.lacks(needed):

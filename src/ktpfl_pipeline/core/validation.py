@@ -10,9 +10,10 @@ import inspect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
+from itertools import chain
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -82,7 +83,8 @@ class Rule(NamedTuple):
         while get_origin(hint) is Annotated:
             hint, *own = get_args(hint)
             metadata = [*own, *metadata]
-        return cls(hint, tuple(_flat(metadata)))
+        parts = (each if isinstance(each, GroupedMetadata) else [each] for each in metadata)
+        return cls(hint, tuple(chain.from_iterable(parts)))
 
     @property
     def parts(self) -> list["Rule"]:
@@ -318,8 +320,3 @@ def _check_items(value: Any, metadata: Iterable[Any], where: str) -> None:
         for place, each in enumerate(value):
             if each in value[:place]:
                 raise InputError(f"{where} has {each} twice; list each item once.")
-
-
-def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
-    for part in metadata:
-        yield from part if isinstance(part, GroupedMetadata) else [part]

@@ -1,7 +1,7 @@
 """What every method is given: private samples, the public set, and what each client owns, by seed."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -174,7 +174,7 @@ class FederatedData:
         return {
             **{name: getattr(self, name) for name in ("settings", "skew", "names", "pretrained")},
             "private": {name: getattr(private, name) for name in ("inputs", "labels", "native", "class_names")}
-            | {"vocabulary": known and known.plain()},
+            | {"vocabulary": known and astuple(known)},
             "public": vars(self.public),
             "partitions": partitions,
         }

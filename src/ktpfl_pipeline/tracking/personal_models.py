@@ -7,6 +7,7 @@ Weights are read with ``weights_only``, and the models are built by the registry
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def save(
     with replacing(folder / WEIGHTS, f"The clients' models, {folder / WEIGHTS},") as place, place.open("wb") as file:
         torch.save(plain, file)  # given a path, torch hides what the system said
     built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
-    known = {"scale": scale and scale.plain(), "vocabulary": vocabulary and vocabulary.plain()}
+    known = {"scale": scale and scale.plain(), "vocabulary": vocabulary and astuple(vocabulary)}
     built |= {"kind": examples.kind.name, **known}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
     metadata = None if names is None else {"class_names": list(names)}

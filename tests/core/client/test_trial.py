@@ -22,7 +22,7 @@ def test_steps_are_the_engines_own_in_each_arithmetic(monkeypatch: pytest.Monkey
     seen: Counter[Any] = Counter()
 
     def train(space: Workspace, n: int, *arguments: Any) -> Any:
-        seen[space.reduced, space.format, len(space.split(n, "train"))] += 1
+        seen[space.setting.compute.dtype == "bfloat16", space.format, len(space.split(n, "train"))] += 1
         return operations.train(space, n, *arguments)
 
     monkeypatch.setattr(trial, "operations", type("Seen", (), {"train": staticmethod(train)}))

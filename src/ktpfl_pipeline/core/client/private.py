@@ -36,17 +36,13 @@ class PrivateSamples:
 
     def inputs(self, batch: Tensor) -> Tensor:
         """Return the inputs at the indices `batch`, (b,), as a model takes them; the same batch again is the same."""
-        return self._space.numbers(self._changed(batch))
-
-    def _changed(self, batch: Tensor) -> Tensor:
-        """Return the inputs unchanged except for their augmentation."""
         if self._augment is None:
-            return self._split.inputs.index_select(0, batch)
+            return self._space.numbers(self._split.inputs.index_select(0, batch))
         if batch is not self._batch:
             self._drawn += 1
             with rng.seeded(rng.derive(self._space.setting.seed, "augmentation", *self._names, self._drawn)):
                 self._batch, self._images = batch, self._augment(self._split.inputs.index_select(0, batch))
-        return self._images
+        return self._space.numbers(self._images)
 
     def loss(self, logits: Tensor, batch: Tensor, reduction: str = "mean") -> Tensor:
         """Return the cross-entropy of logits, (b, K), with the labels at `batch`; see `Criterion`."""

@@ -66,7 +66,7 @@ class Workspace:
                 built = joint.built(self._built, self._head_name, name, params).to(self.dtype)
                 there = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
                 built = there.to(memory_format=self.format).train()  # all of its parts
-            if self.reduced:
+            if self.setting.compute.dtype == "bfloat16":
                 reduced.reduce(built, self.device.type)
             self._modules[name, role] = built
             self._tensors[name, role] = state_of(built)
@@ -116,11 +116,6 @@ class Workspace:
         kind = kinds.of(inputs)
         floats = kind.to_float(inputs, self.dtype)
         return floats.contiguous(memory_format=self.format) if kind.pixels else floats
-
-    @property
-    def reduced(self) -> bool:
-        """Whether products are taken in bfloat16."""
-        return self.setting.compute.dtype == "bfloat16"
 
     def split(self, n: int, name: Split) -> LabelledDataset:
         """Return one split of client n, on the device: it stays there, or is copied each time; see `resident`."""

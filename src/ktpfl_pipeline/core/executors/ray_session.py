@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
+from ktpfl_pipeline.core.machine.files import runs
 from ktpfl_pipeline.core.machine.stopping import heeding
 from ktpfl_pipeline.core.settings import Workers
 
@@ -111,8 +112,18 @@ class Session:
                 logging_level=logging.ERROR,
                 log_to_driver=False,
             )
-        else:
-            _join_ray(address)
+            return
+        host, _, port = address.rpartition(":")
+        try:
+            if host:
+                socket.create_connection((host, int(port)), timeout=REACH).close()  # Ray itself would try for a minute
+            ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+        except Exception as error:  # of many kinds: no such cluster, another version of Ray, not one of its hosts
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"compute.executor has ray at {address!r}, and that cluster cannot be joined from here ({reason}); "
+                "start one with ray start --head, or choose processes."
+            ) from error
 
     def end(self) -> None:
         """Leave the cluster, and end it where it was started here."""
@@ -169,13 +180,8 @@ def clear_dead(place: Path | None = None) -> None:
     """Delete the folders of killed clusters in `place`, by default the system's folder for temporary files."""
     for folder in (place or Path(tempfile.gettempdir())).glob(f"{FOLDER}*"):
         pid = folder.name.removeprefix(FOLDER).partition("-")[0]
-        if pid.isdigit():
-            try:
-                os.kill(int(pid), 0)  # asks whether it is there
-            except ProcessLookupError:
-                shutil.rmtree(folder, ignore_errors=True)
-            except OSError:  # of another user
-                continue
+        if pid.isdigit() and not runs(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def object_store(shared: Path = Path("/dev/shm")) -> int:
@@ -185,22 +191,6 @@ def object_store(shared: Path = Path("/dev/shm")) -> int:
         room = os.statvfs(shared)
         free = min(free, room.f_bavail * room.f_frsize * 9 // 10)
     return max(100 * 2**20, free)
-
-
-def _join_ray(address: str) -> None:
-    import ray
-
-    host, _, port = address.rpartition(":")
-    try:
-        if host:
-            socket.create_connection((host, int(port)), timeout=REACH).close()  # Ray itself would try for a minute
-        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except Exception as error:  # of many kinds: no such cluster, another version of Ray or Python, not one of its hosts
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"compute.executor has ray at {address!r}, and that cluster cannot be joined from here ({reason}); start "
-            "one with ray start --head, or choose processes."
-        ) from error
 
 
 def carry_tensors() -> None:

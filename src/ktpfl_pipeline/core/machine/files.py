@@ -127,11 +127,11 @@ def _remove_leftovers(place: Path) -> None:
     """Remove the unfinished new versions of a file or folder that this process, or a killed one, left."""
     for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}*"):  # of a database, its journal too
         writer = re.match(r"\d+", partial.name.removeprefix(f"{place.name}."))
-        if writer and (int(writer[0]) == os.getpid() or not _runs(int(writer[0]))):
+        if writer and (int(writer[0]) == os.getpid() or not runs(int(writer[0]))):
             _remove(partial)
 
 
-def _runs(process: int) -> bool:
+def runs(process: int) -> bool:
     """Return whether there is a process of this number on this machine."""
     try:
         os.kill(process, 0)  # which sends nothing

@@ -23,8 +23,11 @@ def best(history: Sequence[RoundRecord], adversaries: Collection[int]) -> RoundR
 
     The means do not count `adversaries`, places of clients.
     """
-    validated = [record for record in history if VALIDATION in record.accuracy]
-    return max(validated, key=lambda record: _mean(record, adversaries), default=None)
+
+    def mean(record: RoundRecord) -> float:
+        return fmean(x for place, x in enumerate(record.accuracy[VALIDATION]) if place not in adversaries)
+
+    return max((record for record in history if VALIDATION in record.accuracy), key=mean, default=None)
 
 
 def ends(history: Sequence[RoundRecord], patience: int | None, adversaries: Collection[int]) -> bool:
@@ -32,10 +35,6 @@ def ends(history: Sequence[RoundRecord], patience: int | None, adversaries: Coll
     if patience is None or (found := best(history, adversaries)) is None:
         return False
     return sum(record.round > found.round and VALIDATION in record.accuracy for record in history) >= patience
-
-
-def _mean(record: RoundRecord, adversaries: Collection[int]) -> float:
-    return fmean(value for place, value in enumerate(record.accuracy[VALIDATION]) if place not in adversaries)
 
 
 def check(setting: "Setting", patience: int | None) -> None:
