@@ -12,8 +12,7 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.compatibility import problems
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
-from ktpfl_pipeline.core.settings import Adversaries
+from ktpfl_pipeline.core.settings import Adversaries, Knowledge
 from ktpfl_pipeline.methods import create
 
 RULES: list[tuple[str, dict[str, Any], str]] = [

@@ -177,13 +177,14 @@ class TestEvaluation:
 
     def test_one_tensor_that_changed_is_another_model(self) -> None:
         """What clients share keeps its place where the rest is new, as a body of which only the head was trained."""
-        fed, memory = toy.federation(1), evaluation.Memory()
+        fed = toy.federation(1)
+        known = evaluation.Evaluator(Local(), fed)
         ((n, params),) = fed.initial_models().items()
         last = next(reversed(params))
         other = {**params, last: torch.arange(params[last].numel(), dtype=torch.float32).reshape(params[last].shape)}
-        before, after = (memory.evaluate(fed, {n: model}, "test")[n] for model in (params, other))
+        before, after = (known.of_models({n: model}, "test")[n] for model in (params, other))
         assert after == fed.evaluate({n: other}, "test")[n] != before
-        assert memory.evaluate(fed, {n: dict(params)}, "test")[n] == before
+        assert known.of_models({n: dict(params)}, "test")[n] == before
 
     def test_models_that_are_made_to_be_evaluated_do_not_pile_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each client's copy lives for as long as its group is evaluated, of two clients here."""

@@ -18,10 +18,9 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.exchange import Upload
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.settings import Adversaries, Distillation
+from ktpfl_pipeline.core.settings import Adversaries, Distillation, Knowledge
 from ktpfl_pipeline.core.weights import select
 from ktpfl_pipeline.methods import create
 

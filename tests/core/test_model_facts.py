@@ -137,13 +137,13 @@ def test_what_is_tied_or_frozen_is_there_once_or_not_at_all() -> None:
     assert [name for name, each in model.named_parameters() if any(each is own for own in trained(model))] == names
     assert wire_bytes(params_of(model)) == 4 * (16 + 4 + 4 + 12 + 3)
     other = {name: torch.randn_like(each) for name, each in params_of(model).items()}
-    load(model, other)
+    load(model, state_of(model), other)
     assert model[2].weight is model[0].weight
     assert toy.same(dict(params_of(model)), other)
     prepared(model, look(deepcopy(model), (4,)))
     assert not model.train()[1].training
     with pytest.raises(RuntimeError, match="Missing"):
-        load(model, {"0.bias": other["0.bias"]})
+        load(model, state_of(model), {"0.bias": other["0.bias"]})
 
 
 def test_each_architecture_is_run_once_and_nothing_is_drawn() -> None:

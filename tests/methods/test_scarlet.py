@@ -10,7 +10,7 @@ import toy
 from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.settings import Knowledge
 from ktpfl_pipeline.core.weights import select
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.scarlet import SCARLET, sharpened

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from ktpfl_pipeline.core import architectures
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.settings import (
     EXECUTORS,
     Adversaries,
     Budgets,
     Compute,
     Distillation,
+    Knowledge,
     LocalTraining,
     OnDivergence,
     PublicTransport,

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import compatibility, kinds, rng
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.model_facts import Head, ModelFacts, facts_of
 from ktpfl_pipeline.core.settings import (
     Adversaries,
     Compute,
     Distillation,
+    Knowledge,
     LocalTraining,
     OnDivergence,
     PublicTransport,

@@ -1,7 +1,7 @@
 """The groups of settings that a federation has: each is one frozen dataclass, with bounds, defaults and meanings.
 
-`core.validation` reads and checks them; ``conf/`` sets them. Importing this module does not import torch. Two groups
-are next to their rules: `core.recipe`, which both kinds of training share, and `core.knowledge.settings`.
+`core.validation` reads and checks them; ``conf/`` sets them. Importing this module does not import torch. What both
+kinds of training share is in `core.recipe`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
 
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Part, Positive, Reads, Share, parse, plain
 
@@ -299,6 +300,38 @@ class Adversaries:
 
     share: Part = 0.0
     kind: Literal["random", "flipped", "scaled"] = "flipped"
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """How predictions are sent, in both directions; by default all of them as float32.
+
+    Attributes:
+        encoding: ``float32`` or ``float16``; ``uint8``, 8 bits; ``sign``, 1 bit, with error feedback; ``top_k``, only
+            the most likely classes. The counted bytes are those of what is sent. The name of an encoding may be given
+            in place of the group: ``knowledge: uint8``.
+        k: classes sent per sample; only with ``top_k``.
+        cache: D, the number of rounds for which a prediction that was sent is not sent again; 0 sends all.
+        select: the share of its predictions that a client uploads: those in which its model is most confident.
+    """
+
+    encoding: Literal["float32", "float16", "uint8", "sign", "top_k"] = "float32"
+    k: Count = 3
+    cache: Natural = 0
+    select: Fraction = 1.0
+
+    @property
+    def plain(self) -> bool:
+        """Whether all predictions travel, as they are."""
+        return self.encoding == "float32" and self.cache == 0 and self.select == 1.0
+
+    def check(self, classes: int) -> None:
+        """Check that so many classes can be sent; else raise `InputError`."""
+        if self.encoding == "top_k" and self.k > classes:
+            raise InputError(
+                f"knowledge.k is {self.k}, but there are {classes} classes: set it to at most {classes}, or choose "
+                "another knowledge.encoding."
+            )
 
 
 @dataclass(frozen=True)

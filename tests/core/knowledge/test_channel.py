@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.knowledge.channel import Message, deliver, most_confident, transmit
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.settings import Knowledge
 
 ENCODINGS = ["float32", "float16", "uint8", "sign", "top_k"]
 M, K = 12, 5

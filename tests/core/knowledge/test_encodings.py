@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge.encodings import Float16, Sign, TopK, UInt8, encoding_of, pack
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.settings import Knowledge
 
 ALL = {"float16": Float16(), "uint8": UInt8(), "sign": Sign(), "top_k": TopK(2)}
 

@@ -1,6 +1,5 @@
 """How predictions are sent: which ones, in which encoding, and with which caches at both ends.
 
-- `settings`: the settings of an experiment.
 - `encodings`: what arrives of numbers, and in how many bytes.
 - `channel`: the transfer of one client's predictions in a round, with its cache and its error feedback.
 """

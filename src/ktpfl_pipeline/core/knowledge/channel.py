@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.knowledge.encodings import encoding_of, pack
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.updates import project
+from ktpfl_pipeline.core.settings import Knowledge
 from ktpfl_pipeline.core.weights import Params
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.knowledge.settings import Knowledge
+from ktpfl_pipeline.core.settings import Knowledge
 
 LARGEST = float(np.finfo("<f2").max)
 

@@ -27,28 +27,6 @@ AT_ONCE = 20
 """Clients whose models are there at once for an evaluation: memory, not results."""
 
 
-@dataclass
-class Memory:
-    """The last evaluation of each client's model, so that a model that did not change is not evaluated again.
-
-    Models are referenced weakly, so a model that was made only for evaluation can be freed afterwards.
-    """
-
-    known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
-
-    def evaluate(self, fed: Federation, models: Models, split: Split) -> dict[int, Evaluation]:
-        """Return the evaluation of each model on its client's `split`, from memory where the model is known."""
-        fresh = {n: params for n, params in models.items() if not self._knows(n, split, params)}
-        for n, evaluation in fed.evaluate(fresh, split).items():
-            self.known[n, split] = ([weakref.ref(part) for part in _parts(fresh[n])], evaluation)
-        return {n: self.known[n, split][1] for n in models}
-
-    def _knows(self, n: int, split: Split, params: Params) -> bool:
-        seen = [reference() for reference in self.known.get((n, split), ([], None))[0]]
-        parts = _parts(params)
-        return len(seen) == len(parts) and all(a is b for a, b in zip(seen, parts, strict=True))
-
-
 def _parts(params: Params) -> list[Any]:
     """Return what makes a model that one; where it lives elsewhere it is not opened for this."""
     return [params] if isinstance(params, Handle) else list(params.values())
@@ -75,7 +53,21 @@ class Evaluator(Generic[State]):
     #: numbers of local epochs after which models are evaluated too; these evaluations are not remembered
     adapt: Sequence[int] = ()
     global_samples: int = 0  #: the largest number of test samples of all clients on which every model is evaluated
-    memory: Memory = field(default_factory=Memory)  #: earlier evaluations of the run
+    #: the last evaluation of each client's model, so that a model that did not change is not evaluated again; models
+    #: are referenced weakly, so that one that was made only for evaluation can be freed afterwards
+    known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
+
+    def of_models(self, models: Models, split: Split) -> dict[int, Evaluation]:
+        """Return the evaluation of each model on its client's `split`, the earlier one where the model is known."""
+        fresh = {n: params for n, params in models.items() if not self._knows(n, split, params)}
+        for n, evaluation in self.fed.evaluate(fresh, split).items():
+            self.known[n, split] = ([weakref.ref(part) for part in _parts(fresh[n])], evaluation)
+        return {n: self.known[n, split][1] for n in models}
+
+    def _knows(self, n: int, split: Split, params: Params) -> bool:
+        seen = [reference() for reference in self.known.get((n, split), ([], None))[0]]
+        parts = _parts(params)
+        return len(seen) == len(parts) and all(a is b for a, b in zip(seen, parts, strict=True))
 
     def evaluate(
         self, ended: Ended[State], *, full: bool = True, pooled: bool = True, is_only: bool = False
@@ -90,11 +82,9 @@ class Evaluator(Generic[State]):
             full: whether models are evaluated after `adapt` epochs too.
             pooled: whether models are evaluated on `global_samples` too.
             is_only: whether no round was evaluated before and none is left; then the executor decides whether enough
-                clients answered.
+                clients answered, and InputError is raised if not.
 
-        Raises:
-            DivergedError: if a copy that is fine-tuned for the evaluation diverges, or a test loss is not finite.
-            InputError: if this is the only evaluation (`is_only`), and too few clients answer.
+        Raises DivergedError if a copy that is fine-tuned for the evaluation diverges, or a test loss is not finite.
         """
         fed, t, everyone, away = self.fed, ended.record.round, list(self.fed.by_id), dict[int, str]()
         fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # clients that came back are let in
@@ -127,7 +117,7 @@ class Evaluator(Generic[State]):
 
         A few clients are evaluated at a time, because models that `personal` makes must not all be in memory at once.
         """
-        method, fed, memory = self.method, self.fed, self.memory
+        method, fed = self.method, self.fed
         after, history, cohort = ended.after, ended.history, ended.report.after_local
         ids = [client.id for client in fed.clients]
         everyone = [n for n in ids if n not in away]
@@ -143,14 +133,14 @@ class Evaluator(Generic[State]):
             absent = [n for n in some if n not in cohort and n not in stands]
             stored = method.personal(ended.before, absent, fed) if absent else {}
             trained = select({**stored, **cohort}, [n for n in some if n in stored or n in cohort])
-            local = {n: found.accuracy for n, found in memory.evaluate(fed, trained, "test").items()}
+            local = {n: found.accuracy for n, found in self.of_models(trained, "test").items()}
             accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
             personal = method.personal(after, some, fed)
-            test = memory.evaluate(fed, personal, "test")
+            test = self.of_models(personal, "test")
             accuracy["after_transfer"] += [test[n].accuracy for n in some]
             loss += [test[n].loss for n in some]
             if validated:
-                validation = memory.evaluate(fed, personal, "validation")
+                validation = self.of_models(personal, "validation")
                 accuracy[VALIDATION] += [validation[n].accuracy for n in some]
             for name in MEASURES:
                 measured[name] += [getattr(test[n], name) for n in some]
