@@ -246,7 +246,7 @@ class TestFirstGlance:
     def test_title_and_where_it_is_from(self, study, settings):
         made = Provenance("2026-11-22 06:00:00+00:00", "kedro run", "abc1234", "me", "a machine", "Python 3")
         built = comparison.build("compare_hetero_digits", under(settings, study), made)
-        assert built.heading == "3 methods on handwritten digits"
+        assert built.title == "3 methods on handwritten digits"
         text = "".join(Page(built.html).text)
         for told in (comparison.identity(study), made.date, made.command, made.commit, made.machine, made.versions):
             assert told in text

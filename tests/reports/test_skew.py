@@ -6,7 +6,7 @@ import pytest
 from finished_runs import make_run as run
 
 from ktpfl_pipeline.analysis.results import summarise
-from ktpfl_pipeline.reports import skew
+from ktpfl_pipeline.reports import figures, measures
 from ktpfl_pipeline.reports.figures.accuracy import client_title
 from ktpfl_pipeline.reports.model import Picture, Table, Text
 
@@ -15,7 +15,7 @@ COUNTS = [[40, 0, 0], [0, 30, 30]]
 
 def test_picture_sentence_and_table():
     runs = [run(seed=seed, label_counts=COUNTS) for seed in (0, 1)]
-    picture, text, table = skew.blocks(summarise(runs, {}))
+    picture, text, table = measures.data(summarise(runs, {}))
     assert isinstance(picture, Picture)
     assert "partition two labels, the same for every seed" in picture.caption
     assert isinstance(text, Text)
@@ -30,11 +30,11 @@ def test_picture_sentence_and_table():
 @pytest.mark.usefixtures("blank_figures")
 def test_owners_are_called_by_their_names():
     named = [replace(run(seed=seed, label_counts=COUNTS), names=["ann", "bo"]) for seed in (0, 1)]
-    picture = skew.blocks(summarise(named, {}))[0]
+    picture = measures.data(summarise(named, {}))[0]
     assert [tick.get_text() for tick in picture.figure.axes[0].get_yticklabels()] == ["ann", "bo"]
     assert client_title(summarise(named, {}), 1).endswith(" bo")
     learned = [replace(each, coefficients=[[0.5, 0.5]] * 2) for each in named]
-    matrix = skew.figures.coefficient_heatmaps(summarise(learned, {}))
+    matrix = figures.coefficient_heatmaps(summarise(learned, {}))
     assert {tick.get_text() for tick in matrix.axes[0].get_yticklabels()} == {"ann (0)", "bo (1, 2)"}
     drawn = [named[0], replace(named[1], names=["bo", "cy"])]
     assert client_title(summarise(drawn, {}), 1).endswith(" 1")
@@ -42,10 +42,10 @@ def test_owners_are_called_by_their_names():
 
 def test_many_classes_are_shades():
     counts = [[1 + client * label for label in range(48)] for client in range(40)]
-    axes, bar = skew.figures.labels_per_client(counts, "Many").axes
+    axes, bar = figures.labels_per_client(counts, "Many").axes
     assert axes.images[0].get_array().shape == (40, 48)
     assert axes.get_ylabel() == "40 clients"
     assert bar.get_ylabel() == "Samples"
-    few = skew.figures.labels_per_client([[1, 0] * 12, [0, 5] * 12], "Few", ["ann", "bo"]).axes[0]
+    few = figures.labels_per_client([[1, 0] * 12, [0, 5] * 12], "Few", ["ann", "bo"]).axes[0]
     assert [tick.get_text() for tick in few.get_yticklabels()] == ["ann", "bo"]
     assert few.images[0].get_array().mask.sum() == 24

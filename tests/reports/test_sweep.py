@@ -17,6 +17,7 @@ from ktpfl_pipeline.analysis.study import Cell, Point, Study, chosen, read, touc
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import sweep
 from ktpfl_pipeline.reports.figures import accuracy_by_value
+from ktpfl_pipeline.reports.model import Notes
 from ktpfl_pipeline.reports.report import Report
 
 SETTINGS: dict[str, Any] = {
@@ -393,9 +394,12 @@ def test_adversaries(made: Make) -> None:
     assert "cannot be chosen" in sweep.summary(points, "share")
     shown = sweep.table(found, "share")
     assert column(shown, "trust") == ["–", "0.60 [0.35, 0.85]"]  # 0.6 ± 4.303 · 0.1 / √3
-    assert {"Malicious clients", "Weight on malicious clients"} <= sweep.notes(shown, found).keys()
     assert "trust" not in keys(sweep.table(found[:1], "share"))
-    first, second = csv.DictReader(sweep.build("sweep", "adversaries.share", points).files["table.csv"].splitlines())
+    built = sweep.build("sweep", "adversaries.share", points)
+    notes = built.sections[0].blocks[1]
+    assert isinstance(notes, Notes)
+    assert {"Malicious clients", "Weight on malicious clients"} <= notes.entries.keys()
+    first, second = csv.DictReader(built.files["table.csv"].splitlines())
     assert first["trust"] == first["trust_low"] == ""
     assert [float(second[f"trust{end}"]) for end in ("", "_low", "_high")] == pytest.approx(
         [0.6, 0.351586, 0.848414], abs=1e-6

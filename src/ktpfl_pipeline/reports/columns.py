@@ -20,6 +20,7 @@ from ktpfl_pipeline.reports.numbers import (
     Number,
     accuracy,
     duration,
+    hundredths,
     interval,
     mean,
     megabytes,
@@ -217,7 +218,7 @@ WORK = [
         "× local-only",
         "private and public samples of all gradient steps of the clients, in units of local-only's with the same seed.",
         lambda result, compared: (
-            mean(contrasts.relative_work(result, compared.local), "{:.2f}".format) if compared.local else None
+            mean(contrasts.relative_work(result, compared.local), hundredths) if compared.local else None
         ),
     ),
     Column(

@@ -17,7 +17,7 @@ from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import columns, figures, measures, notes, skew, tables, wire, words
+from ktpfl_pipeline.reports import columns, figures, measures, notes, tables, wire, words
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
@@ -210,7 +210,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         ),
         Section("Theorem 1", _theorem(main), folded=True, files=["theorem.csv"]),
         Section("Time", phases.captioned(time), folded=True, files=["runs.csv"]),
-        Section("Data of the clients", skew.blocks(main), folded=True),
+        Section("Data of the clients", measures.data(main), folded=True),
     ]
 
 

@@ -6,18 +6,27 @@ from statistics import fmean
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import MethodResult, local_only, ranked
+from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, Compared
-from ktpfl_pipeline.reports.figures.accuracy import chief
+from ktpfl_pipeline.reports.figures.accuracy import chief, client_title
 from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, Number, interval, mean, megabytes
+from ktpfl_pipeline.reports.numbers import Entry, Number, hundredths, interval, mean, megabytes
 from ktpfl_pipeline.reports.tables import tinted
-from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plural
+from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plain, plural
 
 MOST = 50
 """Classes that a table shows at most: those that the report's subject recognizes worst."""
+SKEW = {
+    "jensen_shannon": ("Jensen–Shannon divergence", "mean over pairs of clients, in bits: 0 alike, 1 no class shared"),
+    "hellinger": ("Hellinger distance", "mean over pairs of clients: 0 alike, 1 no class shared"),
+    "earth_mover": ("Earth mover's distance", "to the classes of all clients together, mean over clients: 0 to 2"),
+    "classes": ("Effective classes", "exp of the entropy of a client's class distribution, mean over clients"),
+    "sizes": ("Spread of sizes", "standard deviation of the clients' numbers of samples, in units of their mean"),
+}
+"""Title and meaning of each measure of `LabelSkew`."""
 
 
 def _table(
@@ -159,3 +168,28 @@ def new_clients(results: Sequence[MethodResult]) -> list[Block]:
         f"clients{over_seeds(seeds)}, in MB."
     )
     return Table("newcomers", [*shown, Column("joining", "Joining", "MB")], list(rows.values())).captioned(caption)
+
+
+def data(result: MethodResult) -> list[Block]:
+    """Return the classes of each client as a picture, and their label skew in a sentence and a table."""
+    run, every = result.runs[0], [each.label_counts for each in result.runs]
+    sizes = [sum(counts) for by_client in every for counts in by_client]
+    have = f"have {min(sizes):,} to {max(sizes):,} samples."
+    if not run.labels_known:
+        return [Text(f"The classes of real clients are known to them only. The clients {have}")]
+    same = all(counts == every[0] for counts in every)
+    seed = "the same for every seed" if same else f"seed {run.seed}"
+    caption = f"Private samples by class, all splits together, partition {plain(run.partition)}, {seed}."
+    names = run.names or [client_title(result, client) for client in range(result.clients)]
+    bars = figures.labels_per_client(run.label_counts, "Samples of each client by class", names)
+    skews = [label_skew(counts)._asdict() for counts in every]
+    summary = (
+        f"Label skew: a client's samples are as diverse as {fmean(skew['classes'] for skew in skews):.1f} equally "
+        f"frequent classes of {len(run.label_counts[0])}{over_seeds(len(every))}. Clients {have}"
+    )
+    shown = [
+        Column("measure", "Measure", value=lambda name: SKEW[name][0]),
+        Column("value", "Value", value=lambda name: mean([skew[name] for skew in skews], hundredths)),
+        Column("meaning", "Meaning", value=lambda name: SKEW[name][1]),
+    ]
+    return [Picture("labels", bars, caption), Text(summary), Table.of("skew", shown, SKEW)]

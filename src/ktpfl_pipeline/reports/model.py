@@ -187,16 +187,11 @@ class Content:
     facts: Sequence[str]  # the setting, in a few words each
     sections: Sequence[Section]  # everything else, in order
     brief: Sequence[Text | Table]  # what the terminal shows below the summary
-    title: str = ""  # heading of the page; the name where it is empty
+    title: str = ""  # heading of the page
     made: Mapping[str, str] = field(default_factory=dict)  # when, from what, how and where, by name
     tiles: Sequence[Tile] = ()  # what is seen first
     variant: str = ""  # folder below that of the experiment's reports; empty for that folder itself
     data: Mapping[str, str] = field(default_factory=dict)  # the numbers behind it, as text by file name
-
-    @property
-    def heading(self) -> str:
-        """The title of the page."""
-        return self.title or self.name
 
     @property
     def blocks(self) -> Iterator[Block]:

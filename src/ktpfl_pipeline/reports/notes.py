@@ -69,7 +69,7 @@ def papers_numbers(results: Sequence[MethodResult]) -> str:
     settings = results[0].settings
     if other := "; ".join(paper.differences(settings)):
         return f"the paper's numbers are not shown, because its setting is another: {other}."
-    known = any(paper.number(settings, result.method) is not None for result in results)
+    known = paper.cited(settings, [result.method for result in results])
     return words.LANDMARK if known else "the paper has no number for this setting."
 
 

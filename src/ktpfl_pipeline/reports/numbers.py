@@ -8,6 +8,7 @@ from ktpfl_pipeline.analysis.statistics import Difference, Final, std_over_seeds
 
 NONE = "–"
 MINUS = "−"
+hundredths = "{:.2f}".format
 
 
 @dataclass(frozen=True)

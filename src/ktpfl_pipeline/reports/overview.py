@@ -154,8 +154,8 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
     shown: list[Column] = []
     for column, each in columns.items():
-        cited = {method: paper.written(each.settings, method) for method in each.methods}
-        shown += setting_columns(column, each.methods, {} if paper.differences(each.settings) else cited)
+        cited = {} if paper.differences(each.settings) else paper.cited(each.settings, each.methods)
+        shown += setting_columns(column, each.methods, cited)
     latex = f"Accuracy: {words.HEADLINE} {words.averaged(None)} Bold: {words.BOLD}"
     return methods_table(name, _titles(columns), shown, latex)
 
@@ -213,8 +213,8 @@ def paper_table(columns: Columns) -> Table:
     for each in (each for each in columns.values() if paper.differences(each.settings)):
         dataset, partition = _data(each.settings)
         which = words.clients(each.settings) if paper.one_architecture(each.settings) else partition
-        own = {name: paper.written(each.settings, method) for method, name in paper.names().items()}
-        numbers[f"{dataset}, {which}"] = {name: number for name, number in own.items() if number}
+        cited = paper.cited(each.settings, paper.names())
+        numbers[f"{dataset}, {which}"] = {paper.names()[method]: number for method, number in cited.items()}
     rows = [name for name in dict.fromkeys(paper.names().values()) if any(name in own for own in numbers.values())]
     shown = [shared.PAPER.but(key=title, title=title, value=own.get) for title, own in numbers.items() if own]
     return Table.of("paper", [Column("method", "Method in the paper", value=str), *shown], rows)

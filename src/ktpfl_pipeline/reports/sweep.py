@@ -1,10 +1,6 @@
 """The report on one setting at several values: how each method's accuracy depends on it, and which value is chosen.
 
 A value is chosen by validation accuracy only; the test accuracy at that value is then reported once.
-
-Arguments that the functions share: `points`, the sweep at each value, in order, with the same methods at all; `rows`,
-the result of `table_rows`; `parameter`, the path of the swept setting; `title`, the name of that setting; `name`, the
-sweep's; `latex`, a table's caption in LaTeX.
 """
 
 from collections.abc import Sequence
@@ -18,11 +14,11 @@ from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.metrics import VALIDATION
-from ktpfl_pipeline.reports import columns, figures, skew, words
+from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.data_files import to_csv
-from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table
-from ktpfl_pipeline.reports.numbers import Number, accuracy, interval, mean, small_megabytes, weight
+from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
+from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import runs
 from ktpfl_pipeline.reports.words import plural, point_title, setting
@@ -55,7 +51,7 @@ class Row:
 
 
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
-    """Return the report on a sweep."""
+    """Return the report on a sweep of the setting with the path `parameter`; all points have the same methods."""
     title, rows, outcome = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
     main, settings, one = table(rows, title, outcome), points[0].settings, rows[0].result
 
@@ -76,11 +72,14 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     }
     if len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) > 1:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
+    uploads = "upload false predictions; no mean counts their own accuracy."
+    malicious = any(run.adversaries for row in rows for run in row.result.runs)
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
     drawn = Picture("accuracy", figure, _caption(points, title, lean))
     return Report(
         name=name,
+        title=name,
         kind="Sweep",
         summary=outcome,
         facts=[
@@ -88,7 +87,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             *(fact for path, fact in facts.items() if fixed(path)),
         ],
         sections=[
-            Section("", [main, Notes(notes(main, rows))]),
+            Section("", main.explained(**{"Malicious clients": uploads * malicious})),
             Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
             Section("Settings that all points have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
@@ -118,7 +117,10 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     """Return one row for each method and value; `title` is the name of the setting."""
     skewed = len({str(_skew(row)) for row in rows}) > 1  # the setting decides the label skew
-    sized, chosen = _sized(rows), any(row.chosen for row in rows)
+    batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
+    sizes = {(row.result.method, row.result.predictions) for row in rows}
+    sized = len(batches) == 1 and len(sizes) > len({row.result.method for row in rows})  # the setting decides them
+    chosen = any(row.chosen for row in rows)
     some = any(row.value == ANY for row in rows)
     averaged = words.averaged(len(rows[0].result.seeds), [row.result for row in rows])
     after = accuracy_at(HEADLINE, meaning=f"{words.HEADLINE} {averaged}")
@@ -165,18 +167,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
 
 
 def _skew(row: Row) -> Number | None:
-    return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], skew.HUNDREDTHS)
-
-
-def _sized(rows: Sequence[Row]) -> bool:
-    """Return whether the setting decides the bytes of a method's predictions, with the same public batch."""
-    batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
-    return len(batches) == 1 and any(
-        row.result.predictions != other.result.predictions
-        for row in rows
-        for other in rows
-        if row.result.method == other.result.method
-    )
+    return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], hundredths)
 
 
 def summary(points: Sequence[Point], parameter: str) -> str:
@@ -198,13 +189,6 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     if few := words.too_few(len(picked[0].result.seeds)):
         sentences.append(f"With {few}, so these may be chance.")
     return " ".join(sentences)
-
-
-def notes(main: Table, rows: Sequence[Row]) -> dict[str, str]:
-    """Return the meanings of the columns of the sweep's table, and of what its means leave out."""
-    malicious = any(run.adversaries for row in rows for run in row.result.runs)
-    uploads = {"Malicious clients": "upload false predictions; no mean counts their own accuracy."}
-    return {**main.meanings, **(uploads if malicious else {})}
 
 
 def _caption(points: Sequence[Point], title: str, lean: bool) -> str:

@@ -22,12 +22,12 @@ def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return one row per method, the best first, and one for the majority-class baseline where it is known."""
     lead, settings = headline(results), results[0].settings
     points = dict.fromkeys((lead, HEADLINE, "after_local"))
-    cited = not paper.differences(settings) and any(paper.number(settings, result.method) for result in results)
+    cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in results])
     shown = [
         columns.METHOD,
         *(accuracy_at(point, clear_best(results, point)) for point in points),
         *(MINUS_LOCAL, columns.TRAFFIC, columns.TIME),
-        *([columns.PAPER.but(value=lambda result, _: paper.written(settings, result.method))] if cited else []),
+        *([columns.PAPER.but(value=lambda result, _: cited.get(result.method))] if cited else []),
     ]
     meanings = notes.meanings(results)
     shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]

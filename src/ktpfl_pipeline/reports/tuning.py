@@ -11,7 +11,7 @@ from ktpfl_pipeline.methods import slug, title
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
 from ktpfl_pipeline.reports.data_files import to_csv
-from ktpfl_pipeline.reports.model import Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, points
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting, too_few
@@ -38,6 +38,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
     ]
     return Report(
         name=name,
+        title=name,
         kind="Tuning",
         summary=outcome,
         facts=[
@@ -47,7 +48,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
             listed_seeds(tuning.asked["seeds"]),
         ],
         sections=[
-            Section("", [main, Notes(main.meanings)]),
+            Section("", main.explained()),
             *search_sections(tuning),
             Section("What was searched", [Settings(spaces)]),
             Section("Settings of all trials", [Settings({"": written(settings)})], folded=True),

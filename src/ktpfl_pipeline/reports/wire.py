@@ -39,7 +39,15 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         "each client must see each of them. Where only models are averaged, it would be possible.",
     }
     by_method = Table.of("wire", [TITLE, *_columns()], [(result, sum) for result in real])  # all clients together
-    return [by_method, by_client(main), Notes(notes), *unknown]
+    first = main.runs[0]
+    names = first.names or list(map(str, first.ids or range(main.clients)))
+    columns = [
+        Column("client", "Client", value=lambda _, __, name, ___: name),
+        Column("architecture", "Architecture", value=lambda _, __, ___, name: architecture_title(name)),
+        *_columns(),
+    ]
+    rows = [(main, itemgetter(place), names[place], first.architectures[place]) for place in range(main.clients)]
+    return [by_method, Table.of("wire_by_client", columns, rows), Notes(notes), *unknown]
 
 
 def _columns() -> list[Column]:
@@ -57,19 +65,6 @@ def _columns() -> list[Column]:
         column("counted_down", "Counted down", lambda run: ledger(run, "_down")),
         column("sent_down", "Sent down", lambda run: run.wire["sent"]),
     ]
-
-
-def by_client(result: MethodResult) -> Table:
-    """Return one row per client of one method."""
-    first = result.runs[0]
-    names = first.names or list(map(str, first.ids or range(result.clients)))
-    rows = [(result, itemgetter(place), names[place], first.architectures[place]) for place in range(result.clients)]
-    columns = [
-        Column("client", "Client", value=lambda _, __, name, ___: name),
-        Column("architecture", "Architecture", value=lambda _, __, ___, name: architecture_title(name)),
-        *_columns(),
-    ]
-    return Table.of("wire_by_client", columns, rows)
 
 
 def ledger(run: FinishedRun, ending: str) -> list[int]:

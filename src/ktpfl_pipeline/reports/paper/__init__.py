@@ -4,6 +4,7 @@ Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized 
 `tables` has all numbers of Tables 1 to 6, `stated` every setting that the paper or its released code states.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from ktpfl_pipeline import methods
@@ -59,10 +60,9 @@ def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[s
     return found
 
 
-def written(settings: dict[str, Any], method: str) -> str | None:
-    """Return a number of Table 1 or 2 as it is written in tables."""
-    known = number(settings, method)
-    return None if known is None else str(known)
+def cited(settings: dict[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """Return the numbers of Table 1 or 2 for those of the methods that it has, as they are written in tables."""
+    return {name: str(known) for name in names if (known := number(settings, name))}
 
 
 def names() -> dict[str, str]:

@@ -11,7 +11,7 @@ _SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<"})
 
 def document(report: Content) -> str:
     """Return the whole report."""
-    parts = [f"# {report.heading}", f"**{report.summary}**", " · ".join(report.facts)]
+    parts = [f"# {report.title}", f"**{report.summary}**", " · ".join(report.facts)]
     parts.append("\n".join(f"- {what}: `{told}`" for what, told in report.made.items() if told))
     for section in report.sections:
         parts += [f"## {section.title}" if section.title else "", *map(_block, section.blocks)]
