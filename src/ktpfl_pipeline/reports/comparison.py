@@ -40,10 +40,9 @@ SOURCES = {
 
 
 def build(name: str, results: Sequence[MethodResult], made: Provenance | None = None) -> Report:
-    """Return the report on the methods of one experiment, in the order of their results, which have its settings.
+    """Return the report on the methods of one experiment; `made` is when, where and by what command it is made.
 
-    Without `made`, the page does not say when, where and by what command the report was made. A ValueError says that
-    there are no results, or that the methods have different numbers of clients.
+    A ValueError says that there are no results, or that the methods have different numbers of clients.
     """
     if not results:
         raise ValueError("A report needs the result of at least one method.")

@@ -36,14 +36,8 @@ def to_parquet(csv: str) -> bytes:
 def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the report's numbers as CSV by file name, unrounded, every row with the run that it came from.
 
-    ``runs.csv`` has the final values, bytes, work and seconds of every seed. ``rounds.csv`` has accuracy and bytes of
-    every round. ``clients.csv`` has the final accuracy of every client and the other measures of its model.
-    ``classes.csv`` and ``confusion.csv`` have accuracy by class and the confusion matrix after the last round.
-    ``theorem.csv`` has the check of Theorem 1 by client and mixture. ``differences.csv`` has the paired differences of
-    the report's subject to each baseline and of each method to local-only, with the runs of both.
-    ``architectures.csv`` has the latter by architecture, where there are several.
-
-    Accuracies and differences are in 0..1, losses in nats. A file without rows is left out.
+    ``docs/reading_results.md`` says what each file has. Accuracies and differences are in 0..1, losses in nats. A file
+    without rows is left out.
     """
     kinds = ("runs.csv", "rounds.csv", "clients.csv", "classes.csv", "confusion.csv", "theorem.csv")
     files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}

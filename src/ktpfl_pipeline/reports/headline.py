@@ -178,10 +178,7 @@ def _seeds(found: Difference | None) -> str:
 
 
 def adapted(results: Sequence[MethodResult]) -> str:
-    """Compare the subject and the best methods with local-only after equal extra epochs of local training.
-
-    Empty without local-only, or where no model was adapted.
-    """
+    """Compare the subject and the best methods with local-only after equal extra epochs; empty where there are none."""
     local, (epochs, point) = local_only(results), max(adaptations(results).items())
     if local is None or not epochs:
         return ""

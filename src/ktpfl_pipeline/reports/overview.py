@@ -107,10 +107,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
 
 
 def read(place: str, content: Mapping[str, Any]) -> Comparison:
-    """Return a comparison from its ``comparison.json`` in `place`, with the methods in the registry's order.
-
-    An `InputError` says that the file does not read as one of this version.
-    """
+    """Return a comparison from its ``comparison.json`` in `place`, with the methods in the registry's order."""
     try:
         results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))
         found = Comparison(place, content["settings"], {result.method: result for result in results})
@@ -161,10 +158,7 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
 
 
 def difference_table(columns: Columns, name: str = "differences") -> Table:
-    """Return what each method gains over local-only by comparison, in points with its interval.
-
-    The last row is KT-pFL minus its simplest baseline, Sim-pFL or fine-tuned FedAvg, where one comparison has both.
-    """
+    """Return what each method gains over local-only by comparison, and what KT-pFL gains over its simplest baseline."""
     names = _titles(columns)
     pairs = [*((method, "local") for method in names if method != "local"), *_PAIRS]
     rows = [(a, b) for a, b in pairs if any(each.differences.get((a, b)) for each in columns.values())]

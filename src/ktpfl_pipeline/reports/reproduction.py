@@ -2,8 +2,6 @@
 
 A cell is empty until all of its seeds are finished. The list of settings comes from the configuration of each cell and
 from the settings that the paper states (`reports.paper.stated`).
-
-Arguments that the functions share: `cells`, all of them, in the order of the configuration.
 """
 
 from collections import Counter

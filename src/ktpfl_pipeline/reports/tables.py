@@ -114,10 +114,7 @@ def theorem_table(result: MethodResult) -> Table:
 
 
 def _no_worse(mixture: str, result: MethodResult, half: str) -> str | None:
-    """Return for how many clients a mixture's loss is at most that of ``own`` and ``average``: ``57 of 60``.
-
-    None for these two themselves. Malicious clients do not count.
-    """
+    """Return the count of `theorem_table`, ``57 of 60``, without adversaries; None for ``own`` and ``average``."""
     held: list[float] = []  # 1 where it is at least as good
     for run, check in ((run, run.theorem) for run in result.runs if run.theorem):
         by = getattr(check, half)

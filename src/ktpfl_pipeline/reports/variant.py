@@ -18,12 +18,8 @@ PARAMETERS = {
 def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequence[int] = ()) -> str:
     """Return a name for the data of a comparison: ``digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part``.
 
-    The parts are private data, images and their changes, clients, partition and public set. Settings that are not the
-    default follow: participation, adversaries, reliability, compression, private training, tuned hyperparameters. For
-    example ``...-open_part-0.1-flipped-0.1-tuned``. Comparisons that differ in these have separate reports. What is
-    not known is left out.
-
-    `native` is the shape of a private input in its source, empty if there are several, and `shape` the one that models
+    Settings that are not the default follow, as in ``...-open_part-0.1-flipped-0.1-tuned``. What is not known is left
+    out. `native` is the shape of a private input in its source, empty if there are several; `shape` is what models
     take.
     """
     names = ("private", "partition", "public", "adversaries")

@@ -137,10 +137,7 @@ def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
 
 
 def too_few(seeds: int) -> str:
-    """Return why there is no interval: ``2 seeds, and an interval needs at least 3``; empty where there is one.
-
-    This is the only place that states the rule in words.
-    """
+    """Return why there is no interval: ``2 seeds, and an interval needs at least 3``; empty where there is one."""
     return "" if seeds >= FEWEST_SEEDS else f"{plural(seeds, 'seed')}, and an interval needs at least {FEWEST_SEEDS}"
 
 
@@ -167,11 +164,7 @@ def over_seeds(seeds: int) -> str:
 
 
 def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
-    """Return how an accuracy is averaged, in words.
-
-    The number of seeds is None if comparisons have different ones; without results with their runs, it is not known how
-    many evaluations counted.
-    """
+    """Return how an accuracy is averaged, in words; the number of seeds is None if comparisons have different ones."""
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
     if any(run.patience is not None for result in results for run in result.runs):
@@ -229,10 +222,7 @@ def settings(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def aggregates(result: MethodResult) -> bool:
-    """Return whether the clients of a method get back models and nothing else.
-
-    They send models, and in addition at most a few numbers that do not come back.
-    """
+    """Return whether clients get back models and nothing else; in addition they send at most a few numbers."""
     sent = result.traffic
     models = sent["parameters_up"] or sent["parameters_down"]
     return bool(models) and not sent["knowledge_down"] and sent["knowledge_up"] <= sent["parameters_up"]

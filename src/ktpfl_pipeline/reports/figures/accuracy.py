@@ -85,10 +85,7 @@ def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
 
 
 def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: int, colour: str) -> list[Any]:
-    """Draw and return the accuracy at the end of the rounds, and the range over seeds if `ranged`.
-
-    `place` shifts the markers; a gray line has none.
-    """
+    """Draw the accuracy at the end of the rounds, and the range over seeds if `ranged`; `place` shifts the markers."""
     curve, marker = result.curve[HEADLINE], look(result.method).marker
     step = max(1, len(curve.rounds) // 6)  # about six markers, not where other lines have theirs, and one at the end
     edge: Any = {"marker": marker, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.4}

@@ -3,10 +3,6 @@
 Figures are matplotlib's objects, made without pyplot and without touching its settings, so they can be drawn anywhere
 and saved in any format. Each method keeps its colour and marker in all of them; the colours are told apart with every
 common kind of colour blindness (Okabe and Ito's, Tol's for labels).
-
-Arguments that the drawing functions share: `results`, the methods in the order in which they are shown; `result`, one
-of them; `columns`, the methods of several comparisons by title; `axes`, to draw on; `handles`, what a legend shows, by
-name.
 """
 
 import io
@@ -192,7 +188,7 @@ def range_of(seeds: int) -> dict[str, Any]:
 
 
 def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
-    """Put a title above a legend above the axes, both at most as wide as the axes; `options` go to the legend."""
+    """Put a title above a legend of `handles` by name above the axes, both at most as wide; `options` go to it."""
     scale = 72 / axes.figure.dpi
     look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}

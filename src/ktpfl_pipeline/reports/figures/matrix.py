@@ -93,10 +93,7 @@ def _title(result: MethodResult, client: int) -> str:
 
 @styled
 def coefficient_panels(results: Sequence[MethodResult]) -> Figure:
-    """Draw the matrices of several methods after the last round of the first seed, four in a row, on one scale.
-
-    Rows, columns and colours are as in `coefficient_heatmaps`.
-    """
+    """Draw the matrices of several methods like that of `coefficient_heatmaps`, four in a row, on one scale."""
     order = _by_labels(results[0].runs[0].label_counts)
     matrices = [_ordered(result.runs[0].coefficients, order) for result in results]
     figure, panels = base.grid_of_panels([result.title for result in results], 4, 0.23 * WIDTH + 0.35, 18)

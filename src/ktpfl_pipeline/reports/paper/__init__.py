@@ -17,11 +17,7 @@ __all__ = ["DATASETS", "one_architecture"]
 
 
 def number(settings: dict[str, Any], method: str) -> Cited | None:
-    """Return the paper's number in Table 1 or 2 for a method on such data, whatever else differs.
-
-    An experiment's architectures say which table is meant, its private data and its partition or its number of clients
-    which column.
-    """
+    """Return the paper's number in Table 1 or 2 for a method on such data, whatever else differs."""
     source, name = family(settings), names().get(method, method)
     if one_architecture(settings):
         return tables.ONE.get((source, str(settings["clients"]), name))
@@ -29,10 +25,7 @@ def number(settings: dict[str, Any], method: str) -> Cited | None:
 
 
 def of_cell(cell: Cell) -> Cited | None:
-    """Return the paper's number for a cell of its tables; None where there is none.
-
-    The name of a part up to an underscore is that of the paper's table: ``table1_rate`` is compared with Table 1.
-    """
+    """Return the paper's number for a cell of its tables; None where there is none."""
     part = table_of(cell.part)
     if part in tables.OF_KT_PFL:
         numbers = tables.OF_KT_PFL[part].get(family(cell.settings), {})
@@ -41,16 +34,12 @@ def of_cell(cell: Cell) -> Cited | None:
 
 
 def table_of(part: str) -> str:
-    """Return the name of the paper's table or figure that a part is compared with."""
+    """Return the paper's table or figure that a part is compared with: ``table1`` for ``table1_rate``."""
     return part.partition("_")[0]
 
 
 def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[str, list[str]]]:
-    """Return, by setting that a table varies, the column that is best for KT-pFL in the paper, and the others.
-
-    The best has the highest number of all columns in the row of an experiment's private data; of the others, those that
-    are among the labels are returned.
-    """
+    """Return, by setting that a table varies, the column that is best for KT-pFL in the paper, and the other labels."""
     numbers, found = tables.OF_KT_PFL.get(table_of(part), {}).get(family(settings), {}), []
     for varied in dict.fromkeys(label.partition(" = ")[0] for label in numbers if " = " in label):
         own = {label: cited.value for label, cited in numbers.items() if label.startswith(f"{varied} = ")}
