@@ -80,14 +80,9 @@ def run(
 ) -> Run:
     """Run `method` on `fed` for all rounds, from the last checkpoint where there is one.
 
-    Args:
-        method: what happens in a round.
-        fed: the clients, the data, the operations.
-        schedule: rounds, participation, evaluation.
-        settings: what defines the run, in plain values; a checkpoint with others is refused.
-        checkpoint_file: written after each round, with an atomic replace; None keeps nothing.
-        observer: called with progress, and with each finished round after its checkpoint. When a run is resumed it is
-            called again with the rounds before the checkpoint.
+    The checkpoint is replaced as a whole after each round. The observer gets progress, and each finished round after
+    its checkpoint; when a run is resumed, also the rounds before the checkpoint. `settings` are what defines the run,
+    in plain values: a checkpoint with others is refused.
 
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort

@@ -263,13 +263,11 @@ class Federation(Setting):
         This is where divergence is noticed: before anything of that client is mixed with what others have.
 
         Args:
-            before: what takes the place of each value where it diverged and is restored.
+            before: what takes the place of each value where it diverged and is restored; if a client that diverged is
+                not restored, DivergedError is raised.
             thrown_away: whether the models are made for one evaluation. A client cannot leave the cohort then, of
                 which it may not be; ``skip`` is ``restore`` there. Their optimizers start again, and keep nothing.
             recipe: by which it trains; None is that of local training.
-
-        Raises:
-            DivergedError: if a client diverged, unless all of them are restored.
         """
         keeps = (recipe or self.training).keeps and not thrown_away
         states = {n: self.client_states.before(phase, n) for n in calls} if keeps else {}

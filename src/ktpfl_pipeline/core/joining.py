@@ -50,7 +50,7 @@ def taught(
         there: the models of the trained clients.
         newcomers: their ids.
         fed: the federation of both, whose distillation has T·R epochs.
-        teacher: makes a newcomer's teacher.
+        teacher: see `Teacher`.
         introduced: whether the teacher also uses the newcomer's own logits, as the last ones. They come from a
             temporary copy of its first model after E epochs of local training.
         start: models that newcomers are sent instead of their initial ones.

@@ -73,17 +73,14 @@ def train_wearing(
     weight: float = 0.0,
     generated: Iterator[tuple[Tensor, Tensor]] | None = None,
 ) -> Outcome[tuple[Params, Params]]:
-    """Train client n's extractor and the common `head` on its cross-entropy for E epochs.
+    """Train client n's extractor and the common `head` on its cross-entropy for E epochs, or `epochs`.
+
+    The model's own head waits; the outcome has the model with the common head as it is then, and that head.
 
     Args:
-        params: its model, whose own head waits.
         head: ``weight`` (K, F) and ``bias`` (K,).
-        epochs: in place of E.
         weight: of the common head's cross-entropy on generated features.
         generated: for one batch after another, as many features, (b, F), and their classes, (b,).
-
-    Returns:
-        The model with the head as it is then, and that head.
     """
     own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)

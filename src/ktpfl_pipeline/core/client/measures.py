@@ -74,12 +74,8 @@ def auc(scores: Tensor, true: Tensor, counts: Tensor) -> Tensor:
 
     A class has one where some samples are of it and some are not; NaN where no class has. It is the probability that a
     sample of the class scores higher than another sample, ties counting one half: by ranks, where equal scores share
-    their mean rank (Hanley and McNeil 1982).
-
-    Args:
-        scores: (..., V, K) float64 probabilities.
-        true: (..., V, K) float64, 1 for the class of each sample that counts, else 0.
-        counts: (..., V) bool, which samples count.
+    their mean rank (Hanley and McNeil 1982). `scores`, (..., V, K) float64, are probabilities; `true` is 1 for the
+    class of each sample that `counts`, (..., V) bool, else 0.
     """
     scores = scores.masked_fill(~counts[..., None], torch.inf).transpose(-1, -2).contiguous()  # (..., K, V)
     ordered = scores.sort(dim=-1).values

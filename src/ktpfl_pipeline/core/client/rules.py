@@ -64,17 +64,10 @@ def train(
     steps: int | None = None,
     part: str = "",
 ) -> Outcome[tuple[Params, Vectors]]:
-    """Train with the rule's steps on client n's data.
+    """Train with the rule's steps on client n's data; arguments as of `Federation.train_by`.
 
-    Args:
-        rule: the rule of one step.
-        others: what the rule needs besides the model.
-        epochs: passes over the training split.
-        steps: the largest number of steps in total.
-        part: names the streams of a second training in one round.
-
-    Returns:
-        The trained model, the other vectors after the last step, and the mean loss of the last epoch's gradients.
+    The outcome has the trained model, the `others` after the last step, and the mean loss of the last epoch's
+    gradients. At most `steps` are taken in all.
     """
     setting, own = space.setting, PrivateSamples(space, n, t, part)
     rate = setting.training.rate(t, setting.rounds)

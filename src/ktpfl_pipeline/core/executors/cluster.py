@@ -59,10 +59,9 @@ class ClusterExecutor(Executor):
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Return the outcome for each client, as the workers answer; models among the values are `RemoteParams`.
+        """Return the outcome for each client; models among the values are `RemoteParams`.
 
-        Raises InputError if the cluster cannot be had, or a client's call has ended `ATTEMPTS` workers, and LostError
-        if a model that the call needs is gone with its machine.
+        Raises InputError also if the cluster cannot be had, or a client's call has ended `ATTEMPTS` workers.
         """
         if not calls:
             return {}

@@ -63,10 +63,7 @@ class ProcessesExecutor(Executor):
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Return the outcome for each client, as the workers answer.
-
-        Raises InputError if a client's call has ended `ATTEMPTS` workers: there is too little memory, mostly.
-        """
+        """Return the outcome for each client; InputError if a call has ended `ATTEMPTS` workers, mostly for memory."""
         if len(calls) < 2:
             return self._serial.outcomes(setting, phase, operation, calls, progress)
         try:

@@ -39,16 +39,10 @@ class LearnedMatrix:
     order: Literal["paper", "coefficients_first"] = "paper"
 
     def learn(self, coefficients: Tensor, rows: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
-        """Update the cohort's block of the matrix (Eq. 8).
+        """Update the cohort's block, `rows` (|S|,), of the matrix of the round before, (N, N), by Eq. 8.
 
-        Args:
-            coefficients: (N, N), c of the round before.
-            rows: (|S|,) the cohort's rows and columns of it.
-            objective: what its block minimises.
-
-        Returns:
-            (|S|, |S|) the weights that this round mixes with, from before the update or after it (`order`), and the
-            (N, N) matrix after the round.
+        Returns the weights that this round mixes with, (|S|, |S|), from before the update or after it (`order`), and
+        the matrix after the round.
         """
         before, mass = block(coefficients, rows)
         step = default_step(self.update, self.rho, objective) if self.step is None else self.step
