@@ -107,7 +107,7 @@ def nets(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module that can be imported as ``my_nets``."""
     module = ModuleType("my_nets")
     monkeypatch.setitem(sys.modules, "my_nets", module)
-    monkeypatch.setattr(own, "_FITTING", set())
+    monkeypatch.setattr(own, "TRIED", set())
     return module
 
 

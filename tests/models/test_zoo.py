@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.models import build, find, module_of, zoo
+from ktpfl_pipeline.models import build, find, module_of, shapes, zoo
 
 SMALL = ["squeezenet1_1", "mobilenet_v3_small", "shufflenet_v2_x0_5", "regnet_y_400mf", "mnasnet0_5"]
 
@@ -26,7 +26,7 @@ def test_a_model_of_torchvision_takes_a_training_step_on_any_images(name):
 
 
 def test_the_global_seed_decides_all_weights_whether_it_was_tried_before_or_not():
-    zoo._FITTING.clear()
+    shapes.TRIED.clear()
     first, again = (torch.manual_seed(0) and build("torchvision:resnet18", (4, 32, 32), 3) for _ in range(2))
     assert all(map(torch.equal, first.state_dict().values(), again.state_dict().values()))
 

@@ -52,9 +52,8 @@ class Client:
 class Setting:
     """Everything that a round depends on besides the method's state.
 
-    Raises:
-        InputError: if ids repeat, the public batch exceeds the public set, or encoding, augmentation or private
-            training are impossible.
+    Raises InputError if ids repeat, the public batch exceeds the public set, or encoding, augmentation or private
+    training are impossible.
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids

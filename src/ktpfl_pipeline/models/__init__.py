@@ -56,11 +56,7 @@ MODELS: dict[str, Builder] = {
 
 
 def find(name: str) -> Builder:
-    """Return the builder of the architecture `name`: of `MODELS`, of another library, or at a dotted path.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """Return the builder of an architecture of `MODELS`, a library or a dotted path; InputError if there is none."""
     if transformers.is_one(name):
         return transformers.find(name)
     if is_family(name):
@@ -98,16 +94,13 @@ def libraries(names: Iterable[str]) -> dict[str, str]:
 
 
 def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] | None = None) -> nn.Module:
-    """Return a new model of the architecture `name`, its weights drawn from torch's global generator.
+    """Return a new model of the architecture `name` in training mode, its weights drawn from torch's global generator.
 
     Args:
         name: a key of `MODELS`, ``torchvision:<name>``, ``timm:<name>``, ``transformers:<folder>``, or a dotted path.
         shape: of one input, (channels, height, width) of an image; a `TokenShape` of a text.
         classes: number of logits, at least 2.
         weights: by architecture, what is used instead of drawn ones where it fits; see `pretrained.load`.
-
-    Returns:
-        A module in training mode from numbers (n, ...), or ids (n, length), to logits (n, classes).
 
     Raises:
         InputError: if an argument is not among those allowed, or a model of one's own cannot be trained.

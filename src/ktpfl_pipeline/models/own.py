@@ -11,12 +11,9 @@ from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import raised
-from ktpfl_pipeline.models.shapes import example, sides
+from ktpfl_pipeline.models.shapes import TRIED, example, sides
 
 Builder = Callable[[Shape, int], nn.Module]
-_FITTING: set[tuple[str, int, Shape, int, int]] = set()
-"""What was found to be a model of a shape, a vocabulary and a number of classes, with its builder's id: each is tried
-once."""
 
 
 def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
@@ -33,10 +30,10 @@ def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
             with rng.seeded(0), torch.device("cpu"):
                 return _made(name, builder, shape, classes)
     key = (name, id(builder), shape, getattr(shape, "vocabulary", 0), classes)
-    if key not in _FITTING:
+    if key not in TRIED:
         with rng.seeded(0), torch.device("cpu"), torch.enable_grad():
             check(name, _made(name, builder, shape, classes), shape, classes)
-        _FITTING.add(key)
+        TRIED.add(key)
     return _made(name, builder, shape, classes)
 
 

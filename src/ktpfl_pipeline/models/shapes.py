@@ -1,5 +1,7 @@
 """The kind of input that a model takes, and the error for inputs that it cannot take."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,8 @@ from ktpfl_pipeline.core.errors import InputError
 
 KINDS = {3: "images", 2: "series", 1: "vectors"}
 """By the number of dimensions of one input."""
+TRIED: set[tuple[Any, ...]] = set()
+"""Models with the shapes and classes that they were found to take: each is tried once a process."""
 INSTEAD = {
     "images": "choose lenet, cnn, mlp or torchvision:resnet18",
     "series": "choose cnn1d, gru or mlp",

@@ -91,8 +91,6 @@ def build(name: str, shape: Shape, classes: int) -> nn.Module:
 
 _ITS_OWN = ("num_labels", "id2label", "label2id", "problem_type", "torch_dtype", "dtype")
 """What a configuration says of its classes and its precision, which are those of the federation here."""
-_FITTING: set[tuple[str, Shape, int, int]] = set()
-"""Folders, shapes, vocabularies and classes that were found to go together: each is tried once a process."""
 
 
 @cache
@@ -152,7 +150,7 @@ class Classifier(nn.Module):
             raise _refused(name, shape, error) from error
 
     def _try(self, name: str, shape: TokenShape, classes: int) -> None:
-        if (key := (name, shape, shape.vocabulary, classes)) in _FITTING:
+        if (key := (name, shape, shape.vocabulary, classes)) in shapes.TRIED:
             return
         with torch.no_grad():
             found = self.eval()(shapes.example(shape, 2))
@@ -160,7 +158,7 @@ class Classifier(nn.Module):
             raise InputError(
                 f"{name} returned {tuple(found.shape)} for 2 texts, not (2, {classes}): choose a model that classifies."
             )
-        _FITTING.add(key)
+        shapes.TRIED.add(key)
         self.train()
 
     def forward(self, ids: Tensor) -> Tensor:

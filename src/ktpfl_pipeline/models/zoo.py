@@ -56,14 +56,10 @@ def build(family: str, name: str, shape: Shape, classes: int) -> nn.Module:
     image = shapes.image(full, shape, least=1)
     with torch.device("cpu"):  # some compute with numbers while they are built, which the device meta has not
         model = (_timm if family == "timm" else _torchvision)(name, image, classes)
-    if (full, image) not in _FITTING:
+    if (full, image) not in shapes.TRIED:
         check(full, model, image)
-        _FITTING.add((full, image))
+        shapes.TRIED.add((full, image))
     return model
-
-
-_FITTING: set[tuple[str, Shape]] = set()
-"""Models and shapes that were found to go together: each pair is tried once a process."""
 
 
 def _torchvision(name: str, image: Shape, classes: int) -> nn.Module:

@@ -23,17 +23,13 @@ def reduce(module: nn.Module, device: str) -> None:
         elif isinstance(part, nn.LSTM):  # oneDNN has none without the instructions
             layer.forward = _in_float32(layer.forward, training_only=False)
     built: Any = module
-    built.forward = _in_bfloat16(built.forward, device)
-
-
-def _in_bfloat16(forward: Callable[[Tensor], Tensor], device: str) -> Callable[[Tensor], Tensor]:
-    """Return `forward` with the products of matrices and convolutions in bfloat16, forward and backward."""
+    forward: Callable[[Tensor], Tensor] = built.forward
 
     def reduced(inputs: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16):
             return forward(inputs).float()
 
-    return reduced
+    built.forward = reduced
 
 
 def _in_float32(forward: Callable[..., Any], *, training_only: bool) -> Callable[..., Any]:

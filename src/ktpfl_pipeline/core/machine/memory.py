@@ -9,12 +9,6 @@ from ktpfl_pipeline.core.errors import InputError, used_up
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.setting import Setting
 
-SMALLER = (
-    "choose a smaller image.size, or fewer samples by private.samples or private.classes, and give the same command "
-    "again."
-)
-"""What to do where data do not fit."""
-
 
 @contextmanager
 def used_up_by(what: str, setting: "Setting | None" = None) -> Iterator[None]:
@@ -30,8 +24,13 @@ def used_up_by(what: str, setting: "Setting | None" = None) -> Iterator[None]:
             raise
         first = str(error).strip().partition("\n")[0] or "MemoryError"
         reason = ". ".join(first.split(". ")[:3]).strip(" .")  # what was tried, and what the device has
-        where, fix = "this machine", SMALLER
-        if setting is not None:
+        if setting is None:
+            where = "this machine"
+            fix = (
+                "choose a smaller image.size, or fewer samples by private.samples or private.classes, and give the "
+                "same command again."
+            )
+        else:
             own, distillation, compute = setting.training, setting.distillation, setting.compute
             where = str(setting.device)
             fix = (
