@@ -1,8 +1,9 @@
+import pickle
 from pathlib import Path
 
 import pytest
 
-from ktpfl_pipeline.core.errors import InputError, unwritable
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, NotCoveredError, unwritable
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,13 @@ def test_a_link_to_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None
     assert f"{tmp_path}/reports is a link to unmounted, which does not exist." in str(unwritable("The report", lost))
     full = OSError(28, "No space left on device", str(tmp_path / "whole" / "x"))
     assert "(No space left on device): free some space" in str(unwritable("The report", full))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [InputError("x"), NotCoveredError("predicts"), ClientsMissing({3: "gave no answer"}), DivergedError({1: "nan"}, 2)],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_the_same_in_another_process(error: InputError) -> None:
+    there = pickle.loads(pickle.dumps(error))
+    assert (type(there), str(there), vars(there)) == (type(error), str(error), vars(error))

@@ -27,6 +27,10 @@ class InputError(ValueError):
         half = MAX_MESSAGE // 2
         super().__init__(line if len(line) <= MAX_MESSAGE else f"{line[:half]} ... {line[-half:]}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process have the message and the attributes, whatever a subclass makes them from."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
 
 def printable(text: str) -> str:
     """Return a text in one line that a terminal can show: other characters are written as `repr` writes them."""
