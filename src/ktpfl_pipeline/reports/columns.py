@@ -12,8 +12,6 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only
-from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.numbers import (
     Entry,
@@ -27,7 +25,6 @@ from ktpfl_pipeline.reports.numbers import (
     percent,
     three_digits,
 )
-from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.words import marked, plain, point_title
 
 
@@ -57,11 +54,6 @@ class Compared:
     def __init__(self, results: Sequence[MethodResult]) -> None:
         self.local, self.lead = local_only(results), headline(results)
         self.gains = cache(partial(contrasts.against, self.local, results))
-        self.gains_by_architecture = cache(partial(contrasts.against_by_architecture, self.local, results))
-
-    def gain(self, result: MethodResult, point: str) -> Difference | None:
-        """Return a method's corrected difference to local-only; None without one."""
-        return self.gains(point).get(result.method)
 
 
 METHOD = Column("method", "Method", value=lambda result, _: marked(result))
@@ -72,7 +64,7 @@ MINUS_LOCAL = Column(
     "Minus local-only",
     "points",
     f"after transfer, {words.CORRECTED}",
-    lambda result, compared: interval(compared.gain(result, compared.lead)),
+    lambda result, compared: interval(compared.gains(compared.lead).get(result.method)),
 )
 TRAFFIC = Column(
     "traffic",
@@ -97,7 +89,7 @@ def gained_at(point: str, title: str, meaning: str = "") -> Column:
     """Return the column of the difference to local-only at an evaluation point, or of a measure."""
 
     def value(result: MethodResult, compared: Compared) -> Entry:
-        return interval(compared.gain(result, point))
+        return interval(compared.gains(point).get(result.method))
 
     return MINUS_LOCAL.but(key=f"{point}_minus_local", title=title, meaning=meaning, value=value)
 
@@ -107,28 +99,6 @@ def accuracy_at(point: str, best: MethodResult | None = None, meaning: str = "")
     return Column(
         point, point_title(point), "%", meaning, lambda result, *_: accuracy(result.final.get(point), result is best)
     )
-
-
-def adapted(epochs: int, meaning: str) -> list[Column]:
-    """Return accuracy and difference to local-only after equal extra epochs; 0 is after transfer."""
-    point = f"{ADAPTED}{epochs}" if epochs else HEADLINE
-    title = point_title(point)
-    gained = gained_at(point, f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}")
-    return [accuracy_at(point, meaning=meaning if epochs else ""), gained]
-
-
-def by_architecture(names: Sequence[str]) -> list[Column]:
-    """Return the difference to local-only over all clients, and over the clients of each architecture."""
-
-    def of(name: str) -> Column:
-        return MINUS_LOCAL.but(
-            key=f"minus_local_{name}",
-            title=architecture_title(name),
-            meaning="",
-            value=lambda result, compared: interval(compared.gains_by_architecture()[name].get(result.method)),
-        )
-
-    return [METHOD, *map(of, names), gained_at(HEADLINE, "All clients").but(key=MINUS_LOCAL.key)]
 
 
 FAIRNESS = [
@@ -252,37 +222,6 @@ WORK = [
 ]
 
 
-def of_methods_own(results: Sequence[MethodResult]) -> list[Column]:
-    """Return a column for each number that a method reports of itself (`RoundReport.metrics`)."""
-
-    def last(result: MethodResult, name: str) -> Entry:
-        return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
-
-    names = dict.fromkeys(name for result in results for run in result.runs for name in run.metrics)
-    return [METHOD, *(_named("metrics/", name, last) for name in names)] if names else []
-
-
-def _named(prefix: str, name: str, of: Callable[[MethodResult, str], Entry]) -> Column:
-    """Return the column of something that results know by its name."""
-    return Column(f"{prefix}{name}", plain(name).capitalize(), value=lambda result, *_: of(result, name))
-
-
-def baselines(main: MethodResult, lead: str) -> list[Column]:
-    """Return the columns of the subject's difference to each baseline; a row is a baseline and its two differences."""
-    return [
-        Column("minus", f"{main.title} minus", value=lambda result, *_: result.title),
-        Column("difference", point_title(lead), "points", value=lambda _, found, __: interval(found)),
-        Column(
-            "std",
-            "Std over seeds",
-            "points",
-            value=lambda _, found, __: None if found is None or found.std is None else percent(found.std),
-        ),
-        Column("after_local", point_title("after_local"), "points", value=lambda _, __, before: interval(before)),
-        Column("seeds", "Seeds in common", value=lambda _, found, __: str(found.seeds if found else 0)),
-    ]
-
-
 CATEGORIES = {
     "knowledge_up": "Predictions up",
     "knowledge_down": "Predictions down",
@@ -311,8 +250,11 @@ def of_traffic() -> list[Column]:
 def of_phases(results: Sequence[MethodResult]) -> list[Column]:
     """Return the wall time by phase of a round, summed over the rounds."""
 
-    def summed(result: MethodResult, name: str) -> Entry:
-        return Number(result.seconds[name], duration) if name in result.seconds else None
+    def of(name: str) -> Column:
+        def value(result: MethodResult) -> Entry:
+            return Number(result.seconds[name], duration) if name in result.seconds else None
+
+        return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
 
     names = dict.fromkeys(name for result in results for name in result.seconds if name != "round")
-    return [TITLE, *(_named("seconds_", name, summed) for name in names), TIME.but(title="Whole rounds", meaning="")]
+    return [TITLE, *map(of, names), TIME.but(title="Whole rounds", meaning="")]

@@ -5,17 +5,18 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import MethodResult, local_only, ranked
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.reports import columns, figures, words
-from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, Compared
+from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, Compared, accuracy_at, gained_at
 from ktpfl_pipeline.reports.figures.accuracy import chief, client_title
 from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, Number, hundredths, interval, mean, megabytes
+from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.tables import tinted
-from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plain, plural
+from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plain, plural, point_title
 
 MOST = 50
 """Classes that a table shows at most: those that the report's subject recognizes worst."""
@@ -49,23 +50,35 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
         f"evaluated and discarded.{diverged} Differences are to local-only after as many extra epochs, "
         f"{words.CORRECTED}"
     )
-    shown = [METHOD, *(column for epochs in points for column in columns.adapted(epochs, meaning))]
+    shown = [METHOD]
+    for epochs, point in points.items():
+        title = point_title(point)
+        gained = gained_at(point, f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}")
+        shown += [accuracy_at(point, meaning=meaning if epochs else ""), gained]
     table = _table("adaptation", results, shown, f"Accuracy after adaptation: {meaning}")
     return [Text(adapted(results)), *table.explained()]
 
 
 def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
     """Return each method's difference to local-only over the clients of each architecture; nothing with one of them."""
-    names = contrasts.architectures(results)
-    if local_only(results) is None or len(names) < 2:
+    gains = contrasts.against_by_architecture(local_only(results), results)
+    if len(gains) < 2:
         return []
+
+    def of(name: str) -> Column:
+        def value(result: MethodResult, _: Compared) -> Entry:
+            return interval(gains[name].get(result.method))
+
+        return MINUS_LOCAL.but(key=f"minus_local_{name}", title=architecture_title(name), meaning="", value=value)
+
     meaning = (
         "mean accuracy after transfer of the clients with an architecture minus that of the same clients with "
         f"local-only, {words.CORRECTED} Each column has few clients. It shows where a method helps one architecture "
         "and harms another, which a mean over all clients hides."
     )
     latex = f"Accuracy minus local-only by architecture: {meaning}"
-    table = _table("architectures", results, columns.by_architecture(names), latex, without="local")
+    shown = [METHOD, *map(of, gains), gained_at(HEADLINE, "All clients").but(key=MINUS_LOCAL.key)]
+    table = _table("architectures", results, shown, latex, without="local")
     return table.explained(**{"By architecture": meaning})
 
 
@@ -94,10 +107,17 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
 
 def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
     """Return the numbers that methods report of themselves: their last values, mean over seeds."""
+
+    def of(name: str) -> Column:
+        def value(result: MethodResult, _: Compared) -> Entry:
+            return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
+
+        return Column(f"metrics/{name}", plain(name).capitalize(), value=value)
+
     seeds = plural(len(results[0].seeds), "seed")
-    shown = columns.of_methods_own(results)
+    names = dict.fromkeys(name for result in results for run in result.runs for name in run.metrics)
     meaning = f"numbers that a method reports of itself: the values of the last round, mean over {seeds}."
-    return _table("metrics", results, shown).explained(**{"Own numbers": meaning}) if shown else []
+    return _table("metrics", results, [METHOD, *map(of, names)]).explained(**{"Own numbers": meaning}) if names else []
 
 
 def by_class(results: Sequence[MethodResult]) -> list[Block]:

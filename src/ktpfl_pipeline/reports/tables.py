@@ -7,12 +7,13 @@ from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.contrasts import clear_best
 from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, headline, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients, paired
+from ktpfl_pipeline.analysis.statistics import Difference, benign, mean_over_clients, paired
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, Compared, accuracy_at
 from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, mean, percent
+from ktpfl_pipeline.reports.words import point_title
 
 TOLERANCE = 1e-6
 """Nats by which a loss may exceed another and still count as no worse."""
@@ -52,7 +53,18 @@ def difference_table(results: Sequence[MethodResult]) -> Table:
     others = contrasts.baselines(results)
     found, before = (contrasts.ahead(main, others, point) for point in (lead, "after_local"))
     rows = [(each, found[each.method], before[each.method]) for each in others if each is not main]
-    return Table.of("differences", columns.baselines(main, lead), rows)
+
+    def deviation(gain: Difference | None) -> Entry:
+        return percent(gain.std) if gain and gain.std is not None else None
+
+    shown = [
+        Column("minus", f"{main.title} minus", value=lambda result, *_: result.title),
+        Column("difference", point_title(lead), "points", value=lambda _, gain, __: interval(gain)),
+        Column("std", "Std over seeds", "points", value=lambda _, gain, __: deviation(gain)),
+        Column("after_local", point_title("after_local"), "points", value=lambda _, __, before: interval(before)),
+        Column("seeds", "Seeds in common", value=lambda _, gain, __: str(gain.seeds if gain else 0)),
+    ]
+    return Table.of("differences", shown, rows)
 
 
 def setting_columns(
