@@ -1,9 +1,11 @@
 import json
 from dataclasses import replace
 
+import pytest
 from finished_runs import under
 
-from ktpfl_pipeline.analysis.study import compared, comparison
+from ktpfl_pipeline.analysis.study import check_settings, comparable, compared, comparison
+from ktpfl_pipeline.core.errors import InputError
 
 
 def test_what_a_comparison_leaves_is_read_as_results_without_runs(study, paper_settings):
@@ -13,3 +15,34 @@ def test_what_a_comparison_leaves_is_read_as_results_without_runs(study, paper_s
     assert compared(content) == [
         replace(result, runs=[], hyperparameters={}, settings=paper_settings) for result in study
     ]
+
+
+def test_results_of_other_settings_are_refused(study):
+    made = [replace(result, settings={"rounds": 1, "training": {"epochs": 5}}) for result in study]
+    assert comparable(made, {"rounds": 1, "training": {"epochs": 5}}) == made
+    with pytest.raises(InputError, match=r"kt_pfl was made with other settings \(training.epochs=5, now 20\)"):
+        comparable(made, {"rounds": 1, "training": {"epochs": 20}})
+
+
+def test_results_on_other_data_are_refused(study):
+    seen = [
+        replace(result, runs=[replace(run, data=f"images of seed {run.seed}") for run in result.runs])
+        for result in study
+    ]
+    assert comparable(seen, {}) == seen
+    fedmd = seen[1]
+    seen[1] = replace(fedmd, runs=[replace(fedmd.runs[0], data="other images"), *fedmd.runs[1:]])
+    with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
+        comparable(seen, {})
+
+
+def test_what_auto_chose_counts_as_asked(study):
+    asked, made = ({"compute": {"dtype": dtype, "memory_format": "auto"}} for dtype in ("auto:bfloat16", "bfloat16"))
+    check_settings("The data were", made, asked)
+    check_settings("The data were", {"compute": {"dtype": "bfloat16", "memory_format": "channels_last"}}, asked)
+    with pytest.raises(InputError, match=r"made with other settings \(compute.dtype='bfloat16', now 'tf32'"):
+        check_settings("The data were", made, {"compute": {"dtype": "tf32", "memory_format": "auto"}})
+    first, other = (replace(study[0], settings={"compute": {"dtype": dtype}}) for dtype in ("float32", "bfloat16"))
+    assert comparable([first, first], {"compute": {"dtype": "auto"}}) == [first, first]
+    with pytest.raises(InputError, match=r"compute.dtype='bfloat16', now 'float32'"):
+        comparable([first, other], {"compute": {"dtype": "auto"}})

@@ -8,12 +8,14 @@ show them; those after adaptation follow.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.analysis.kept import Kept
 from ktpfl_pipeline.analysis.statistics import Final, benign, final, mean_by_place, mean_over_clients
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import early_stopping
@@ -24,6 +26,31 @@ LEADING = ("balanced_accuracy", "macro_f1", "auc")
 """Measures of the models after transfer that may lead a report instead of accuracy."""
 COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
+
+
+class Kept:
+    """A dataclass that is kept as plain values, its parts too."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain values."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    @cache
+    def _reader(cls) -> TypeAdapter[Self]:
+        """Return what reads it; making it takes as long as reading many."""
+        return TypeAdapter(cls)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Self:
+        """Return what `to_dict` wrote, from JSON too; a ValueError names the first value that cannot be."""
+        try:
+            return cls._reader().validate_python(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ktpfl_pipeline.analysis import agreement
-from ktpfl_pipeline.analysis.kept import Kept
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, Kept, MethodResult, summarise
 from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.metrics import VALIDATION
 from ktpfl_pipeline.methods import title
 
@@ -150,13 +149,48 @@ def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[M
             f"data/07_model_output/{name}/cells.json does not read as the results of this version ({error}): delete it "
             f"and run `kedro run --pipelines={name}` again, which takes finished runs from their checkpoints."
         ) from error
-    agreement.check_settings(f"The results of {name} were", study.asked, asked)
+    check_settings(f"The results of {name} were", study.asked, asked)
     given = [point.settings for point in study.points] if len(settings) > 1 else [study.cells[0].settings]
     for then, now in zip(given, settings, strict=True):
-        agreement.check_settings(f"The results of {name} were", then, now)
+        check_settings(f"The results of {name} were", then, now)
     for point in study.points:
-        agreement.check_data(list(point.methods.values()))
+        check_data(list(point.methods.values()))
     return study
+
+
+def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Check that something was made `then` with the settings of `now`; an `InputError` says of `what` what differs.
+
+    Where dtype or memory format is `auto`, the choice that was made then counts as configured.
+    """
+    asked, chosen = now.get("compute", {}), then.get("compute", {})
+    left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
+    if left:
+        now = {**now, "compute": {**asked, **{name: chosen[name] for name in left}}}
+    if changes := differences(then, now):
+        raise InputError(
+            f"{what} made with other settings ({changes}); run it again with these, or put the settings back."
+        )
+
+
+def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> list[MethodResult]:
+    """Return the results of a comparison; an `InputError` names one that has other settings or saw other data."""
+    for result in results:
+        check_settings(f"The result of {result.method} was", result.settings, settings)
+        settings = result.settings  # what auto chose for the first, it must have chosen for all
+    check_data(results)
+    return list(results)
+
+
+def check_data(results: Sequence[MethodResult]) -> None:
+    """Check that all methods saw the same data with each seed; an `InputError` names the first that did not."""
+    seen: dict[int, str] = {}
+    for run in (run for result in results for run in result.runs):
+        if run.data != seen.setdefault(run.seed, run.data):
+            raise InputError(
+                f"{run.method} saw other data than {results[0].method} with seed {run.seed}: the samples or the "
+                "partition changed between their runs; run the whole comparison again."
+            )
 
 
 def highest(cells: Sequence[Cell]) -> Cell:

@@ -18,10 +18,10 @@ from typing import Any
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
-from ktpfl_pipeline.analysis.agreement import check_settings, comparable
 from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, headline, local_only, summarise
+from ktpfl_pipeline.analysis.study import check_settings, comparable
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.tuned import resolve

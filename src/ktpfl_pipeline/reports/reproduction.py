@@ -63,6 +63,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
     alike = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
     once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # runs that an earlier part has too
     finished = [(f"{_place(cell)}, {cell.title}", cell.result) for cell in reversed(once.values()) if cell.result]
+    took = duration(sum({run.key: run.seconds("round") for cell in cells for run in cell.runs}.values()))
     sections = [
         Section("", [Text(evidence.scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
@@ -82,7 +83,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         title="The paper's tables and figures",
         kind="Reproduction of KT-pFL (NeurIPS 2021)",
         summary=summary(cells, [beside, ordered, best]),
-        facts=[plural(len(parts), "part"), plural(len(cells), "cell"), *_trained(evidence)],
+        facts=[plural(len(parts), "part"), plural(len(cells), "cell"), f"{took} of training", *evidence.machines],
         made=made.told(),
         sections=[section for section in sections if section],
         brief=[beside.without("part") if beside.rows else _by_column(cells)],
@@ -251,12 +252,6 @@ def summary(cells: Sequence[Cell], judged: Iterable[Table]) -> str:
     compared = f"Compared with the paper's numbers, orders and best settings: {known}." if known else ""
     full = sum(cell.result is not None for cell in cells)
     return f"{full} of {plural(len(cells), 'cell')} finished. {progress(cells)} {compared}".strip()
-
-
-def _trained(evidence: Evidence) -> list[str]:
-    """Return the hours that the finished runs took, and the machines."""
-    runs = {run.key: run.seconds("round") for cell in evidence.cells for run in cell.runs}
-    return [f"{duration(sum(runs.values()))} of training", *evidence.machines]
 
 
 def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:

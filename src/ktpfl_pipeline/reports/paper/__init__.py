@@ -75,5 +75,8 @@ def differences(settings: dict[str, Any]) -> list[str]:
     Left out are settings that only the released code shows, such as rounds, and the number of a cell's runs. Missing
     settings are not compared.
     """
-    found = [each for each in stated.compared(Cell("", "", "", "", settings, {}, [])) if each.differs]
-    return [each.told for each in found if stated.CODE not in each.source and each.name != "runs of a cell"]
+    return [
+        f"{each.name} {each.ours} instead of {each.paper}"
+        for each in stated.compared(Cell("", "", "", "", settings, {}, []))
+        if each.differs and stated.CODE not in each.source and each.name != "runs of a cell"
+    ]

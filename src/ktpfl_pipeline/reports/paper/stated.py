@@ -35,11 +35,6 @@ class Setting:
     ours: str  # the value of the experiment
     differs: bool | None  # None if the paper states no value
 
-    @property
-    def told(self) -> str:
-        """The difference in words."""
-        return f"{self.name} {self.ours} instead of {self.paper}"
-
 
 @dataclass(frozen=True)
 class Stated:
