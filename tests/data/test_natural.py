@@ -8,7 +8,6 @@ import pytest
 import torch
 from cases import case
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import natural
@@ -89,7 +88,6 @@ def test_samples_outside_the_pool_have_no_client():
 
 def test_what_does_not_fit_is_refused():
     for data, changes, words in (
-        (LabelledDataset(DATA.inputs, DATA.labels), {}, "is natural, and the private samples have no owners"),
         (DATA, {"clients": 5}, "federation of 5 clients is not possible: the source has 4 of them. Choose at most"),
         (DATA, {"clients": 3, "minimum": 30}, "the source has 2 of them with 30 samples or more (partition.minimum)"),
         (DATA, {"minimum": 101}, "federation of 0 clients is not possible: the source has 0"),

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.owned import OwnedDataset
@@ -20,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def natural(
-    dataset: LabelledDataset, clients: int | None, seed: int, *, pool: Tensor | None = None, **settings: Any
+    dataset: OwnedDataset, clients: int | None, seed: int, *, pool: Tensor | None = None, **settings: Any
 ) -> dict[int, ClientIndices]:
     """Leave the samples with their owners, and split each owner's into train, validation and test.
 
@@ -28,7 +27,7 @@ def natural(
     drawn from the remaining samples.
 
     Args:
-        dataset: an `OwnedDataset`, M samples.
+        dataset: M samples.
         clients: N, how many of the owners take part, drawn again with each seed; None for all.
         seed: the run's seed; the split of an owner does not depend on the other owners.
         pool: (n,), indices of the samples that take part, each once; None for all.
@@ -36,17 +35,9 @@ def natural(
             `minimum` samples, or with none, is left out, and the log says so; if it is above 0, so is an owner whose
             samples cannot be split. The test share is not used if the source names the test samples.
 
-    Returns:
-        {client: indices into the dataset} for the clients 0 to N - 1, in the order of the owners' numbers.
-
-    Raises:
-        InputError: a source without owners, fewer owners than clients, or an owner with too few samples to be split.
+    It returns the indices of the clients 0 to N - 1, in the order of the owners' numbers. An `InputError` says that
+    there are too few owners, or that one has too few samples to be split.
     """
-    if not isinstance(dataset, OwnedDataset):
-        raise InputError(
-            "partition.scheme is natural, and the private samples have no owners: choose a source with owners (an .npz"
-            " file with an array 'clients', a folder per client), or another scheme."
-        )
     how = Partition(NATURAL, **settings)
     check(how, "partition")
     indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())

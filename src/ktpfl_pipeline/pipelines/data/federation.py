@@ -12,7 +12,6 @@ from torch import Tensor
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
-from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.machine.memory import used_up_by
 from ktpfl_pipeline.core.rounds import promises
 from ktpfl_pipeline.data import public
@@ -83,7 +82,7 @@ def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder:
     )
 
 
-def _partition_of(experiment: Experiment, private: LabelledDataset, public_set: PublicSet, seed: int) -> Partition:
+def _partition_of(experiment: Experiment, private: Any, public_set: PublicSet, seed: int) -> Partition:
     """Return the partition of one seed; samples of an open part belong to no client."""
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == OPEN_PART:
@@ -96,10 +95,7 @@ def _partition_of(experiment: Experiment, private: LabelledDataset, public_set: 
 
 
 def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """Return one row per private sample: seed, client, split, index into the private samples, label.
-
-    With the scheme ``natural`` there are `names` of the clients by seed, and a column ``owner`` has them.
-    """
+    """Return one row per private sample; where clients have `names`, by seed, a column ``owner`` has them."""
     parts = [
         pd.DataFrame(
             {"seed": seed, "client": client, "split": split, "index": indices, "label": labels[indices].numpy()}
