@@ -77,8 +77,7 @@ def federation(
         settings: other groups of `SETTINGS`, as in conf/base; what is not given stays:
             ``training={"epochs": 5}``.
 
-    Raises:
-        InputError: if there is no such setting, or settings and images do not go together.
+    An `InputError` says that there is no such setting, or that settings and images do not go together.
     """
     for group in settings:
         if group not in SETTINGS:
@@ -110,13 +109,12 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
         federations: one; or several of other seeds, for a spread.
         rounds: how many, all clients in each.
 
-    Raises:
-        InputError: if an argument is of another kind, or the method does not go with adversaries, or with how
-            predictions travel.
+    An `InputError` says that an argument is of another kind, or that the method does not go with the federation.
     """
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
-    name = method if isinstance(method, str) else _name(type(made))
+    named = (name for name, preset in METHODS.items() if preset.kind is type(made))
+    name = method if isinstance(method, str) else next(named, made.title)
     return summarise([_finished(name, made, fed, rounds) for fed in federations], asdict(made))
 
 
@@ -156,8 +154,7 @@ def compare(
         rounds: communication rounds.
         name: of the report.
 
-    Raises:
-        InputError: as `run`, or if a federation is not from `federation`.
+    It raises the errors of `run`, and an `InputError` if a federation is not from `federation`.
     """
     results = [run(method, *federations, rounds=rounds) for method in methods]
     if not results:
@@ -177,14 +174,7 @@ def label_counts(fed: Federation) -> Tensor:
     return torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
 
 
-def _name(kind: type) -> str:
-    """Return the name of a method's class in the registry; its title where it has none there."""
-    title: str = vars(kind)["title"]
-    return next((name for name, preset in METHODS.items() if preset.kind is kind), title)
-
-
 def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> None:
-    """Check that the arguments of `run` are of the kinds that it takes."""
     if isinstance(method, type):
         raise InputError(f"The method is the class {method.__name__}; give an object of it, {method.__name__}().")
     if not isinstance(method, Method):

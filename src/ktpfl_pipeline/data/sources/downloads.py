@@ -158,9 +158,8 @@ def missing(dataset: str, folder: Path) -> str:
 
 def _addresses(kind: Any, archives: Iterable[str]) -> str:
     """Return the names of a dataset's archives, each with the address that it can be fetched from."""
-    if hasattr(kind, "mirrors"):  # MNIST, Fashion-MNIST
-        return ", ".join(f"{name} ({kind.mirrors[0]}{name})" for name in archives)
-    return ", ".join(f"{name} ({kind.url})" for name in archives)
+    mirrored = hasattr(kind, "mirrors")  # MNIST, Fashion-MNIST
+    return ", ".join(f"{name} ({kind.mirrors[0] + name if mirrored else kind.url})" for name in archives)
 
 
 def _archives(kind: Any) -> tuple[str, dict[str, str]]:
