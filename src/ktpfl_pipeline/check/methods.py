@@ -266,10 +266,7 @@ def leaves_data(fed: Federation, before: Federation) -> None:
 
 
 def promises(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]:
-    """Return the promises that a method is held to, by name, in the order in which they are checked.
-
-    The first runs the method, with checkpoints in the folder; the others look at what was recorded.
-    """
+    """Return the promises of a method by name, in their order; the first runs it, with checkpoints in the folder."""
     recorded, runs = Recorded(method, folder, CAUTIOUS), list[Run]()
 
     def finishes() -> None:

@@ -26,10 +26,7 @@ from ktpfl_pipeline.methods import METHODS, create, find
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sections under conf/ with what ``--params`` gives, `runtime`, in place, and with what they inherit.
-
-    It raises the errors of `inherited`, and an `InputError` if ``--params`` names a section that does not exist.
-    """
+    """Return the sections under conf/ with what ``--params`` gives, `runtime`, in place, and with what they inherit."""
     if odd := [name for name in configured if not isinstance(name, str)]:
         raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
     result = dict(configured)

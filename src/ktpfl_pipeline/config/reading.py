@@ -34,10 +34,7 @@ _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
 
 
 def sections(loader: Any) -> dict[str, Any]:
-    """Return all experiments, sweeps and tunings by name, with ``--params`` in place and what they inherit.
-
-    It raises the errors of `read` and of `parsing.merged`.
-    """
+    """Return all experiments, sweeps and tunings by name, with ``--params`` in place and what they inherit."""
     base, overlay = loader.base_env, loader.env or loader.default_run_env
     configured = _sections_of(loader, base)
     if overlay != base:

@@ -21,17 +21,13 @@ class OwnedDataset(LabelledDataset):
 
     Attributes:
         owners: (M,) int64, from 0: a row of `names`.
-        names: what the source calls each client, each otherwise, in the order of its numbers.
-
-    Raises:
-        InputError: if two clients have one name.
+        names: what the source calls each client, in the order of its numbers; two with one name are an `InputError`.
     """
 
     owners: Tensor
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Check that names distinguish the clients in tables and pictures."""
         if len(set(self.names)) < len(self.names):
             name, times = Counter(self.names).most_common(1)[0]
             raise InputError(
@@ -45,34 +41,20 @@ class OwnedDataset(LabelledDataset):
 
 
 def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
-    """Return the names of clients as text, having checked that a table can show each; `where` they are from.
-
-    Raises:
-        InputError: if one is empty, too long or not printable.
-    """
+    """Return the names of clients as text, having checked that a table can show each; `where` they are from."""
     return _shown(names, "client", where)
 
 
 def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str, ...]]:
-    """Return the owner of each sample, (M,) int64, from its name, and the names of the owners, sorted.
-
-    Raises:
-        InputError: if a name is empty, too long or not printable; the message names `where` they are from.
-    """
+    """Return the owner of each sample, (M,) int64, from its name, and the sorted names; `where` they are from."""
     found, owners = np.unique(np.asarray(names), return_inverse=True)
     return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)
 
 
 def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple[str, ...]:
-    """Return the names of classes as text, having checked that each label has one and that a table can show each.
+    """Return the names of classes as text, having checked that each label, (M,), has one of its own.
 
-    Args:
-        names: (K,), in the order of the class numbers.
-        labels: (M,), class numbers.
-        where: the names are from, for the message.
-
-    Raises:
-        InputError: if a label has no name, two classes have one, or a name is empty, too long or not printable.
+    The `names`, (K,), are in the order of the class numbers; messages say `where` they are from.
     """
     texts = _shown(names, "class", where)
     if len(texts) <= (highest := int(labels.max())):
@@ -87,6 +69,7 @@ def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple
 
 
 def _shown(names: Iterable[object], what: str, where: object) -> tuple[str, ...]:
+    """Return names as text, having checked that a table can show each."""
     texts = tuple(map(str, names))
     for text in texts:
         if not 0 < len(text) <= MAX_NAME or not text.isprintable():

@@ -19,18 +19,10 @@ MAX_OVERLAP = 0.01  # a few equal images happen (blank ones, say); more mean tha
 
 
 def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Split off a public subset of a dataset before the rest is partitioned.
+    """Split off a public share of a dataset, with its label distribution, before the rest is partitioned.
 
-    Args:
-        labels: (M,), class numbers; the part has the same label distribution, up to rounding.
-        share: the share of the samples to make public, in (0, 1).
-        seed: the run's seed.
-
-    Returns:
-        the public and the private indices, both int64 and ascending; together every sample once.
-
-    Raises:
-        InputError: a share out of range, or one that leaves either part without a sample.
+    Of samples with `labels`, (M,), it returns the public and the private indices, both int64 and ascending. An
+    `InputError` says that the share is out of range, or that either part would have no sample.
     """
     if not 0 < share < 1:
         raise InputError(f"the public share {share} must lie between 0 and 1, both excluded, such as 0.1.")
@@ -45,27 +37,13 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
-    """Return the indices of an open part of all private samples, without samples that also occur in the rest.
-
-    `share` and `seed` mean the same as in `open_part`.
-    """
+    """Return the indices of an open part of all private samples, without samples that also occur in the rest."""
     chosen, rest = open_part(private.labels, share, seed)
     return chosen[~also_private(private.inputs[chosen], private.inputs[rest])]
 
 
 def without_overlap(public: Tensor, private: Tensor) -> Tensor:
-    """Return the public samples that are not, number by number, equal to a private one.
-
-    Args:
-        public: (M, ...), adapted to the federation.
-        private: (n, ...), adapted alike.
-
-    Returns:
-        (M' <= M, ...), in the order given; `public` itself when none is private.
-
-    Raises:
-        InputError: more than 1 % of the public samples are private.
-    """
+    """Return the public samples, (M, ...), that equal no private one, (n, ...); more than 1 % is an `InputError`."""
     shared = also_private(public, private)
     found = int(shared.sum())
     if found > MAX_OVERLAP * len(public):

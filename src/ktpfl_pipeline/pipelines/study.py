@@ -141,10 +141,7 @@ def log_report(
     metrics: Mapping[str, float] | None = None,
     children: Sequence[str] = (),
 ) -> None:
-    """Log a report to the run with this key, an earlier one or a new one; its summary and main table describe the run.
-
-    Earlier files of these names are replaced. It takes the arguments of `tracking.Entry` and `TrackedRun.report`.
-    """
+    """Log a report to the run with this key, earlier or new; its summary and main table describe the run."""
     tables = [markdown.table(block) for block in report.brief if isinstance(block, Table)]
     note = re.sub(" {2,}", " ", "\n\n".join([report.summary, *tables]))  # a tag has 8,000 characters
     tags = {"kind": "comparison" if children else "report"}

@@ -22,10 +22,7 @@ from ktpfl_pipeline.reports.sweep import build
 
 
 def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
-    """Run every method at every value with every seed, resuming unfinished runs, and return the results.
-
-    An `InputError` names the value that cannot be, or whose data cannot be made, before anything is trained.
-    """
+    """Run every method at every value with every seed, resuming unfinished runs, and return the results."""
     planned = plan(name, parsing.sweep_cells(name, sweep, parameters), raw_folder)
     check_possible(planned)
     left = in_turn(planned)

@@ -26,10 +26,7 @@ class MlflowTracker(Tracker):
     """Tracks runs in an MLflow store."""
 
     def __init__(self, store: str, artifacts: Path, checkpoints: Path | None = None) -> None:
-        """Remember the URI of the store, which is opened, and made where it is missing, at the first run.
-
-        `artifacts` is the folder for files where the store is a local database.
-        """
+        """The store is opened, or made, at the first run; `artifacts` is the folder of files of a local database."""
         super().__init__(checkpoints)
         self.store, self.artifacts = store, artifacts
 
@@ -49,10 +46,7 @@ class MlflowTracker(Tracker):
             raise
 
     def experiments(self) -> dict[str, str]:
-        """Return the ids of the store's experiments by name, the one trained last first.
-
-        MLflow's own empty default is left out.
-        """
+        """Return the ids of the experiments by name, the one trained last first, without MLflow's empty default."""
         client = open_client(self.store)
         found = {each.name: each.experiment_id for each in client.search_experiments() if each.name != "Default"}
         trained = {name: _last(client, number) for name, number in found.items()}
@@ -162,7 +156,6 @@ class MlflowRun(TrackedRun):
             self.finish(Ending(metrics))
 
     def _log_model(self, client: Any, folder: Path) -> None:
-        """Log a model of MLflow, unless it was logged before."""
         from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
         run = client.get_run(self.run_id)
@@ -188,7 +181,6 @@ def _set_parent(client: Any, run: Any, parent: str) -> None:
 
 
 def _made_by() -> dict[str, str]:
-    """Return the tags of a new run with its user and its source."""
     here = here_and_now()
     tags = {"mlflow.source.name": here.command, "mlflow.source.type": "LOCAL"}
     known = {"mlflow.user": here.user, "mlflow.source.git.commit": here.commit}

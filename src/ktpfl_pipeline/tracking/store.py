@@ -117,7 +117,6 @@ class Store:
 
 
 def _sqlite_file(uri: str) -> Path | None:
-    """Return the file of a store that is one."""
     return Path(uri.removeprefix(SQLITE)) if uri.startswith(SQLITE) else None
 
 

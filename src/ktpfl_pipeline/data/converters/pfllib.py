@@ -60,7 +60,6 @@ def _shards(place: Path, root: Path) -> dict[int, Path]:
 
 
 def _size(file: Path) -> int:
-    """Return how many bytes the array of a file claims."""
     with readable(file), Bounded(file) as opened, zipfile.ZipFile(opened) as archive:
         return archive.getinfo(DATA).file_size
 

@@ -67,12 +67,8 @@ def partition(
             error. The test samples are rounded up, the validation samples rounded, to at least one unless their share
             is 0.
 
-    Returns:
-        {client: indices into the dataset} for the clients 0 to N - 1, each with at least two training samples, one
-        test sample and, unless the validation share is 0, one validation sample.
-
-    Raises:
-        InputError: an unknown scheme, a number out of range, or too few samples for so many clients.
+    It returns the indices of the clients 0 to N - 1, each with at least two training samples, one test sample and,
+    unless the validation share is 0, one validation sample; else an `InputError` says what is not possible.
     """
     if scheme not in SCHEMES:
         raise unknown("partition scheme", scheme, SCHEMES)
@@ -111,10 +107,7 @@ def partition(
 
 
 def label_counts(labels: Tensor, indices: dict[int, ClientIndices], classes: int) -> Tensor:
-    """Return how many samples of each class each client has, all splits together, (N, K) int64, in order of client.
-
-    `labels`, (M,), are those of all samples, and `indices` has each client's.
-    """
+    """Return how many samples of each class each client has, all splits together, (N, K) int64, in order of client."""
     return torch.stack([torch.bincount(labels[torch.cat(indices[n])], minlength=classes) for n in sorted(indices)])
 
 

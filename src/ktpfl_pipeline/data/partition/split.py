@@ -16,13 +16,7 @@ Array = NDArray[np.int64]
 
 
 class ClientIndices(NamedTuple):
-    """The samples of one client, as ascending indices into the dataset, (n,) int64 each.
-
-    Attributes:
-        train: to train on.
-        validation: to choose hyperparameters on; empty when the validation share is 0.
-        test: to report accuracy on.
-    """
+    """The samples of one client, as ascending indices into the dataset, (n,) int64 each, `validation` perhaps empty."""
 
     train: Tensor
     validation: Tensor

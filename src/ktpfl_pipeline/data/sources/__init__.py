@@ -92,18 +92,11 @@ def load(
         source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``; or a dotted
             path with or without an argument, ``"my_package.sources:load_csv:mine.csv"``.
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
-        classes: keep only the samples of these classes and renumber them 0, 1, ... in the order given; None keeps all.
+        classes: keep only the samples of these classes, renumbered 0, 1, ... in the order given; None keeps all.
         reading: how image files are read: their size, their scaling, and what becomes of unreadable ones.
 
-    Returns:
-        inputs (M, ...), images in the source's own channels and size, and labels (M,).
-
-    Raises:
-        InputError: unknown source or class, a file that is missing or unusable, a download that failed, a source of the
-            user's own that raised anything or returned no samples.
-
-    Example:
-        The paper's EMNIST task, letters A to J: ``load("emnist:letters", raw, classes=range(10))``.
+    The paper's EMNIST task, letters A to J, is ``load("emnist:letters", raw, classes=range(10))``. An `InputError` says
+    that a source or class is unknown, a file cannot be used, a download failed, or the user's own source raised.
     """
     function, argument = find(source)
     samples: LabelledDataset
@@ -133,10 +126,7 @@ def load_public(source: str, private: str, folder: Path, reading: Reading = AS_T
 
 
 def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
-    """Return the inputs of a public source, (M, ...), and the vocabulary of tokens; None for other kinds of data.
-
-    It takes the arguments and raises the errors of `load_public`.
-    """
+    """Return the inputs of a public source, (M, ...), and the vocabulary of tokens; None for other kinds of data."""
     name, _, argument = source.partition(":")
     if name in UNLABELLED:
         found: tuple[Tensor, Vocabulary | None] = _read(UNLABELLED[name], argument, folder, reading)

@@ -20,18 +20,9 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
 
     Gray becomes any number of channels by repetition, RGB becomes gray by the luma of ITU-R BT.601 (0.299 R + 0.587 G +
     0.114 B). Sizes change by bilinear interpolation, with antialiasing when shrinking; values are rounded once, at the
-    end.
+    end. The images are (M, 1 to 4, height, width), uint8; messages call them `what`.
 
-    Args:
-        images: (M, 1 to 4, height, width), uint8.
-        shape: channels, height and width of the result.
-        what: the images are, for messages: ``"images of the public source 'npz:mine.npz'"``.
-
-    Returns:
-        (M, ...), uint8.
-
-    Raises:
-        InputError: channels that these images cannot be converted to, or a result of more than 16 GiB.
+    An `InputError` says that they cannot be converted to these channels, or that the result would be too large.
     """
     number, given, *sides = images.shape
     channels, *size = shape

@@ -13,7 +13,7 @@ def check_no_argument(argument: str) -> None:
 
 
 def file_in(name: str, argument: str, folder: Path, example: str) -> Path:
-    """Return the file in a source's argument; arguments and errors are those of `path_in`."""
+    """Return the file in a source's argument; see `path_in`."""
     path = path_in(name, argument, folder, example)
     if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
         raise no_such("file", path, folder)

@@ -70,7 +70,6 @@ def _files(place: Path, root: Path) -> list[Path]:
 
 
 def _users(files: list[Path], root: Path) -> dict[str, _Share]:
-    """Return the samples of each user in all files."""
     check_claim(root, sum(file.stat().st_size for file in files) * 4, "take fewer users")  # "0.1," becomes 4 bytes
     found: dict[str, _Share] = {}
     for file in files:
@@ -104,7 +103,6 @@ def _content(file: Path, content: Any) -> dict[str, _Share]:
 
 
 def _share(where: str, data: Any) -> _Share:
-    """Return one user's samples."""
     x, y = (data.get(name) if isinstance(data, dict) else None for name in "xy")
     if not isinstance(x, list) or not isinstance(y, list) or not x:
         raise InputError(f"{where} has no samples: give lists 'x' and 'y', or leave the user out.")

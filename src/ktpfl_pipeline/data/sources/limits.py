@@ -21,10 +21,7 @@ def brief(error: Exception) -> str:
 
 @contextlib.contextmanager
 def readable(path: Path, what: str = "cannot be read", fix: str = "replace or remove it") -> Iterator[None]:
-    """Turn whatever reading a file or folder raises into an `InputError`.
-
-    `what` is wrong with one whose bytes are, and `fix` is what to do about it.
-    """
+    """Turn what reading a file or folder raises into an `InputError`: `what` is wrong with it, and how to `fix` it."""
     try:
         yield
     except InputError:

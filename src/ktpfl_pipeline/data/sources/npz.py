@@ -231,10 +231,7 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
 
 
 class _Form(NamedTuple):
-    """What an array besides the inputs must be: numpy's letters of its dtypes, and in words.
-
-    `save` says what to save, and `plain` what to save instead of Python objects, in which pandas has text.
-    """
+    """What an array besides the inputs must be, what to save, and what `plain` values in place of objects."""
 
     kinds: str
     what: str

@@ -170,7 +170,6 @@ def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
 
 
 def _sized(image: Any, mode: str, size: tuple[int, int]) -> Any:
-    """Return Pillow's image in a mode and a size, (width, height)."""
     from PIL import Image
 
     image = image.convert(mode)
@@ -178,7 +177,6 @@ def _sized(image: Any, mode: str, size: tuple[int, int]) -> Any:
 
 
 def _header(file: Path) -> _Header:
-    """Return the size and the mode of an image file."""
     if (length := file.stat().st_size) > MAX_FILE:
         raise InputError(f"{file} has {length:,} bytes, more than the {gib(MAX_FILE)} allowed: save it smaller.")
     with readable(file), _open(file) as image:

@@ -87,11 +87,7 @@ def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
 def opened(
     name: str, example: str, argument: str, folder: Path, needed: Sequence[str], optional: Sequence[str]
 ) -> tuple[Path, Table]:
-    """Return the path of a table and its columns by their names in lower case.
-
-    The source `name`, with a path such as the `example`, was given the `argument`. Messages about a column that is
-    `needed` and missing name the `optional` ones too.
-    """
+    """Return the path of a table and its columns by their names in lower case; those `needed` must be there."""
     place = file_in(name, argument, folder, example)
     found = {column.lower(): cells for column, cells in read(place, ()).items()}
     if lacking := [column for column in needed if column not in found]:
@@ -103,10 +99,7 @@ def opened(
 
 
 def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence[int] | None = None) -> None:
-    """Check that no cell of these columns is empty, if they exist; the error names column and row of the first.
-
-    `rows` are the numbers of a part of all rows.
-    """
+    """Check that no cell of these columns is empty, if they exist; `rows` are the numbers of a part of all rows."""
     for name in names:
         if None in table.get(name, ()):
             row = table[name].index(None)

@@ -72,7 +72,6 @@ def _texts(table: Table) -> list[str]:
 
 
 def _public(place: Path, table: Table) -> list[bool]:
-    """Return which rows are public."""
     if "public" not in table:
         return [False] * len(table["text"])
     return flagged(place, "public", table["public"], _PUBLIC, "true or false")

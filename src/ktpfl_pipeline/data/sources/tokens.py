@@ -154,10 +154,7 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
 
 
 def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int | None = None) -> Vocabulary:
-    """Return a vocabulary of `size` ids, or up to the highest one used, for checked ids of a source, (M, L) int64.
-
-    An `InputError` says `where` an id, or that of the padding token, is not in it.
-    """
+    """Return a vocabulary of `size` ids, or up to the highest one used, having checked the ids, (M, L) int64."""
     if size is None:
         size = max(2, 1 + int(ids.max()), 1 + (padding or 0))
         if size > MAX_VOCABULARY:
@@ -188,10 +185,7 @@ def check_public(public: Tensor, private: Vocabulary | None, source: str) -> Non
 
 
 def agreed(known: Iterable[Vocabulary | None], where: Callable[[int], object]) -> Vocabulary | None:
-    """Return one vocabulary for several files of one federation, or None if they have none: all have the same words.
-
-    `known` are their vocabularies; `where` returns a file by its number, for the message.
-    """
+    """Return the vocabulary that several files share, None if they have none; `where` returns a file by number."""
     given = list(known)
     first = given[0]
     if first is None:

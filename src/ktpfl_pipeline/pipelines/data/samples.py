@@ -54,10 +54,7 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
 
 @used_up_by("Reading the public samples")
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
-    """Return the inputs that the public set is taken from, alike in shape to the private ones.
-
-    They are the private ones themselves for an open part, and none for ``none``.
-    """
+    """Return the inputs that the public set is taken from, alike in shape to the private ones; none for ``none``."""
     source = experiment.public.source
     if source == OPEN_PART:
         return private.inputs
@@ -111,10 +108,7 @@ def _warn_of_gaps(labels: Any, source: str) -> None:
 
 
 def _without_owners(source: str, raw_folder: Path) -> InputError:
-    """Return the error for a private source that does not say whose its samples are, where they stay with their owners.
-
-    For a file it lists the arrays.
-    """
+    """Return the error for a private source that names no owners; for a file it lists the arrays."""
     name, _, argument = source.partition(":")
     has = f" (its arrays are {', '.join(npz.names(argument, raw_folder))})" if name == "npz" else ""
     return InputError(
@@ -148,10 +142,7 @@ def _shaped(experiment: Experiment, inputs: Any) -> Any:
 
 
 def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> Any:
-    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none.
-
-    They are of the ``"private"`` or the ``"public"`` `source`, which messages name.
-    """
+    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none."""
     if experiment.image is None:
         return inputs
     if not (kind := kinds.of(inputs)).pixels:

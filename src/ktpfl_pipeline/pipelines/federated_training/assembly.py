@@ -13,10 +13,7 @@ from ktpfl_pipeline.data.federated import FederatedData
 
 
 def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
-    """Return the federation of one seed: the data of each client that is not a newcomer, with its architecture.
-
-    It shares the tensors of the data. The seed is that of every random stream.
-    """
+    """Return the federation of one seed: the data of each client that is not a newcomer, with its architecture."""
     own, compute = data.seeds[seed], experiment.compute
     return Federation(
         clients=clients(experiment, data, seed),

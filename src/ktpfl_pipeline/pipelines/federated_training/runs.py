@@ -141,7 +141,6 @@ def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
 
 
 def _checkpoints(job: Job) -> Path | None:
-    """Return the folder of the checkpoints of a method's runs; None where none are kept."""
     place = tracking.current().checkpoints
     return place and place / job.name / slug(job.method)
 
@@ -267,10 +266,7 @@ def _dataset(experiment: Experiment, facts: Facts) -> tracking.Dataset:
 def _tell(
     record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int], chooses: bool
 ) -> None:
-    """Log a round; accuracies, measures and the test loss are means over the benign clients.
-
-    For a run that `chooses` between candidates, no accuracy on test samples is shown.
-    """
+    """Log a round: means over the benign clients, and nothing of test samples for a run that `chooses`."""
     record = _untested_round(record) if chooses else record
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}
     measures = {name: benign(values, adversaries) for name, values in record.measures.items()}
