@@ -34,13 +34,11 @@ SETTINGS: dict[str, Any] = {
     "artifacts": "mlruns",
     "checkpoints": "data/06_models",
 }
-RUN: dict[str, Any] = {
-    "experiment": "digits",
-    "name": "kt_pfl · seed 0",
-    "key": "abc",
-    "params": {"rounds": 3, "training.learning_rate": 0.1, "method.update": "eg"},
-    "tags": {"method": "kt_pfl", "seed": "0"},
-}
+RUN = Entry(
+    *("digits", "kt_pfl · seed 0", "abc"),
+    {"rounds": 3, "training.learning_rate": 0.1, "method.update": "eg"},
+    {"method": "kt_pfl", "seed": "0"},
+)
 
 
 @pytest.fixture
@@ -69,6 +67,12 @@ def runs(client: Any, experiment: str = "digits") -> list[Any]:
     return list(client.search_runs([client.get_experiment_by_name(experiment).experiment_id]))
 
 
+def finished(tracker: Tracker, entry: Entry = RUN, dataset: Dataset | None = None) -> str:
+    """Make a run that logs nothing, and return its id."""
+    with tracker.run(entry, dataset) as tracked:
+        return tracked.run_id
+
+
 def text_of(client: Any, run: Any, path: str) -> str:
     return Path(client.download_artifacts(run.info.run_id, path)).read_text()
 
@@ -79,7 +83,7 @@ def points(client: Any, run_id: str, metric: str) -> list[tuple[int, float]]:
 
 class TestOneRunPerKey:
     def test_a_new_run_has_its_name_tags_and_parameters(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(Entry(**RUN)) as tracked:
+        with tracker.run(RUN) as tracked:
             assert client.get_run(tracked.run_id).info.status == "RUNNING"
         run = client.get_run(tracked.run_id)
         assert (run.info.status, run.info.run_name) == ("FINISHED", "kt_pfl · seed 0")
@@ -88,9 +92,9 @@ class TestOneRunPerKey:
         assert tracker.experiments() == {"digits": run.info.experiment_id}
 
     def test_the_same_key_is_the_same_run(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(Entry(**RUN)) as first:
+        with tracker.run(RUN) as first:
             first.round(record(1))
-        with tracker.run(Entry(**RUN)) as second:
+        with tracker.run(RUN) as second:
             second.round(record(1))
             second.finish(Ending({"final/after_transfer": 0.1}))
         assert second.run_id == first.run_id
@@ -100,11 +104,8 @@ class TestOneRunPerKey:
         assert "final/after_transfer" not in run.data.metrics, "a finished run is left as it is"
 
     def test_another_key_or_experiment_is_another_run(self, tracker: MlflowTracker) -> None:
-        found = set()
-        for change in ({}, {"key": "abd"}, {"experiment": "cifar"}):
-            with tracker.run(Entry(**{**RUN, **change})) as tracked:
-                found.add(tracked.run_id)
-        assert len(found) == 3
+        others = (RUN, RUN._replace(key="abd"), RUN._replace(experiment="cifar"))
+        assert len({finished(tracker, entry) for entry in others}) == 3
 
     def test_no_two_processes_make_tables_experiments_and_runs_at_once(
         self, tracker: MlflowTracker, monkeypatch: pytest.MonkeyPatch
@@ -131,7 +132,7 @@ class TestOneRunPerKey:
         monkeypatch.setattr(store, "alone", alone)
         for name in ("__init__", "create_experiment", "create_run"):
             watched(name)
-        with tracker.run(Entry(**RUN)):
+        with tracker.run(RUN):
             assert not within
         assert made == ["__init__", "create_experiment", "create_run"]
 
@@ -139,8 +140,7 @@ class TestOneRunPerKey:
         """A sweep with one more value takes over the finished runs."""
 
         def parent_after(tags: dict[str, str]) -> str | None:
-            with tracker.run(Entry(**{**RUN, "tags": {**RUN["tags"], **tags}})):
-                pass
+            finished(tracker, RUN._replace(tags={**RUN.tags, **tags}))
             (run,) = runs(client)
             assert run.info.status == "FINISHED"
             return run.data.tags.get(PARENT)
@@ -154,25 +154,20 @@ class TestOneRunPerKey:
         """The run is there and its parameters are not: who finds it again logs them."""
         number = client.create_experiment("digits")
         begun = client.create_run(number, run_name="kt_pfl · seed 0", tags={"key": "abc"})
-        with tracker.run(Entry(**RUN)) as tracked:
-            pass
-        assert tracked.run_id == begun.info.run_id
-        assert client.get_run(tracked.run_id).data.params == {name: str(value) for name, value in RUN["params"].items()}
+        assert finished(tracker) == begun.info.run_id
+        params = client.get_run(begun.info.run_id).data.params
+        assert params == {name: str(value) for name, value in RUN.params.items()}
 
     def test_an_experiment_deleted_in_the_ui(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(Entry(**RUN)):
-            pass
+        finished(tracker)
         client.delete_experiment(client.get_experiment_by_name("digits").experiment_id)
-        with (
-            pytest.raises(InputError, match="digits was deleted in MLflow; bring it back with"),
-            tracker.run(Entry(**RUN)),
-        ):
-            pass
+        with pytest.raises(InputError, match="digits was deleted in MLflow; bring it back with"):
+            finished(tracker)
 
 
 class TestRounds:
     def test_one_point_per_metric_and_round(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(Entry(**RUN)) as tracked:
+        with tracker.run(RUN) as tracked:
             for t in (1, 2, 3):
                 tracked.round(record(t))
         assert points(client, tracked.run_id, "round") == [(1, 1.0), (2, 2.0), (3, 3.0)]
@@ -196,18 +191,18 @@ class TestRounds:
         assert told == {"measures/macro_f1": 0.75, "work/samples": 40.0}
 
     def test_points_are_there_while_the_run_goes(self, tracker: MlflowTracker, client: Any) -> None:
-        with tracker.run(Entry(**RUN)) as tracked:
+        with tracker.run(RUN) as tracked:
             tracked.round(record(1))
             assert points(client, tracked.run_id, "accuracy/after_transfer") == [(1, 0.75)]
 
     def test_a_resumed_run_is_told_of_all_rounds_and_logs_the_new_ones(
         self, tracker: MlflowTracker, client: Any
     ) -> None:
-        with pytest.raises(RuntimeError), tracker.run(Entry(**RUN)) as tracked:
+        with pytest.raises(RuntimeError), tracker.run(RUN) as tracked:
             tracked.round(record(1))
             tracked.round(record(2))
             raise RuntimeError("the power went out")
-        with tracker.run(Entry(**RUN)) as resumed:
+        with tracker.run(RUN) as resumed:
             for t in (1, 2, 3):
                 resumed.round(record(t))
         assert resumed.run_id == tracked.run_id
@@ -219,10 +214,9 @@ class TestProvenance:
     def test_a_new_run_says_who_made_it_from_what(self, tracker: MlflowTracker, client: Any) -> None:
         here = here_and_now()
         dataset = Dataset("digits · two_labels", "0123456789abcdef", {"samples": 1797, "clients": 5})
-        for _ in range(2):  # once and again
-            with tracker.run(Entry(**RUN), dataset) as tracked:
-                pass
-        run = client.get_run(tracked.run_id)
+        run_id, again = (finished(tracker, dataset=dataset) for _ in range(2))
+        assert again == run_id
+        run = client.get_run(run_id)
         assert run.data.tags["mlflow.source.name"] == here.command
         assert run.data.tags.get("mlflow.source.git.commit", "") == here.commit
         assert run.data.tags.get("mlflow.user", "") == here.user
@@ -236,7 +230,7 @@ class TestProvenance:
         memory = SimpleNamespace(used=3e9, percent=25.0)
         psutil = SimpleNamespace(virtual_memory=lambda: memory, cpu_percent=lambda: 75.0)
         monkeypatch.setitem(sys.modules, "psutil", psutil)
-        with tracker.run(Entry(**RUN)) as tracked:
+        with tracker.run(RUN) as tracked:
             tracked.round(record(1))
         assert points(client, tracked.run_id, "system/cpu_utilization_percentage") == [(1, 75.0)]
         assert points(client, tracked.run_id, "system/system_memory_usage_megabytes") == [(1, 3000.0)]
@@ -245,7 +239,7 @@ class TestProvenance:
 class TestEnd:
     def test_numbers_figures_and_tables(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         figure = matplotlib.figure.Figure()
-        with tracker.run(Entry(**RUN)) as tracked:
+        with tracker.run(RUN) as tracked:
             tracked.finish(Ending({"final/after_transfer": 0.75}, {"accuracy": figure}, {"coefficients": [[1.0, 0.0]]}))
         assert client.get_run(tracked.run_id).data.metrics["final/after_transfer"] == 0.75
         assert {file.path for file in client.list_artifacts(tracked.run_id)} == {"accuracy.png", "coefficients.json"}
@@ -258,7 +252,7 @@ class TestEnd:
         model.mkdir()
         (model / "MLmodel").write_text("flavors: {}")
         for _ in range(2):
-            with pytest.raises(SystemExit), tracker.run(Entry(**RUN)) as tracked:
+            with pytest.raises(SystemExit), tracker.run(RUN) as tracked:
                 tracked.finish(Ending({}, {}, {}, {"client": [0, 1], "final/after_transfer": [0.5, 1.0]}, model))
                 raise SystemExit
         table = json.loads(Path(client.download_artifacts(tracked.run_id, "clients.json")).read_text())
@@ -269,22 +263,21 @@ class TestEnd:
     def test_a_run_that_ends_early(self, tracker: MlflowTracker, client: Any) -> None:
         statuses = {RuntimeError: "FAILED", KeyboardInterrupt: "KILLED", SystemExit: "FAILED"}
         for error, status in statuses.items():
-            run = {**RUN, "key": error.__name__}
-            with pytest.raises(error), tracker.run(Entry(**run)) as tracked:
+            run = RUN._replace(key=error.__name__)
+            with pytest.raises(error), tracker.run(run) as tracked:
                 raise error
             assert client.get_run(tracked.run_id).info.status == status, error
-            with tracker.run(Entry(**run)) as again:
+            with tracker.run(run) as again:
                 assert again.run_id == tracked.run_id, error
                 assert client.get_run(again.run_id).info.status == "RUNNING", error
             assert client.get_run(tracked.run_id).info.status == "FINISHED", error
 
     def test_a_finished_run_stays_finished(self, tracker: MlflowTracker, client: Any) -> None:
         """What fails after the training, on the way through it again, has nothing to do with the run."""
-        with tracker.run(Entry(**RUN)) as tracked:
-            pass
-        with pytest.raises(RuntimeError), tracker.run(Entry(**RUN)):
+        run_id = finished(tracker)
+        with pytest.raises(RuntimeError), tracker.run(RUN):
             raise RuntimeError
-        assert client.get_run(tracked.run_id).info.status == "FINISHED"
+        assert client.get_run(run_id).info.status == "FINISHED"
 
 
 class TestFaults:
@@ -304,7 +297,7 @@ class TestFaults:
     @pytest.mark.parametrize("how", AWAY)
     def test_the_store_goes_away(self, tracker: MlflowTracker, tmp_path: Path, how: str) -> None:
         store = tmp_path / "mlflow.db"
-        with pytest.raises(InputError) as refused, tracker.run(Entry(**RUN)) as tracked:
+        with pytest.raises(InputError) as refused, tracker.run(RUN) as tracked:
             tracked.round(record(1))
             shutil.copy(store, tmp_path / "backup.db")
             self.AWAY[how](store)
@@ -318,7 +311,7 @@ class TestFaults:
             store.rmdir()
         (tmp_path / "backup.db").replace(store)
         again = MlflowTracker(f"sqlite:///{tmp_path}/./mlflow.db", tmp_path / "mlruns")  # as another process would
-        with again.run(Entry(**RUN)) as resumed:
+        with again.run(RUN) as resumed:
             for t in (1, 2, 3):
                 resumed.round(record(t))
         client = open_client(again.store)
@@ -328,7 +321,7 @@ class TestFaults:
 
     def test_files_that_cannot_be_kept(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
         (tmp_path / "mlruns").write_text("a file")
-        with pytest.raises(InputError, match="could not be used") as refused, tracker.run(Entry(**RUN)) as tracked:
+        with pytest.raises(InputError, match="could not be used") as refused, tracker.run(RUN) as tracked:
             tracked.finish(Ending({"final/accuracy": 0.5}, {}, {"coefficients": [[1.0]]}))
         assert str(tmp_path / "mlruns") in str(refused.value)
         assert client.get_run(tracked.run_id).info.status == "FAILED"
@@ -336,23 +329,23 @@ class TestFaults:
     def test_final_numbers_are_logged_once(self, tracker: MlflowTracker, client: Any) -> None:
         """Also if the process ended between them and the end of the run."""
         for _ in range(2):
-            with pytest.raises(SystemExit), tracker.run(Entry(**RUN)) as tracked:
+            with pytest.raises(SystemExit), tracker.run(RUN) as tracked:
                 tracked.finish(Ending({"final/accuracy": 0.5, "final/loss": 2.0}))
                 raise SystemExit
-        with tracker.run(Entry(**RUN)) as tracked:
+        with tracker.run(RUN) as tracked:
             tracked.finish(Ending({"final/accuracy": 0.5, "final/loss": 2.0}))
         assert points(client, tracked.run_id, "final/accuracy") == [(0, 0.5)]
         assert points(client, tracked.run_id, "final/loss") == [(0, 2.0)]
 
     def test_final_numbers_are_logged_once_by_two_at_once(self, tracker: MlflowTracker, client: Any) -> None:
         """Two equal tunings, of which each began before the other ended."""
-        with tracker.run(Entry(**RUN)) as one, tracker.run(Entry(**RUN)) as other:
+        with tracker.run(RUN) as one, tracker.run(RUN) as other:
             for tracked in (one, other):
                 tracked.finish(Ending({"final/accuracy": 0.5}))
         assert points(client, one.run_id, "final/accuracy") == [(0, 0.5)]
 
     def test_a_bug_is_not_the_stores_fault(self, tracker: MlflowTracker) -> None:
-        with pytest.raises(ZeroDivisionError), tracker.run(Entry(**RUN)):
+        with pytest.raises(ZeroDivisionError), tracker.run(RUN):
             raise ZeroDivisionError
 
     @pytest.mark.parametrize("make", [Path.mkdir, lambda store: store.write_bytes(b"hello" * 5000)])
@@ -402,18 +395,14 @@ class TestReports:
         assert text_of(client, run, "report.md") == "second"
 
     def test_to_a_run_that_is_there(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
-        with tracker.run(Entry(**RUN)) as tracked:
-            pass
-        log_report(tracker, "digits", "another name", RUN["key"], written(tmp_path, "of the run"))
+        run_id = finished(tracker)
+        log_report(tracker, "digits", "another name", RUN.key, written(tmp_path, "of the run"))
         (run,) = runs(client)
-        assert run.info.run_id == tracked.run_id
+        assert run.info.run_id == run_id
         assert text_of(client, run, "report.md") == "of the run"
 
     def test_a_comparison_is_above_its_runs(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
-        children = []
-        for key in ("a", "b"):
-            with tracker.run(Entry(**{**RUN, "key": key})) as tracked:
-                children.append(tracked.run_id)
+        children = [finished(tracker, RUN._replace(key=key)) for key in ("a", "b")]
         for note in ("**first**", "**second**"):
             folder, metrics = written(tmp_path, note), {"gain/kt_pfl": 0.125}
             log_report(tracker, **self.REPORT, folder=folder, note=note, metrics=metrics, children=[*children, ""])
@@ -438,8 +427,7 @@ class TestView:
 
     def test_mlflow_opens_an_experiment_on_its_runs(self, tracker: MlflowTracker, client: Any) -> None:
         """Without this tag MLflow takes an experiment for one on language models, and opens it on traces."""
-        with tracker.run(Entry(**{**RUN, "experiment": "new"})):
-            pass
+        finished(tracker, RUN._replace(experiment="new"))
         assert client.get_experiment_by_name("new").tags["mlflow.experimentKind"] == "custom_model_development"
         old = client.create_experiment("old")
         tracker.save_view(old)
@@ -455,30 +443,26 @@ class TestView:
 
     def test_passwords_in_settings_are_masked(self, tracker: MlflowTracker, client: Any) -> None:
         params = {"private.source": "npz:http://anna:s3cret@host/x"}
-        with tracker.run(Entry(**{**RUN, "params": params})) as run:
-            found = client.get_run(run.run_id)
+        found = client.get_run(finished(tracker, RUN._replace(params=params)))
         assert found.data.params["private.source"] == "npz:http://anna:***@host/x"
 
     def test_all_runs_until_there_is_a_comparison(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
-        with tracker.run(Entry(**RUN)) as tracked:
-            pass
+        run_id = finished(tracker)
         (number,) = tracker.experiments().values()
         assert tracker.save_view(number) == ""
         state = self.state(client, number)
         assert state["searchFilter"] == "tags.seed != ''"
         assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "method"}]
         assert state["groupsExpanded"] == {"tag.method.kt_pfl": False}
-        log_report(tracker, "digits", "report", "r1", written(tmp_path, ""), children=[tracked.run_id])
+        log_report(tracker, "digits", "report", "r1", written(tmp_path, ""), children=[run_id])
         parent = tracker.save_view(number)
-        assert client.get_run(tracked.run_id).data.tags[PARENT] == parent
-        assert [
-            run.info.run_id for run in client.search_runs([number], self.state(client, number)["searchFilter"])
-        ] == [tracked.run_id]
+        assert client.get_run(run_id).data.tags[PARENT] == parent
+        (shown,) = client.search_runs([number], self.state(client, number)["searchFilter"])
+        assert shown.info.run_id == run_id
 
     def test_sections_and_charts(self, tracker: MlflowTracker, client: Any) -> None:
         tags = {"method": "kt_pfl", "seed": "0", "setting": "rho=0.3"}
-        with tracker.run(Entry(**{**RUN, "tags": tags})):
-            pass
+        finished(tracker, RUN._replace(tags=tags))
         (number,) = tracker.experiments().values()
         tracker.save_view(number)
         state = self.state(client, number)
@@ -518,8 +502,8 @@ class TestStores:
         if by_variable:
             monkeypatch.setenv(tracking.URI, tracker.store)
         place = "the variable MLFLOW_TRACKING_URI" if by_variable else "`store` in conf/base/tracking.yml"
-        with pytest.raises(InputError) as refused, tracker.run(Entry(**RUN)):
-            pass
+        with pytest.raises(InputError) as refused:
+            finished(tracker)
         message = str(refused.value)
         assert message.startswith(f"MLflow cannot open the store {tracker.store} (")
         assert reason in message
@@ -596,7 +580,7 @@ class TestConfigure:
         tracker = tracking.current()
         assert type(tracker) is Tracker
         assert tracker.checkpoints == tmp_path / "data/06_models", "checkpoints are kept without MLflow too"
-        with tracker.run(Entry(**RUN)) as tracked:
+        with tracker.run(RUN) as tracked:
             tracked.round(record(1))
             tracked.finish(Ending({}))
             assert tracked.run_id == ""
