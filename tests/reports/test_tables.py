@@ -10,7 +10,7 @@ from written import column, keys, notes_of, records, row, rows
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.reports import columns, comparison, notes, numbers, tables
+from ktpfl_pipeline.reports import comparison, measures, notes, numbers, tables
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.model import Section, Table
@@ -269,7 +269,7 @@ def run_table(results):
 
 class TestOtherTables:
     def test_communication(self, study):
-        assert row(Table.of("communication", columns.of_traffic(), study), "KT-pFL") == {
+        assert row(measures.communication(study), "KT-pFL") == {
             "knowledge_up_bytes": "2.00",
             "knowledge_down_bytes": "0",
             "parameters_up_bytes": "0",
@@ -280,7 +280,7 @@ class TestOtherTables:
         }
 
     def test_phases(self, study):
-        assert row(Table.of("phases", columns.of_phases(study), study), "FedMD") == {
+        assert row(measures.phases(study), "FedMD") == {
             "seconds_train": "2.0 s",
             "seconds_distill": "1.0 s",
             "seconds": "3.5 s",
@@ -288,7 +288,7 @@ class TestOtherTables:
 
     def test_a_phase_that_a_method_does_not_have(self, study):
         fine_tuned = replace(study[1], seconds={"train": 2.0, "fine_tune": 0.0, "round": 2.5})
-        table = Table.of("phases", columns.of_phases([study[0], fine_tuned]), [study[0], fine_tuned])
+        table = measures.phases([study[0], fine_tuned])
         assert (column(table, "seconds_distill"), column(table, "seconds_fine_tune")) == (["1.0 s", "–"], ["–", "0 s"])
 
     def test_runs(self, study):
@@ -380,7 +380,7 @@ class TestRenderings:
     def test_html_sorts_times_by_seconds_and_dashes_below_every_number(self, study, paper_settings):
         local = replace(study[-1], seconds={"train": 2.0, "round": 200.0})
         shown = [*study[:-1], local]
-        page = on_a_page(Table.of("phases", columns.of_phases(shown), shown))
+        page = on_a_page(measures.phases(shown))
         assert re.findall('data-by="([^"]+)">([^<]+)</td>', page) == [
             *[("2.0", "2.0 s"), ("1.0", "1.0 s"), ("3.5", "3.5 s")] * 2,
             *[("2.0", "2.0 s"), ("-Infinity", "–"), ("200.0", "3.3 min")],

@@ -21,7 +21,7 @@ from ktpfl_pipeline.reports import columns, figures, measures, notes, tables, wi
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
-from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.paper import DATASETS
 from ktpfl_pipeline.reports.report import Report
@@ -182,7 +182,6 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
         f"half, the thick line their mean{honest}. All panels have the same axis, which may not start at 0."
     )
     gained = f"{main.title} minus each baseline, after transfer and after local training, {words.CORRECTED}"
-    phases = Table.of("phases", columns.of_phases(results), results)
     time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."
     return [
         Section(
@@ -208,7 +207,7 @@ def _sections(results: Sequence[MethodResult]) -> list[Section]:
             "Spread over the clients", [Picture("spread", figures.spread_over_clients(results), spread)], folded=True
         ),
         Section("Theorem 1", _theorem(main), folded=True, files=["theorem.csv"]),
-        Section("Time", phases.captioned(time), folded=True, files=["runs.csv"]),
+        Section("Time", measures.phases(results).captioned(time), folded=True, files=["runs.csv"]),
         Section("Data of the clients", measures.data(main), folded=True),
     ]
 
@@ -297,7 +296,7 @@ def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
             f"Soft predictions have 4 bytes per sample and class: with {k} classes, those of {size / 4 / k:,.0f} "
             "public samples have as many bytes each way, plus the inputs."
         )
-    return [*blocks, *Table.of("communication", columns.of_traffic(), results).captioned(traffic)]
+    return [*blocks, *measures.communication(results).captioned(traffic)]
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:

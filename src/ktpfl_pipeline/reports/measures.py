@@ -1,6 +1,6 @@
 """The tables of a comparison besides the main one: one per subject, none where nothing of it was measured."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
@@ -9,15 +9,27 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, 
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.reports import columns, figures, words
-from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, Column, Compared, accuracy_at, gained_at
+from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, TITLE, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.figures.accuracy import chief, client_title
 from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, Number, hundredths, interval, mean, megabytes
+from ktpfl_pipeline.reports.numbers import (
+    Entry,
+    Number,
+    duration,
+    hundredths,
+    interval,
+    mean,
+    megabytes,
+    percent,
+    three_digits,
+)
 from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.tables import tinted
 from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plain, plural, point_title
 
+TESTED = ("auc", "calibration_error")
+"""Measures whose differences to local-only are tested."""
 MOST = 50
 """Classes that a table shows at most: those that the report's subject recognizes worst."""
 SKEW = {
@@ -30,12 +42,10 @@ SKEW = {
 """Title and meaning of each measure of `LabelSkew`."""
 
 
-def _table(
-    name: str, results: Sequence[MethodResult], shown: Sequence[Column], latex: str = "", without: str = ""
-) -> Table:
+def _table(name: str, results: Sequence[MethodResult], shown: Sequence[Column], latex: str, without: str = "") -> Table:
     """Return one row per method, the best first, without one of them and the columns that are empty."""
     rows = [result for result in ranked(results) if result.method != without]
-    return Table.of(name, shown, rows, Compared(results), latex=latex, tinted=tinted(results)).filled()
+    return Table.of(name, shown, rows, latex=latex, tinted=tinted(results)).filled()
 
 
 def adaptation(results: Sequence[MethodResult]) -> list[Block]:
@@ -48,13 +58,13 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
     meaning = (
         "every model, local-only's too, was trained for these extra local epochs on its client's own samples, "
         f"evaluated and discarded.{diverged} Differences are to local-only after as many extra epochs, "
-        f"{words.CORRECTED}"
+        f"{CORRECTED}"
     )
     shown = [METHOD]
     for epochs, point in points.items():
         title = point_title(point)
-        gained = gained_at(point, f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}")
-        shown += [accuracy_at(point, meaning=meaning if epochs else ""), gained]
+        gained = f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}"
+        shown += [accuracy_at(point, meaning=meaning if epochs else ""), gained_at(point, results, gained)]
     table = _table("adaptation", results, shown, f"Accuracy after adaptation: {meaning}")
     return [Text(adapted(results)), *table.explained()]
 
@@ -66,50 +76,158 @@ def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
         return []
 
     def of(name: str) -> Column:
-        def value(result: MethodResult, _: Compared) -> Entry:
+        def value(result: MethodResult) -> Entry:
             return interval(gains[name].get(result.method))
 
         return MINUS_LOCAL.but(key=f"minus_local_{name}", title=architecture_title(name), meaning="", value=value)
 
     meaning = (
         "mean accuracy after transfer of the clients with an architecture minus that of the same clients with "
-        f"local-only, {words.CORRECTED} Each column has few clients. It shows where a method helps one architecture "
+        f"local-only, {CORRECTED} Each column has few clients. It shows where a method helps one architecture "
         "and harms another, which a mean over all clients hides."
     )
     latex = f"Accuracy minus local-only by architecture: {meaning}"
-    shown = [METHOD, *map(of, gains), gained_at(HEADLINE, "All clients").but(key=MINUS_LOCAL.key)]
+    shown = [METHOD, *map(of, gains), gained_at(HEADLINE, results, "All clients").but(key=MINUS_LOCAL.key)]
     table = _table("architectures", results, shown, latex, without="local")
     return table.explained(**{"By architecture": meaning})
 
 
 def fairness(results: Sequence[MethodResult]) -> list[Block]:
     """Return how evenly accuracy is spread over the clients, and how many are worse off than with local-only."""
-    table = _table(
-        "fairness", results, columns.FAIRNESS, "How evenly accuracy after transfer is spread over the clients."
-    )
+    local = local_only(results)
+
+    def worse_off(result: MethodResult) -> Entry:
+        return mean(contrasts.worse_off(result, local)) if local and result is not local else None
+
+    shown = [
+        METHOD,
+        Column(
+            "client_std",
+            "Spread over clients",
+            "points",
+            "standard deviation over the clients, mean over seeds.",
+            lambda result: percent(result.final[HEADLINE].client_std, result.final[HEADLINE].client_std_spread),
+        ),
+        Column(
+            "worst_decile",
+            "Worst decile",
+            "%",
+            "mean over the tenth of the clients with the lowest accuracy, at least one client.",
+            lambda result: percent(result.final[HEADLINE].worst_decile, result.final[HEADLINE].worst_decile_spread),
+        ),
+        Column(
+            "worse_off",
+            "Worse off",
+            "%",
+            "share of the clients whose accuracy is below their accuracy with local-only and the same seed, by any "
+            "amount. A method without any effect would have about half of the clients that differ here, by chance.",
+            worse_off,
+        ),
+        Column(
+            "sampled",
+            "Sampled",
+            "%",
+            "clients that were in at least one round's cohort.",
+            lambda result: mean(contrasts.of_clients(result, True)),
+        ),
+        Column(
+            "never_sampled",
+            "Never sampled",
+            "%",
+            "clients that were in no cohort and have what the server would send them now, over the seeds that have "
+            "any.",
+            lambda result: mean(contrasts.of_clients(result, False)),
+        ),
+    ]
+    table = _table("fairness", results, shown, "How evenly accuracy after transfer is spread over the clients.")
     if not table.shows("never_sampled"):
         table = table.without("sampled")
-    return table.explained(
-        Means=f"all columns are of accuracy after transfer{words.over_seeds(len(results[0].seeds))}."
-    )
+    return table.explained(Means=f"all columns are of accuracy after transfer{over_seeds(len(results[0].seeds))}.")
 
 
 def quality(results: Sequence[MethodResult]) -> list[Block]:
     """Return what is measured besides accuracy: by class, on all clients' samples, and calibration."""
+
+    def of(key: str) -> list[Column]:
+        title, meaning = words.MEASURES[key]
+        measure = Column(key, title, "%", meaning, lambda result: mean(contrasts.means(result, key)))
+        return [measure, *([gained_at(key, results, f"{title} minus local-only", CORRECTED)] if key in TESTED else [])]
+
     caption = "Balanced accuracy, AUC, accuracy on all clients' samples and calibration after transfer."
-    return _table("quality", results, columns.QUALITY, caption).explained()
+    shown = [METHOD, *(column for key in words.MEASURES for column in of(key))]
+    return _table("quality", results, shown, caption).explained()
 
 
 def work(results: Sequence[MethodResult]) -> list[Block]:
     """Return steps, operations and memory, and the rounds and bytes until local-only's accuracy was reached."""
-    return _table("work", results, columns.WORK, "Work: see the notes on the columns in the report.").explained()
+    local = local_only(results)
+
+    def samples(result: MethodResult) -> Entry:
+        return mean(contrasts.relative_work(result, local), hundredths) if local else None
+
+    def flops(result: MethodResult) -> Entry:
+        by_seed = [run.work.get("flops", 0) for run in result.runs]
+        return mean([each / result.clients / 1e9 for each in by_seed], three_digits) if any(by_seed) else None
+
+    def reached(show: Callable[[contrasts.Reached], float], written: Callable[[float], str]) -> Callable[..., Entry]:
+        def value(result: MethodResult) -> Entry:
+            if local is None or result is local:
+                return None
+            by_seed = contrasts.to_local_only(result, local)
+            found = [show(each) for each in by_seed if each]  # the mean is over the seeds that do
+            part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
+            return Number(fmean(found), lambda value: f"{written(value)}{part}") if found else "not reached"
+
+        return value
+
+    shown = [
+        METHOD,
+        Column(
+            "samples",
+            "Samples trained on",
+            "× local-only",
+            "private and public samples of all gradient steps of the clients, in units of local-only's with the same "
+            "seed.",
+            samples,
+        ),
+        Column(
+            "flops",
+            "FLOPs",
+            "10⁹ per client",
+            "floating-point operations of these steps, mean over clients, counted as PyTorch's counter does.",
+            flops,
+        ),
+        Column(
+            "memory",
+            "Memory",
+            "MB per client",
+            "estimate for one step of plain local training, from weights to activations, mean over clients.",
+            lambda result: mean([fmean(run.memory) / 1e6 for run in result.runs if run.memory], three_digits),
+        ),
+        Column(
+            "rounds_to_local",
+            "Rounds to local-only's accuracy",
+            "",
+            "the first round whose mean accuracy is at least local-only's final one with the same seed, mean over the "
+            "seeds that reach it; in brackets how many do.",
+            reached(lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
+        ),
+        Column(
+            "traffic_to_local",
+            "Traffic to local-only's accuracy",
+            "MB",
+            "bytes of all clients until the end of that round.",
+            reached(lambda each: each.sent / 1e6, three_digits),
+        ),
+    ]
+    return _table("work", results, shown, "Work: see the notes on the columns in the report.").explained()
 
 
 def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
     """Return the numbers that methods report of themselves: their last values, mean over seeds."""
 
     def of(name: str) -> Column:
-        def value(result: MethodResult, _: Compared) -> Entry:
+        def value(result: MethodResult) -> Entry:
             return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
 
         return Column(f"metrics/{name}", plain(name).capitalize(), value=value)
@@ -117,7 +235,42 @@ def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
     seeds = plural(len(results[0].seeds), "seed")
     names = dict.fromkeys(name for result in results for run in result.runs for name in run.metrics)
     meaning = f"numbers that a method reports of itself: the values of the last round, mean over {seeds}."
-    return _table("metrics", results, [METHOD, *map(of, names)]).explained(**{"Own numbers": meaning}) if names else []
+    table = _table("metrics", results, [METHOD, *map(of, names)], "")
+    return table.explained(**{"Own numbers": meaning})
+
+
+def communication(results: Sequence[MethodResult]) -> Table:
+    """Return the bytes of the whole run by category, their sum, and the bytes per client and round."""
+    titles = {
+        "knowledge_up": "Predictions up",
+        "knowledge_down": "Predictions down",
+        "parameters_up": "Parameters up",
+        "parameters_down": "Parameters down",
+        "public_down": "Public set down",
+    }
+
+    def of(name: str) -> Column:
+        return Column(f"{name}_bytes", titles[name], "MB", value=lambda result: megabytes(result.traffic[name]))
+
+    def per_turn(result: MethodResult) -> Entry:
+        return Number(result.sent / result.turns / 1e3, three_digits)
+
+    total = columns.TRAFFIC.but(title="Total", meaning="")
+    each = Column("per_turn", "Per client and round", "kB", value=per_turn)
+    return Table.of("communication", [TITLE, *map(of, titles), total, each], results)
+
+
+def phases(results: Sequence[MethodResult]) -> Table:
+    """Return the wall time by phase of a round, summed over the rounds."""
+
+    def of(name: str) -> Column:
+        def value(result: MethodResult) -> Entry:
+            return Number(result.seconds[name], duration) if name in result.seconds else None
+
+        return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
+
+    names = dict.fromkeys(name for result in results for name in result.seconds if name != "round")
+    return Table.of("phases", [TITLE, *map(of, names), columns.TIME.but(title="Whole rounds", meaning="")], results)
 
 
 def by_class(results: Sequence[MethodResult]) -> list[Block]:

@@ -73,19 +73,16 @@ class Table:
         name: str,
         columns: Sequence[Column],
         rows: Iterable[Any],
-        *shared: Any,
+        *,
         latex: str = "",
         tinted: Sequence[str] = (),
     ) -> "Table":
-        """Return a table whose entries the columns compute from the object of each row, several as a tuple.
-
-        These are the arguments of `Column.value`; `shared` are further ones, equal for all rows.
-        """
+        """Return a table whose entries the columns compute from the object of each row, several as a tuple."""
         given = [row if isinstance(row, tuple) else (row,) for row in rows]
         entries = [
             {
                 ID: getattr(row[0], "method", None),
-                **{column.key: column.value(*row, *shared) for column in columns},
+                **{column.key: column.value(*row) for column in columns},
             }
             for row in given
         ]

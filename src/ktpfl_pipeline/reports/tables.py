@@ -10,7 +10,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, headl
 from ktpfl_pipeline.analysis.statistics import Difference, benign, mean_over_clients, paired
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import columns, notes, paper, words
-from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, Compared, accuracy_at
+from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, mean, percent
 from ktpfl_pipeline.reports.words import point_title
@@ -27,12 +27,13 @@ def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     shown = [
         columns.METHOD,
         *(accuracy_at(point, clear_best(results, point)) for point in points),
-        *(MINUS_LOCAL, columns.TRAFFIC, columns.TIME),
-        *([columns.PAPER.but(value=lambda result, _: cited.get(result.method))] if cited else []),
+        gained_at(lead, results, MINUS_LOCAL.title, MINUS_LOCAL.meaning).but(key=MINUS_LOCAL.key),
+        *(columns.TRAFFIC, columns.TIME),
+        *([columns.PAPER.but(value=lambda result: cited.get(result.method))] if cited else []),
     ]
     meanings = notes.meanings(results)
     shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]
-    made = Table.of("table", shown, ranked(results, lead), Compared(results), latex=latex, tinted=tinted(results))
+    made = Table.of("table", shown, ranked(results, lead), latex=latex, tinted=tinted(results))
     if not (guesses := majority(results)):
         return made
     local = local_only(results)
