@@ -121,8 +121,7 @@ def parent_run(
 ) -> Iterator[tuple[str, tracking.TrackedRun]]:
     """Yield the key and the tracker's run of a study, below which its runs are.
 
-    The key is a hash of all settings and the source that the study depends on: an equal one is continued. `params` are
-    the study's settings, as they are logged.
+    The key is a hash of all settings and the source that the study depends on: an equal one is continued.
     """
     cells = []
     for each in planned:
