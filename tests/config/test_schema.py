@@ -1,6 +1,7 @@
 """What may stand under an experiment: parsed before anything runs, refused with a sentence that a person can act on."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -22,10 +23,18 @@ from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 
-def refusal(path: str, value: Any) -> str:
+def told(call: Callable[..., Any], *arguments: Any) -> str:
     with pytest.raises(InputError) as refused:
-        parsing.parse("mine", changed(path, value))
+        call(*arguments)
     return str(refused.value)
+
+
+def refusal(path: str, value: Any) -> str:
+    return told(parsing.parse, "mine", changed(path, value))
+
+
+def excluded(experiment: Experiment, *methods: str) -> str:
+    return told(checks.check_methods, "mine", experiment, methods)
 
 
 def test_what_is_given_is_kept_and_the_rest_is_the_papers() -> None:
@@ -256,11 +265,8 @@ class TestRecipes:
     def test_methods_with_steps_of_their_own_are_named(self, methods: list[str], named: str) -> None:
         values = {**EXPERIMENT, "architectures": ["mlp"], "training": {"momentum": 0.9}}
         experiment = parsing.parse("mine", values)
-        with pytest.raises(
-            InputError,
-            match=rf"^mine\.training\.momentum is 0\.9, which excludes {named}: ",
-        ):
-            checks.check_methods("mine", experiment, methods)
+        message = f"mine.training.momentum is 0.9, which excludes {named}: "
+        assert excluded(experiment, *methods).startswith(message)
         checks.check_methods("mine", experiment, ["fedavg", "fml", "fedproto", "local"])
 
 
@@ -275,10 +281,8 @@ class TestPrivacyBesideMethods:
         ],
     )
     def test_they_are_refused(self, methods: list[str], named: str) -> None:
-        with pytest.raises(
-            InputError, match=rf"^mine\.training\.privacy is set, which excludes {named}: private samples"
-        ):
-            checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), methods)
+        message = f"mine.training.privacy is set, which excludes {named}: private samples"
+        assert excluded(parsing.parse("mine", EXPERIMENT), *methods).startswith(message)
 
     def test_others_are_not(self) -> None:
         checks.check_methods("mine", parsing.parse("mine", EXPERIMENT), ["kt_pfl", "fedmd", "local"])
@@ -298,18 +302,15 @@ def test_a_gpu_that_is_not_there(device: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_several_workers_have_one_thread_each() -> None:
-    settings = changed("compute", {"threads": 2, "executor": {"processes": 3}})
-    with pytest.raises(
-        InputError, match=r"^mine\.compute\.executor has 3 processes, but compute\.threads is 2, .*; choose serial"
-    ):
-        parsing.parse("mine", settings)
+    message = refusal("compute", {"threads": 2, "executor": {"processes": 3}})
+    assert message.startswith("mine.compute.executor has 3 processes, but compute.threads is 2, ")
+    assert "; choose serial" in message
 
 
 @pytest.mark.parametrize("key", ["workers", "cluster"])
 def test_the_message_for_a_removed_setting_names_its_replacement(key: str) -> None:
-    why = rf"^mine\.compute\.{key} does not exist any more\. Set compute\.executor, for example to serial, processes, "
-    with pytest.raises(InputError, match=why):
-        parsing.parse("mine", changed("compute", {key: 2}))
+    why = f"mine.compute.{key} does not exist any more. Set compute.executor, for example to serial, processes, "
+    assert refusal("compute", {key: 2}).startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -344,9 +345,8 @@ def test_forms_of_the_executor(value: Any, processes: Any, ray: Ray | None) -> N
 
 
 def test_a_cluster_is_checked_before_it_is_joined() -> None:
-    settings = changed("compute", {"device": "cpu", "executor": {"ray": "lokal"}})
-    with pytest.raises(InputError, match=r"^mine\.compute\.executor has ray at 'lokal'; choose local, auto"):
-        parsing.parse("mine", settings)
+    message = refusal("compute", {"device": "cpu", "executor": {"ray": "lokal"}})
+    assert message.startswith("mine.compute.executor has ray at 'lokal'; choose local, auto")
 
 
 def test_a_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -409,20 +409,17 @@ class TestMerged:
     def test_of_a_sweep(self) -> None:
         configured = {"sweep_x": SWEEP, **self.CONFIGURED}
         assert parsing.merged(configured, {"sweep_x": {"experiment": "other"}})["sweep_x"]["experiment"] == "other"
-        with pytest.raises(InputError, match=r"as in mine\.rounds=.*, with one of sweep_x, mine\.$"):
-            parsing.merged(configured, {"rounds": 3})
+        message = told(parsing.merged, configured, {"rounds": 3})
+        assert re.search(r"as in mine\.rounds=.*, with one of sweep_x, mine\.$", message)
 
     def test_without_an_experiment(self) -> None:
-        with pytest.raises(
-            InputError, match=r"^--params rounds=... names no experiment and no sweep; .* as in mine\.rounds=\.\.\."
-        ):
-            parsing.merged(self.CONFIGURED, {"rounds": 3})
+        message = told(parsing.merged, self.CONFIGURED, {"rounds": 3})
+        assert message.startswith("--params rounds=... names no experiment and no sweep; ")
+        assert " as in mine.rounds=..." in message
 
     def test_of_an_experiment_that_does_not_exist(self) -> None:
-        with pytest.raises(
-            InputError, match=r"^--params mien=... names no experiment and no sweep; did you mean 'mine'\?$"
-        ):
-            parsing.merged(self.CONFIGURED, {"mien": {"rounds": 3}})
+        message = told(parsing.merged, self.CONFIGURED, {"mien": {"rounds": 3}})
+        assert message == "--params mien=... names no experiment and no sweep; did you mean 'mine'?"
 
 
 class TestCreateMethod:
@@ -438,10 +435,8 @@ class TestCreateMethod:
 
 def test_methods_of_one_architecture_beside_several() -> None:
     experiment = parsing.parse("mine", changed("architectures", ["lenet", "mlp"]))
-    with pytest.raises(
-        InputError, match=r"^mine\.architectures is lenet, mlp, which excludes fedavg, ditto: models are"
-    ):
-        checks.check_methods("mine", experiment, ["fedavg", "local", "ditto"])
+    message = "mine.architectures is lenet, mlp, which excludes fedavg, ditto: models are"
+    assert excluded(experiment, "fedavg", "local", "ditto").startswith(message)
     checks.check_methods("mine", experiment, ["fedmd", "local"])
 
 
@@ -462,10 +457,8 @@ class TestKnowledge:
     def test_beside_a_method_with_a_rule_of_its_own(self) -> None:
         experiment = parsing.parse("mine", {**EXPERIMENT, "knowledge": {"cache": 2, "encoding": "uint8"}})
         checks.check_methods("mine", experiment, ["kt_pfl", "fedmd", "local"])
-        with pytest.raises(
-            InputError, match=r"^mine\.knowledge\.cache is 2, which excludes scarlet: the method has its own rule"
-        ):
-            checks.check_methods("mine", experiment, ["kt_pfl", "scarlet", "local"])
+        message = "mine.knowledge.cache is 2, which excludes scarlet: the method has its own rule"
+        assert excluded(experiment, "kt_pfl", "scarlet", "local").startswith(message)
 
     def test_a_whole_section_is_a_value_of_a_sweep(self) -> None:
         given = {"experiment": "mine", "parameter": "knowledge", "values": ["sign", {"cache": 2}], "methods": ["fedmd"]}
@@ -477,10 +470,8 @@ class TestKnowledge:
     def test_where_models_are_exchanged(self) -> None:
         given = {**EXPERIMENT, "architectures": ["mlp"], "exchange": "parameters"}
         parsing.parse("mine", {**given, "knowledge": "float32"})
-        with pytest.raises(
-            InputError, match=r"^mine\.knowledge\.cache is about sending predictions, but mine\.exchange is"
-        ):
-            parsing.parse("mine", {**given, "knowledge": {"cache": 2}})
+        message = told(parsing.parse, "mine", {**given, "knowledge": {"cache": 2}})
+        assert message.startswith("mine.knowledge.cache is about sending predictions, but mine.exchange is")
 
 
 class TestAdversaries:
@@ -495,9 +486,7 @@ class TestAdversaries:
 
     def test_beside_methods_that_exchange_more(self) -> None:
         experiment = parsing.parse("mine", self.GIVEN)
-        with pytest.raises(InputError) as refused:
-            checks.check_methods("mine", experiment, ["kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd"])
-        assert str(refused.value).startswith(
+        assert excluded(experiment, "kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd").startswith(
             "mine.adversaries.share is 0.2, which excludes kt_pfl_likelihood, fedproto: malicious clients upload false "
             "predictions"
         )
