@@ -30,12 +30,7 @@ from ktpfl_pipeline.pipeline_registry import register_pipelines
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.settings import HOOKS
 
-
-@pytest.fixture(autouse=True)
-def _tracker_as_before() -> Any:
-    token = tracking._tracker.set(None)
-    yield
-    tracking._tracker.reset(token)
+pytestmark = pytest.mark.usefixtures("no_tracker")
 
 
 def test_they_are_registered() -> None:

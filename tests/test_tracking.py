@@ -547,13 +547,8 @@ class TestStores:
         assert os.environ[store.RETRIES] == "3"
 
 
+@pytest.mark.usefixtures("no_tracker")
 class TestConfigure:
-    @pytest.fixture(autouse=True)
-    def _as_before(self) -> Iterator[None]:
-        token = tracking._tracker.set(None)
-        yield
-        tracking._tracker.reset(token)
-
     def test_nothing_is_tracked_until_then(self) -> None:
         assert type(tracking.current()) is Tracker
         assert tracking.current().checkpoints is None

@@ -24,16 +24,14 @@ SETTINGS = {"enabled": True, "store": "sqlite:///mlflow.db", "artifacts": "mlrun
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_tracker: None) -> Path:
     """A folder with nothing but the settings of tracking; the environment and the tracker come back afterwards."""
     for environment in ("base", "local"):
         (tmp_path / "conf" / environment).mkdir(parents=True)
     (tmp_path / "conf" / "base" / "tracking.yml").write_text(yaml.safe_dump(SETTINGS))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", {**os.environ})
-    token = tracking._tracker.set(None)
-    yield tmp_path
-    tracking._tracker.reset(token)
+    return tmp_path
 
 
 @pytest.fixture

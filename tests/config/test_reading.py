@@ -7,7 +7,6 @@ from bad_configuration import EXPERIMENT, context
 from click import ClickException
 from kedro.framework.project import configure_project, pipelines
 
-from ktpfl_pipeline import tracking
 from ktpfl_pipeline.config import reading
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipeline_registry import register_pipelines
@@ -70,11 +69,10 @@ def test_an_environment_may_deal_architectures_out_anew(tmp_path: Path, before: 
     assert reading.recall()["digits"] == {**EXPERIMENT, "architectures": {"lenet": 4, "mlp": 1}}
 
 
+@pytest.mark.usefixtures("no_tracker")
 def test_a_run_reads_them_once_and_hands_them_to_kedro(tmp_path: Path) -> None:
-    token = tracking._tracker.set(None)
     run = context(tmp_path, {"digits": {"rounds": 3}}, parameters={"digits": EXPERIMENT, "mine": {"like": "digits"}})
     ProjectHooks().after_context_created(run)
-    tracking._tracker.reset(token)
     expected = {name: {**EXPERIMENT, "rounds": 3} for name in ("digits", "mine")}
     assert run.config_loader["parameters"] == reading.recall() == expected
 

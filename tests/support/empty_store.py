@@ -1,7 +1,8 @@
-"""An empty MLflow store, made once: its fifty migrations take seven seconds, a copy none."""
+"""An empty MLflow store, made once since its migrations take seven seconds, and a test's start without a tracker."""
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import forked
@@ -25,3 +26,13 @@ def _make(file: Path) -> None:
     from ktpfl_pipeline.tracking import MlflowTracker
 
     MlflowTracker(f"sqlite:///{file}", file.parent).experiments()
+
+
+@pytest.fixture
+def no_tracker() -> Iterator[None]:
+    """Begin without a tracker, and bring the one of before back."""
+    from ktpfl_pipeline import tracking
+
+    token = tracking._tracker.set(None)
+    yield
+    tracking._tracker.reset(token)
