@@ -17,7 +17,6 @@ from sphinx.util.docutils import SphinxDirective
 from ktpfl_pipeline.config import schema, studies
 from ktpfl_pipeline.core import recipe, validation
 from ktpfl_pipeline.core import settings as groups_of_settings
-from ktpfl_pipeline.core.knowledge import settings as knowledge
 from ktpfl_pipeline.core.settings import CHANGES
 from ktpfl_pipeline.core.validation import Rule, default, meanings, plain, rules
 from ktpfl_pipeline.data import settings as data_settings
@@ -102,7 +101,7 @@ class SettingsTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return them as the page would parse them."""
-        for module in (schema, studies, groups_of_settings, recipe, knowledge, data_settings, validation):
+        for module in (schema, studies, groups_of_settings, recipe, data_settings, validation):
             self.env.note_dependency(str(module.__file__))
         return self.parse_text_to_nodes(page(self.arguments[0]))
 
