@@ -326,7 +326,7 @@ class Knowledge:
         return self.encoding == "float32" and self.cache == 0 and self.select == 1.0
 
     def check(self, classes: int) -> None:
-        """Check that so many classes can be sent; else raise `InputError`."""
+        """Check that this many classes can be sent; else raise `InputError`."""
         if self.encoding == "top_k" and self.k > classes:
             raise InputError(
                 f"knowledge.k is {self.k}, but there are {classes} classes: set it to at most {classes}, or choose "
