@@ -151,7 +151,7 @@ def listed(names: Sequence[object], most: int = 10) -> str:
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
-    """Return the error for a name of a `what`, such as ``"model"``, that does not exist, with the nearest that does."""
+    """Return the error for a name of a `what` that does not exist, such as a model, with the nearest of the `known`."""
     names = list(known)
     choice = f"choose from {', '.join(names)}" if names else "there are none"
     return InputError(f"{what} {given!r} is unknown{meant(given, names)}: {choice}.")

@@ -176,7 +176,7 @@ def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traf
     """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
 
     The download has a prototype of every class for which the server has one. `owned`, (|S|, K) bool, are the classes
-    for which each client has a prototype, of so many `numbers`.
+    for which each client has a prototype. `numbers` is the size of a prototype.
     """
     counts, size = owned.sum(dim=1).tolist(), 4 * numbers
     down = size * owned.shape[1]

@@ -76,7 +76,7 @@ def sampling(samples: int, batch_size: int) -> tuple[int, float]:
 
 
 def spent(privacy: Privacy, samples: Sequence[int], epochs: Sequence[int], batch_size: int) -> list[float]:
-    """Return each client's ε after so many `epochs` of local training in all; 0 for one that never trained."""
+    """Return each client's ε after this many `epochs` of local training in all; 0 for one that never trained."""
     found = []
     for size, taken in zip(samples, epochs, strict=True):
         steps, share = sampling(size, batch_size)

@@ -231,7 +231,7 @@ def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
 
 
 class _Form(NamedTuple):
-    """What an array besides the inputs must be, what to save, and what `plain` values in place of objects."""
+    """What an array besides the inputs must be, what to save, and what to save in place of Python objects (`plain`)."""
 
     kinds: str
     what: str

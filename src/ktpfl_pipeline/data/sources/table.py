@@ -159,7 +159,8 @@ def labelled(
 ) -> LabelledDataset:
     """Return inputs, (M', ...), with the labels of their rows, and their clients and split if the table has them.
 
-    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool.
+    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool. An `InputError` says
+    that there are too many classes, that a name cannot be shown, or that a split is none of the three.
     """
     names, labels = numbered(table["label"])
     if len(names) > MAX_CLASSES:

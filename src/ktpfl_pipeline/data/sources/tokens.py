@@ -154,7 +154,10 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
 
 
 def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int | None = None) -> Vocabulary:
-    """Return a vocabulary of `size` ids, or up to the highest one used, having checked the ids, (M, L) int64."""
+    """Return a vocabulary of `size` ids, or up to the highest one used, for the ids of a source, (M, L) int64.
+
+    An `InputError` says `where` an id, or that of the padding token, is not in it.
+    """
     if size is None:
         size = max(2, 1 + int(ids.max()), 1 + (padding or 0))
         if size > MAX_VOCABULARY:

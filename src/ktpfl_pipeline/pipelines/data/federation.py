@@ -95,7 +95,10 @@ def _partition_of(experiment: Experiment, private: Any, public_set: PublicSet, s
 
 
 def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """Return one row per private sample; where clients have `names`, by seed, a column ``owner`` has them."""
+    """Return one row per private sample: seed, client, split, index into the private samples, label.
+
+    Where clients have `names`, by seed, a column ``owner`` has them.
+    """
     parts = [
         pd.DataFrame(
             {"seed": seed, "client": client, "split": split, "index": indices, "label": labels[indices].numpy()}

@@ -188,7 +188,7 @@ def range_of(seeds: int) -> dict[str, Any]:
 
 
 def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
-    """Put a title above a legend of `handles` by name above the axes, both at most as wide; `options` go to it."""
+    """Put a title and below it a legend above the axes, at most as wide as these; `options` go to the legend."""
     scale = 72 / axes.figure.dpi
     look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}
