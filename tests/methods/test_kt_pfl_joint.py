@@ -96,7 +96,7 @@ def test_clients_with_equal_labels_start_from_the_average(distinct: tuple[Federa
     fed, state = distinct
     alike = replace(state, labels=torch.full((5, 3), 1 / 3, dtype=torch.float64))
     average = fed.average(state.taught)
-    assert toy.distance(KTpFLJoint().starts(alike, EVERYONE, fed), dict.fromkeys(EVERYONE, average)) < 1e-12
+    assert toy.distance(KTpFLJoint().starts(alike, EVERYONE, fed)[0], dict.fromkeys(EVERYONE, average)) < 1e-12
 
 
 def test_clients_without_common_labels_start_from_their_own_model(
@@ -104,7 +104,7 @@ def test_clients_without_common_labels_start_from_their_own_model(
 ) -> None:
     fed, state = distinct
     apart = replace(state, labels=torch.eye(5, dtype=torch.float64))
-    assert toy.distance(KTpFLJoint().starts(apart, EVERYONE, fed), state.taught) < 1e-12
+    assert toy.distance(KTpFLJoint().starts(apart, EVERYONE, fed)[0], state.taught) < 1e-12
 
 
 def test_a_client_that_never_took_part_starts_from_the_average() -> None:
@@ -157,7 +157,7 @@ def test_adaptation_is_the_local_part_of_the_next_round() -> None:
     method, cohort = KTpFLJoint(memory=0.2), EVERYONE[:3]
     state, _ = method.round(method.init(fed), cohort, 1, fed)
     models = method.personal(state, EVERYONE, fed)
-    starts = method.starts(state, EVERYONE, fed)
+    starts, _ = method.starts(state, EVERYONE, fed)
     trained = fed.fine_tune({n: starts[n] if n in cohort else models[n] for n in EVERYONE}, 2)
     expected = {n: method.averaged(models[n], starts[n], trained[n]) if n in cohort else trained[n] for n in EVERYONE}
     assert toy.distance(method.adapt(state, models, 2, fed), expected) < 1e-12

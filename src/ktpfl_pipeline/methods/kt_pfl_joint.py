@@ -15,7 +15,7 @@ compares it with other methods. Further symbols, besides those of `kt_pfl`:
     u_n   state.models    the model that client n uses: the running mean of what lies between v_n and w_n
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated
@@ -28,6 +28,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import mix_confident, soft_predictions
 from ktpfl_pipeline.core.method import PersonalState, RoundReport
+from ktpfl_pipeline.core.transfer import fetched
 from ktpfl_pipeline.core.weights import Models, Params, average, mix, select
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
@@ -78,9 +79,8 @@ class KTpFLJoint(KTpFL):
         """Run one communication round."""
         assert isinstance(state, KTpFLJointState)
         # 1. The server sends each client its start v_n, from which it trains, w_n, and predicts the public batch.
-        starts = self.starts(state, cohort, fed)
-        own = self.own_weights(state, cohort, fed)
-        metrics = {"own_weight": fmean(own)} if own else {}
+        starts, own = self.starts(state, cohort, fed)
+        metrics = {"own_weight": fmean(fetched(own))} if own else {}
         upload = exchange.train_and_predict(fed, starts, cohort, t)
         # 2. KT-pFL: the server learns c and mixes teachers; w_n learns from its teacher, becomes h_n, and is uploaded.
         c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(upload, fed))
@@ -105,26 +105,21 @@ class KTpFLJoint(KTpFL):
         weights = torch.tensor([self.memory, new * (1.0 - share), new * share], dtype=torch.float64)
         return average([before, trained, start], weights)
 
-    def starts(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> Models:
+    def starts(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> tuple[Models, list[Tensor]]:
         """Return v_n = Σ_m d_nm h_m, over the clients of n's architecture whose model the server has.
 
-        If the server has no such model, v_n is the initial model.
+        If the server has no such model, v_n is the initial model. Also return d_nn, () each, the weight of a client's
+        own model in its start, of each client whose model the server has.
         """
-        asked = list(clients)
-        found = dict(select(fed.initial_models(), asked))
-        for students, known, weights in self.mixtures(state, asked, fed):
-            found |= zip(students, mix([state.taught[m] for m in known], weights), strict=True)
-        return {n: found[n] for n in asked}
-
-    def mixtures(
-        self, state: KTpFLJointState, clients: Iterable[int], fed: Federation
-    ) -> Iterator[tuple[list[int], list[int], Tensor]]:
-        """Yield r clients of each architecture, the n clients whose model the server has, and d, (r, n)."""
-        groups = fed.of_one_architecture(state.taught)
-        for architecture, students in fed.of_one_architecture(clients).items():
+        asked, own = list(clients), list[Tensor]()
+        found, groups = dict(select(fed.initial_models(), asked)), fed.of_one_architecture(state.taught)
+        for architecture, students in fed.of_one_architecture(asked).items():
             if known := groups.get(architecture):
                 common = overlap(state.labels[fed.rows(students)], state.labels[fed.rows(known)])
-                yield students, known, self.weights(common, fed.data_weights(known))
+                weights = self.weights(common, fed.data_weights(known))  # d, (r, n)
+                found |= zip(students, mix([state.taught[m] for m in known], weights), strict=True)
+                own += [row[known.index(n)] for n, row in zip(students, weights, strict=True) if n in known]
+        return found, own
 
     def weights(self, common: Tensor, shares: Tensor) -> Tensor:
         """Return d, rows that sum to one, from overlaps of labels, (r, n), and shares of the data, (n,).
@@ -135,28 +130,19 @@ class KTpFLJoint(KTpFL):
         sums = weights.sum(dim=1, keepdim=True)
         return torch.where(sums > 0, weights / sums.clamp_min(torch.finfo(sums.dtype).tiny), shares)
 
-    def own_weights(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> list[float]:
-        """Return d_nn, the weight of a client's own model in its start, of each client whose model the server has."""
-        return [
-            row[known.index(n)]
-            for students, known, weights in self.mixtures(state, clients, fed)
-            for n, row in zip(students, weights.tolist(), strict=True)
-            if n in known
-        ]
-
     def adapt(self, state: KTpFLState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return u_n after local training from v_n, as in a round; a client that never took part trains its model."""
         assert isinstance(state, KTpFLJointState)
         if not epochs:
             return models
-        starts = self.starts(state, [n for n in models if n in state.models], fed)
+        starts, _ = self.starts(state, [n for n in models if n in state.models], fed)
         trained = fed.fine_tune({**models, **starts}, epochs)
         return {n: self.averaged(models[n], starts[n], w) if n in starts else w for n, w in trained.items()}
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
         """Return the start that each client would be sent."""
         assert isinstance(state, KTpFLJointState)
-        return self.starts(state, clients, fed)
+        return self.starts(state, clients, fed)[0]
 
     def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
         """Return the average model of each new client's architecture, if a client there has one."""
