@@ -151,7 +151,8 @@ class TestRun:
 
     def test_several_threads_each_are_refused(self, executor: ProcessesExecutor) -> None:
         fed = toy.federation(executor=executor, compute=Compute(device="cpu", threads=2))
-        with pytest.raises(InputError, match=r"compute\.executor has 2 processes and compute\.threads is 2; .* serial"):
+        expected = r"compute\.executor has 2 processes, but compute\.threads is 2.*; choose serial\.$"
+        with pytest.raises(InputError, match=expected):
             run(fed, process)
 
 

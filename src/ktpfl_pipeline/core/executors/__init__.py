@@ -1,14 +1,10 @@
 """One file per executor, and `create`, which makes the one that ``compute.executor`` names."""
 
-import multiprocessing
-
 import torch
 
-from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.executors import ray_session
+from ktpfl_pipeline.core.executors import processes, ray_session
 from ktpfl_pipeline.core.executors.base import Executor
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor
-from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.settings import ExecutorSettings
@@ -24,7 +20,7 @@ def create(settings: ExecutorSettings, threads: int, device: str | torch.device)
     if (ray := settings.ray) is not None:
         gpus = 0 if device.type == "cpu" else 1 if ray.gpus_per_worker is None else ray.gpus_per_worker
         return ClusterExecutor(ray.address, ray.workers, gpus)
-    return ProcessesExecutor(number) if number > 1 else SerialExecutor()
+    return processes.ProcessesExecutor(number) if number > 1 else SerialExecutor()
 
 
 def parallel(settings: ExecutorSettings, threads: int, device: str | torch.device) -> int:
@@ -39,15 +35,8 @@ def parallel(settings: ExecutorSettings, threads: int, device: str | torch.devic
         return resources.default_workers() if ray.workers == "auto" else ray.workers
     if settings.processes in (None, 1):
         return 1
-    reasons = {
-        f"compute.threads is {threads}, and several threads in each of several processes would compete for the same "
-        "cores (set it to 1)": threads != 1,
-        "this system cannot fork processes": "fork" not in multiprocessing.get_all_start_methods(),
-    }
-    impossible = [reason for reason, holds in reasons.items() if holds]
     if settings.processes == "auto":
         most = resources.default_workers() if device.type == "cpu" else len(resources.reachable(device))
-        return 1 if impossible else most
-    if impossible:
-        raise InputError(f"compute.executor has {settings.processes} processes, but {impossible[0]}; choose serial.")
+        return 1 if processes.obstacle(threads) else most
+    processes.check(settings.processes, threads)
     return settings.processes

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
 
@@ -45,6 +45,22 @@ OF_DATA = 2**36
 Method = Literal["fork", "forkserver"]
 Make = Callable[[], Setting]
 """How a worker gets the setting."""
+
+
+def obstacle(threads: int) -> str:
+    """Return why several processes with so many torch threads each are impossible; empty if they are possible."""
+    if threads != 1:
+        return (
+            f"compute.threads is {threads}, and several threads in each of several processes would compete for the "
+            "same cores (set it to 1)"
+        )
+    return "" if "fork" in get_all_start_methods() else "this system cannot fork processes"
+
+
+def check(workers: int, threads: int) -> None:
+    """Check that so many processes are possible with these torch threads; else raise InputError."""
+    if reason := obstacle(threads):
+        raise InputError(f"compute.executor has {workers} processes, but {reason}; choose serial.")
 
 
 class ProcessesExecutor(Executor):
@@ -128,11 +144,7 @@ class ProcessesExecutor(Executor):
         if self._setting is setting:
             return
         self.close()
-        if setting.compute.threads != 1:
-            raise InputError(
-                f"compute.executor has {self.workers} processes and compute.threads is {setting.compute.threads}; "
-                "several processes have one thread each: set compute.threads to 1, or compute.executor to serial."
-            )
+        check(self.workers, setting.compute.threads)
         torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
         self._setting = setting
         forkable = setting.device.type == "cpu" and torch.accelerator.device_count() == 0  # also of those not used
