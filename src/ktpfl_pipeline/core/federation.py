@@ -31,6 +31,8 @@ from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.core.work import Cost, cost_of
 
 logger = logging.getLogger(__name__)
+EVALUATED_ONLY = ("fine_tune", "adapt")
+"""Phases whose models are trained to be evaluated, and are then discarded."""
 
 
 @dataclass
@@ -148,7 +150,7 @@ class Federation(Setting):
         passes = epochs or {n: self.training_of(n).epochs for n in models}
         calls = {n: (params, rule, given, t, passes[n], steps, part) for n, (params, given) in before.items()}
         phase = "train" if t else "fine_tune" if steps is None else "adapt"
-        found = self.run_training(phase, rules.train, calls, before, thrown_away=t == 0)
+        found = self.run_training(phase, rules.train, calls, before)
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
     def train_together(
@@ -161,7 +163,7 @@ class Federation(Setting):
         """
         before = {n: tuple(part[n] for part in models) for n in models[0]}
         calls = {n: (*own, t, *arguments) for n, own in before.items()}
-        found = self.run_training("train" if t else "fine_tune", operation, calls, before, thrown_away=t == 0)
+        found = self.run_training("train" if t else "fine_tune", operation, calls, before)
         return tuple({n: own[place] for n, own in found.items()} for place in range(len(models)))
 
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
@@ -171,7 +173,7 @@ class Federation(Setting):
         learning rate is η₁, whatever its schedule.
         """
         calls = {n: (params, 0, epochs) for n, params in models.items()}
-        return self.run_training("fine_tune", operations.train, calls, models, thrown_away=True)
+        return self.run_training("fine_tune", operations.train, calls, models)
 
     def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
         """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode."""
@@ -255,21 +257,21 @@ class Federation(Setting):
         calls: Calls[Key],
         before: Mapping[Key, Value],
         *,
-        thrown_away: bool = False,
         recipe: Recipe | None = None,
     ) -> dict[Key, Value]:
         """Run a client operation that trains, as `run` does, and find out whose weights or loss are not finite.
 
-        This is where divergence is noticed: before anything of that client is mixed with what others have.
+        This is where divergence is noticed: before anything of that client is mixed with what others have. In phases
+        that are `EVALUATED_ONLY` optimizers start again, and keep nothing. A client cannot leave the cohort there, of
+        which it may not be, so ``skip`` is ``restore``.
 
         Args:
             before: what takes the place of each value where it diverged and is restored; if a client that diverged is
                 not restored, DivergedError is raised.
-            thrown_away: whether the models are made for one evaluation. A client cannot leave the cohort then, of
-                which it may not be; ``skip`` is ``restore`` there. Their optimizers start again, and keep nothing.
             recipe: by which it trains; None is that of local training.
         """
-        keeps = (recipe or self.training).keeps and not thrown_away
+        evaluated_only = phase in EVALUATED_ONLY
+        keeps = (recipe or self.training).keeps and not evaluated_only
         states = {n: self.client_states.before(phase, n) for n in calls} if keeps else {}
         given: Calls[Key] = {n: (states[n], calls[n]) for n in calls} if keeps else calls
         result = self._result(phase, operation, given, keeps)
@@ -279,7 +281,7 @@ class Federation(Setting):
                 found[n] = f"its {phase} loss is {result.losses[n]}"
             elif n in result.diverged:
                 found[n] = f"its weights after {phase} are not finite"
-        restores = self.on_divergence == "restore" or (thrown_away and self.on_divergence == "skip")
+        restores = self.on_divergence == "restore" or (evaluated_only and self.on_divergence == "skip")
         if found and (not restores or any(isinstance(n, str) for n in found)):
             raise DivergedError(found)
         for who, what in found.items():

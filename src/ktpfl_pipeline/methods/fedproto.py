@@ -90,7 +90,7 @@ class FedProto(Personal):
     ) -> Models:
         """Return each model after training with its features pulled toward class prototypes; see `train_client`."""
         calls = {n: (params, prototypes, known, self.weight, t, epochs) for n, params in models.items()}
-        return fed.run_training("train", train_client, calls, models, thrown_away=t == 0)
+        return fed.run_training("train" if t else "fine_tune", train_client, calls, models)
 
     def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the prototypes; their models are the initial ones."""

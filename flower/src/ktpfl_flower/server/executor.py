@@ -25,13 +25,11 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, by_reason
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.federation import EVALUATED_ONLY, Federation
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.weights import Handle, Params
 
 logger = logging.getLogger(__name__)
-EVALUATED_ONLY = ("fine_tune", "adapt")
-"""Phases whose models are used only for evaluation: the models never travel."""
 
 
 class Held(Handle):
@@ -161,6 +159,7 @@ class RealExecutor(Executor):
                 f"{', '.join(operations.TRIED)}."
             )
         self.start()
+        # models that are only evaluated never travel
         wanted, evaluated = phase not in EVALUATED_ONLY, name == "evaluate" or phase in EVALUATED_ONLY
         states: dict[Any, Any] = {n: getattr(call[0], "version", INITIAL) for n, call in calls.items() if resumes}
         given: dict[Any, tuple[Any, ...]] = {n: call[1] if resumes else call for n, call in calls.items()}
