@@ -10,6 +10,7 @@ from toy import federation
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.client.rules import Descent
 from ktpfl_pipeline.core.compatibility import problems
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.settings import Adversaries, Knowledge
@@ -57,3 +58,21 @@ def test_what_goes_together_has_no_problems() -> None:
     fed = federation()
     for name in ("kt_pfl", "fedmd", "local"):
         assert problems(create(name), fed) == []
+
+
+def test_a_method_that_does_not_declare_what_it_needs_is_refused_by_the_same_rule_as_it_runs() -> None:
+    several, alone = federation(), of_toy({"training": {"momentum": 0.9}})
+    models = several.initial_models()
+    for use, message in (
+        (lambda: several.architecture, "architectures is linear, conv, mlp, which excludes this method: models are"),
+        (
+            lambda: alone.train_by(Descent(), models, 1),
+            "training.momentum is 0.9, which excludes this method: the m",
+        ),
+        (
+            lambda: replace(alone, public=alone.public[:0], public_batch_size=0).public_batch(1),
+            "public.source is none, which excludes this method: predictions of public samples are exchanged",
+        ),
+    ):
+        with case(message), pytest.raises(InputError, match=f"^{message}"):
+            use()

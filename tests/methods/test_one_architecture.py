@@ -37,7 +37,7 @@ def test_several_architectures_are_refused() -> None:
         except InputError as refused:
             found[name] = str(refused)
     assert list(found) == NAMES
-    asked = "there are conv, linear, mlp. Set architectures to one name"
+    asked = "architectures is linear, conv, mlp, which excludes this method: models are combined"
     assert [name for name, message in found.items() if asked not in message] == []
 
 

@@ -17,7 +17,7 @@ class Conflict(NamedTuple):
     reason: str  # why methods exclude it, as a sentence about the methods
     remedy: str  # what to do
 
-    def text(self, methods: Collection[str]) -> str:
+    def text(self, methods: Collection[str] = ("this method",)) -> str:
         """Return the message for these methods."""
         return f"{self.setting}, which excludes {', '.join(methods)}: {self.reason}. {self.remedy}."
 
@@ -39,13 +39,8 @@ def problems(method: Any, setting: Any) -> list[str]:
 
 def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
     """Yield the settings that a method, or its class, excludes."""
-    architectures: list[str] = setting.models()
-    if method.one_architecture and len(architectures) > 1:
-        yield Conflict(
-            f"architectures is {', '.join(architectures)}",
-            "models are combined, which needs one architecture",
-            f"Set one architecture, as in [{architectures[0]}], or choose methods that exchange predictions",
-        )
+    if method.one_architecture and (found := several_architectures(setting)):
+        yield found
     if setting.adversaries.share and not method.exchanges <= {"predictions"}:
         yield Conflict(
             f"adversaries.share is {setting.adversaries.share}",
@@ -58,12 +53,8 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
             "private samples are used outside plain local training, which ε does not cover",
             "Set training.privacy to null, or choose methods listed in docs/privacy.md",
         )
-    if method.own_step and (changes := [*setting.training.beyond_plain()]):
-        yield Conflict(
-            f"training.{changes[0]}",
-            "the method prescribes the optimizer step",
-            "Remove the setting, or choose other methods",
-        )
+    if method.own_step and (found := changed_step(setting)):
+        yield found
     given = changed(setting.knowledge)
     if own := sorted(method.own_knowledge.intersection(given)):
         yield Conflict(
@@ -71,9 +62,39 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
             "the method has its own rule for it",
             "Remove the setting, or choose other methods",
         )
-    if "predictions" in method.exchanges and not setting.has_public():
-        yield Conflict(
-            "public.source is none",
-            "predictions of public samples are exchanged",
-            "Set another public.source, such as open_part, or choose methods that exchange parameters",
-        )
+    if "predictions" in method.exchanges and (found := no_public(setting)):
+        yield found
+
+
+def several_architectures(setting: Any) -> Conflict | None:
+    """Return the conflict of several architectures with methods that combine models."""
+    names: list[str] = setting.models()
+    if len(names) == 1:
+        return None
+    return Conflict(
+        f"architectures is {', '.join(names)}",
+        "models are combined, which needs one architecture",
+        f"Set one architecture, as in [{names[0]}], or choose methods that exchange predictions",
+    )
+
+
+def changed_step(setting: Any) -> Conflict | None:
+    """Return the conflict of a setting that changes a step with methods that prescribe it."""
+    if not (changes := [*setting.training.beyond_plain()]):
+        return None
+    return Conflict(
+        f"training.{changes[0]}",
+        "the method prescribes the optimizer step",
+        "Remove the setting, or choose other methods",
+    )
+
+
+def no_public(setting: Any) -> Conflict | None:
+    """Return the conflict of no public samples with methods that use them."""
+    if setting.has_public():
+        return None
+    return Conflict(
+        "public.source is none",
+        "predictions of public samples are exchanged",
+        "Set another public.source, such as open_part, or choose methods that exchange parameters",
+    )

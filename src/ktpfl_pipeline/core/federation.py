@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core import compatibility
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
@@ -139,11 +140,8 @@ class Federation(Setting):
             part: names the streams of a second training in one round.
             steps: the number of steps, in as many epochs as it takes; None leaves it to `epochs`.
         """
-        if changes := [*self.training.beyond_plain()]:
-            raise InputError(
-                f"training.{changes[0]}, and this method prescribes its own step, which that would change: leave it "
-                "out, or run other methods."
-            )
+        if conflict := compatibility.changed_step(self):  # the method may not have declared its `own_step`
+            raise InputError(conflict.text())
         before = {n: (params, (others or {}).get(n, ())) for n, params in models.items()}
         if steps is not None:
             epochs = dict.fromkeys(models, steps)

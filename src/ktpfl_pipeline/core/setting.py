@@ -231,14 +231,9 @@ class Setting:
     @cached_property
     def architecture(self) -> str:
         """The one architecture of all clients, for methods whose knowledge is parameters; InputError if several."""
-        names = sorted(self.models())
-        if len(names) > 1:
-            raise InputError(
-                f"Parameters can be combined only where all clients have one architecture; there are "
-                f"{', '.join(names)}. Set architectures to one name, [mcmahan_cnn] for example, or take methods that "
-                "exchange predictions."
-            )
-        return names[0]
+        if conflict := compatibility.several_architectures(self):
+            raise InputError(conflict.text())
+        return self.models()[0]
 
     @cached_property
     def smallest_architecture(self) -> str:
@@ -281,10 +276,8 @@ class Setting:
 
     def public_batch(self, t: int) -> Tensor:
         """Return round t's public samples D_r, (B,) indices into `public`, drawn afresh without replacement."""
-        if not len(self.public):
-            raise InputError(
-                "public.source is none, and this method uses public samples: choose another source, such as open_part."
-            )
+        if conflict := compatibility.no_public(self):
+            raise InputError(conflict.text())
         order = torch.randperm(len(self.public), generator=self.stream("public batch", t))
         return order[: self.public_batch_size]
 
