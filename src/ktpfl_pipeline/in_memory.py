@@ -179,10 +179,7 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
         raise InputError(f"The method is the class {method.__name__}; give an object of it, {method.__name__}().")
     if not isinstance(method, Method):
         raise InputError(f"The method is {method!r}; give a name, such as 'kt_pfl', or an object, such as KTpFL().")
-    if not vars(type(method)).get("title"):
-        raise InputError(
-            f'{type(method).__name__} has no title: write title = "..." in the class, for tables and figures.'
-        )
+    method.check_class(type(method).__name__)
     if not federations:
         raise InputError("There is no federation to run the method on: give one, run('kt_pfl', federation('digits')).")
     if others := [each for each in federations if not isinstance(each, Federation)]:

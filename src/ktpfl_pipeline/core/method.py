@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import joining, validation
 from ktpfl_pipeline.core.coverage import covers
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
@@ -72,7 +73,12 @@ class Method(ABC, Generic[State]):
 
     @classmethod
     def check_class(cls, path: str) -> None:
-        """Check the attributes of a class that was found at `path`; InputError names one that is not allowed."""
+        """Check the attributes of a class that was found at `path`; InputError names one that is not allowed.
+
+        The class needs a title of its own, so that it differs from the class that it derives from.
+        """
+        if not vars(cls).get("title"):
+            raise InputError(f'{path} has no title: write title = "..." in the class, for tables and figures.')
         for name, hint in get_type_hints(Method).items():
             rule = validation.Rule.of(get_args(hint)[0])
             validation.value_of(rule, getattr(cls, name, None), f"{path}: the class attribute {name}")

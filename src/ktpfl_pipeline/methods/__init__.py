@@ -50,8 +50,6 @@ class Preset:
                 f"{self.path!r} is not a method: it must be a class that derives from Personal, Shared or Method of "
                 "ktpfl_pipeline.core.method and has init, round and personal."
             )
-        if not vars(kind).get("title"):
-            raise InputError(f'{self.path!r} has no title: write title = "..." in the class, for tables and figures.')
         kind.check_class(self.path)
         return kind
 
