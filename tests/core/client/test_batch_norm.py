@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +18,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import BatchNormPolicy
-from ktpfl_pipeline.core.settings import Distillation
+from ktpfl_pipeline.core.settings import Distillation, Knowledge
 from ktpfl_pipeline.methods import create
 
 POLICIES = get_args(BatchNormPolicy)
@@ -36,6 +37,12 @@ def normalized(policy: Any, weight: float = 1.0, public: Any = PUBLIC, size: int
     module[1].running_var.fill_(4.0)
     distillation = Distillation(epochs=1, batch_size=size, learning_rate=0.5, batch_norm=policy)
     return toy.one_client(module, PRIVATE, public, distillation=distillation)
+
+
+def with_normalized(name: str) -> nn.Module:
+    """Return a module of the toy federation; ``normalized`` has BatchNorm on vectors."""
+    layers = [nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.Linear(12, toy.CLASSES)]
+    return nn.Sequential(*layers) if name == "normalized" else toy.build(name)
 
 
 class TestPredictions:
@@ -112,11 +119,27 @@ class TestDistillation:
         after = fed.distill(fed.initial_models(), self.TEACHER, torch.arange(4), 1)[5]
         assert [after[name].item() for name in STATISTICS] == pytest.approx([0.05, 3.7, 1], abs=1e-15)
 
-    def test_of_one_sample_is_frozen(self) -> None:
-        fed, frozen = (normalized(policy) for policy in ("domain_specific", "frozen"))
+    @pytest.mark.parametrize("policy", ["domain_specific", "train"])
+    def test_of_one_sample_is_frozen(self, policy: str) -> None:
+        """BatchNorm1d cannot be trained on one sample."""
+        fed, frozen = (normalized(each) for each in (policy, "frozen"))
         teacher, batch = self.TEACHER[:, :1], torch.tensor([0])
         found = [each.distill(each.initial_models(), teacher, batch, 1) for each in (fed, frozen)]
         assert toy.same(*found)
+
+    def test_of_one_image_moves_the_statistics_where_its_pixels_suffice(self) -> None:
+        fed = toy.alike("conv", 1, distillation=Distillation(batch_norm="train"))
+        before, teacher = fed.initial_models(), torch.tensor([[[0.2, 0.3, 0.5]]], dtype=torch.float64)
+        (after,) = fed.distill(before, teacher, torch.tensor([0]), 1).values()
+        assert after["1.num_batches_tracked"] == 1
+        assert not torch.equal(after["1.running_mean"], fed.initial_model("conv")["1.running_mean"])
+
+    def test_runs_where_one_prediction_arrives(self) -> None:
+        """Of two clients one takes part, and sends the prediction of which it is most sure."""
+        fed = toy.alike("normalized", 2, build=with_normalized, knowledge=Knowledge(select=0.05))
+        fed = replace(fed, distillation=replace(fed.distillation, batch_norm="train"))
+        run = engine.run(create("kt_pfl"), fed, engine.Schedule(1, participation=0.5))
+        assert len(run.history[0].cohort) == 1
 
     def test_of_a_prototype_of_the_server_keeps_its_statistics_too(self) -> None:
         fed = normalized("domain_specific")

@@ -15,6 +15,9 @@ statistics are estimated by one pass over the public samples that the model is a
 the inputs of a layer, so statistics from an earlier round would not fit. The statistics never leave the operation, so
 no method, executor or checkpoint has to store them.
 
+A single public sample has no statistics: ``domain_specific`` then is ``frozen``, and so is ``train`` for a model that
+cannot be trained on one sample. A round has one where others were not sent (`knowledge.select`).
+
 Li, Wang, Shi, Liu, Hou: Revisiting Batch Normalization for Practical Domain Adaptation, ICLR 2017 workshop,
 https://arxiv.org/abs/1603.04779 (AdaBN). Chang, You, Seo, Kwak, Han: Domain-Specific Batch Normalization for
 Unsupervised Domain Adaptation, CVPR 2019, https://arxiv.org/abs/1906.03950, which trains as `domain_specific` distills.
@@ -31,19 +34,19 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ktpfl_pipeline.core.recipe import BatchNormPolicy
 
 
-def applied(policy: BatchNormPolicy, samples: int) -> BatchNormPolicy:
-    """Return the policy for so many public samples: one sample has no statistics, so `domain_specific` is `frozen`."""
-    return "frozen" if policy == "domain_specific" and samples < 2 else policy
-
-
 def layers(module: nn.Module) -> list[_BatchNorm]:
     """Return the BatchNorm layers of a module that keep running statistics."""
     return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
 
 
 @contextmanager
-def distilling(module: nn.Module, policy: BatchNormPolicy) -> Iterator[None]:
-    """Put a loaded module in a policy's mode; afterwards restore the statistics that the policy keeps."""
+def distilling(module: nn.Module, policy: BatchNormPolicy, samples: int, takes_one: bool) -> Iterator[None]:
+    """Put a loaded module in a policy's mode; afterwards restore the statistics that the policy keeps.
+
+    `samples` is the number of public samples; `takes_one` is whether the module can be trained on one.
+    """
+    if samples == 1 and (policy == "domain_specific" or not takes_one):
+        policy = "frozen"
     module.train(policy != "frozen")
     with private_statistics(module) if policy == "domain_specific" else nullcontext():
         yield
@@ -69,10 +72,9 @@ def predicting(
     """Give a client's loaded module, inside the block, the statistics with which a policy predicts public samples.
 
     `inputs` are the raw samples that are predicted, (B, ...), and `numbers` turns them into what a module takes. `size`
-    samples have their statistics taken together: `distillation.batch_size`, as in distillation. See `applied` for
-    `policy`.
+    samples have their statistics taken together: `distillation.batch_size`, as in distillation.
     """
-    if policy != "domain_specific" or not layers(module):
+    if policy != "domain_specific" or len(inputs) < 2 or not layers(module):
         yield
         return
     with private_statistics(module):

@@ -37,7 +37,8 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
         return distillation_loss(students, target.index_select(0, batch), settings.temperature)
 
     streams = rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device)
-    with batch_norm.distilling(module, batch_norm.applied(settings.batch_norm, len(inputs))), streams:
+    takes_one = space.setting.facts(space.architecture(n)).takes_one
+    with batch_norm.distilling(module, settings.batch_norm, len(inputs), takes_one), streams:
         outcome = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
     return outcome.giving(params_of(module))
 
@@ -55,8 +56,7 @@ def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Te
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
     """Return client n's logits, (B, K), on the public samples `batch`, in eval mode; see `batch_norm`."""
     settings, module, inputs = space.setting.distillation, space.module(n, params), space.public(batch)
-    policy = batch_norm.applied(settings.batch_norm, len(inputs))
-    with batch_norm.predicting(module, policy, inputs, space.numbers, settings.batch_size):
+    with batch_norm.predicting(module, settings.batch_norm, inputs, space.numbers, settings.batch_size):
         return Outcome(predict(space, module, inputs))
 
 

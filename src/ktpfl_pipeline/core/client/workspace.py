@@ -52,13 +52,17 @@ class Workspace:
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
 
+    def architecture(self, n: int | str) -> str:
+        """Return the architecture of client n, or n itself if it is the architecture of a model of the server."""
+        return n if isinstance(n, str) else self.setting.by_id[n].architecture
+
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
         """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
 
         There is one module per architecture and `role`; two at a time need different roles. A joint model's module has
         the common extractor in it.
         """
-        name = n if isinstance(n, str) else self.setting.by_id[n].architecture
+        name = self.architecture(n)
         if common := joint.common_of(params):
             role = f"{role}{JOINED}{common}"
         if (name, role) not in self._modules:
@@ -86,7 +90,7 @@ class Workspace:
         """Return the layer that makes the logits of client n's `module`, with its name there; else raise InputError."""
         if isinstance(module, joint.Joint):
             return "head", module.head
-        name = self._head_name(n if isinstance(n, str) else self.setting.by_id[n].architecture)
+        name = self._head_name(self.architecture(n))
         return name, module.get_submodule(name)
 
     def _head_name(self, architecture: str) -> str:
