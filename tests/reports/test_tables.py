@@ -350,6 +350,10 @@ class TestRenderings:
     def test_latex_writes_powers_and_greek(self):
         assert latex.escape("10⁶ bytes, ρ, α") == r"10$^{6}$ bytes, $\rho$, $\alpha$"
 
+    def test_latex_writes_every_sign_of_a_caption(self):
+        """Without a definition, LaTeX stops at an ε; the others need a font that has them."""
+        assert latex.escape("8 × 8, ε at δ, ±, †, ‡, ·, −, –").isascii()
+
     def test_html(self, table):
         text = on_a_page(table)
         assert '<th scope="row">A|B &lt;i&gt; &amp; 5% of_x</th>' in text

@@ -9,7 +9,8 @@ _SIGNS = str.maketrans(
         **{special: rf"\{special}" for special in "&%$#_{}"},
         **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\ldots{}"},
         **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
-        **{"±": r"$\pm$", "ρ": r"$\rho$", "α": r"$\alpha$", "·": r"$\cdot$", MINUS: "$-$", NONE: "--"},
+        **{"±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "†": r"$\dagger$", "‡": r"$\ddagger$"},
+        **{"ρ": r"$\rho$", "α": r"$\alpha$", "δ": r"$\delta$", "ε": r"$\epsilon$", MINUS: "$-$", NONE: "--"},
         **{raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
     }
 )
