@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.tuning import chosen
 from ktpfl_pipeline.reports import tuning as report
-from ktpfl_pipeline.reports.figures import search_slices
+from ktpfl_pipeline.reports.figures import search_history, search_slices
 
 EXPERIMENT = parsing.parse("homo_mine", ONE_ARCHITECTURE)
 TUNE = studies.Tune(
@@ -160,6 +160,11 @@ class TestReport:
             (pytest.approx(0.1), pytest.approx(0.6)),
             (pytest.approx(2.0), pytest.approx(0.75)),
         ]
+
+    def test_the_course_has_the_numbers_of_the_trials(self, tuning: Study) -> None:
+        """So a point is found in the table of trials, which counts from 1."""
+        *_, marks = search_history({"ditto": tuning.methods["ditto"]}).axes[0].get_lines()
+        assert list(marks.get_xdata()) == [1, 2]
 
     def test_values_that_are_no_numbers_are_side_by_side(self) -> None:
         cells = [candidate("x", {"a": value, "b": value}, 0.5) for value in (None, 1, 10)]

@@ -68,7 +68,7 @@ def search_sections(tuning: Study) -> list[Section]:
     }
     if not searched:
         return []
-    history = "Validation accuracy of each candidate in the order of the search; lines: the best so far. 0: configured."
+    history = "Validation accuracy of each candidate in the order of the trials; lines: the best so far. 1: configured."
     by = "validation accuracy by the value of each hyperparameter; darker: later candidates."
     slices = [
         Picture(

@@ -82,18 +82,18 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
 def search_history(methods: Mapping[str, Sequence[Cell]]) -> Figure:
     """Draw the validation accuracy of each candidate of every method (registry names), and as a line the best so far.
 
-    The number of a candidate is its place in the search. Candidates that diverged are left out.
+    The number of a candidate is that of its trial, from 1. Candidates that diverged are left out.
     """
     figure, axes = base.single(3.2)
     handles: dict[str, Any] = {}
     for method, cells in methods.items():
-        numbers = [number for number, cell in enumerate(cells) if cell.score is not None]
+        numbers = [number for number, cell in enumerate(cells, 1) if cell.score is not None]
         scores = [cell.score for cell in cells if cell.score is not None]
         colour, marker = style.look(method)
         axes.plot(numbers, list(accumulate(scores, max)), color=colour, linewidth=1.2, drawstyle="steps-post")
         (handles[title_of(method)],) = axes.plot(numbers, scores, marker, color=colour, markersize=5)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-    axes.set_xlabel("Candidate")
+    axes.set_xlabel("Trial")
     base.percent_up(axes)
     base.head(axes, "Validation accuracy", handles)
     return figure
