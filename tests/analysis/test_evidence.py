@@ -114,7 +114,10 @@ def test_of_other_settings_the_cell_with_more_runs_is_kept(cells: list[Cell], ch
 
 
 def test_a_file_that_is_not_whole_is_named(saved: Path) -> None:
-    for content in (saved.read_bytes()[:-9], b"", gzip.compress(b"{}")):
+    whole = json.loads(gzip.decompress(saved.read_bytes()))
+    lacking = [{name: part for name, part in whole.items() if name != left} for left in whole]
+    texts = ["{}", *map(json.dumps, lacking), json.dumps({**whole, "runs": []})]
+    for content in (saved.read_bytes()[:-9], b"", *(gzip.compress(text.encode()) for text in texts)):
         saved.write_bytes(content)
         with pytest.raises(InputError, match=r"light\.json\.gz: it does not hold the evidence.*Export it"):
             evidence.load(saved)

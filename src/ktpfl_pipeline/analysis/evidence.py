@@ -90,12 +90,13 @@ def load(file: Path) -> Evidence:
         runs = {key: FinishedRun.from_dict(run) for key, run in content["runs"].items()}
         cells = [Cell.from_dict(cell) for cell in content["cells"]]
         parts = {name: (title, shows) for name, (title, shows) in content["parts"].items()}
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        scale, machines = content["scale"], content["machines"]
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{file}: it does not hold the evidence of a scale ({type(error).__name__}: {error}). Export it again."
         ) from error
     found = [replace(cell, runs=[runs[key] for key in cell.keys.values() if key in runs]) for cell in cells]
-    return Evidence(content["scale"], parts, found, content.get("machines", ()))
+    return Evidence(scale, parts, found, machines)
 
 
 def _round(record: RoundRecord) -> RoundRecord:
