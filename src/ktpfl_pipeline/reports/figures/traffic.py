@@ -94,10 +94,10 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
     methods = list(points[0].methods)
     senders = [method for method in methods if points[0].methods[method].predictions]
     handles: dict[str, Any] = {}
-    for n, method in enumerate(methods):
+    for method in methods:
         found, (colour, marker) = [point.methods[method] for point in points], look(method)
         if method in senders:
-            shift = 1.035 ** (n - (len(senders) - 1) / 2)
+            shift = 1.035 ** (senders.index(method) - (len(senders) - 1) / 2)
             across = [shift * result.predictions / 1e6 for result in found]
             finals = [result.final[HEADLINE] for result in found]
             spread: Any = [final.seed_std or 0.0 for final in finals]
