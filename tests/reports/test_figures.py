@@ -178,6 +178,26 @@ def test_the_rounds_of_the_final_value_are_those_that_counted(run, joined, begin
     assert told in words.averaged(1, results)
 
 
+@pytest.mark.usefixtures("blank_figures")
+def test_with_early_stopping_no_range_of_rounds_is_the_final_value(run):
+    rounds = run(after_transfer=[(0.5, 0.7)] * 3).history
+    validated = [
+        replace(each, accuracy={**each.accuracy, "validation": [best, best]})
+        for each, best in zip(rounds, (0.5, 0.7, 0.6), strict=True)
+    ]
+    stopped = replace(run(), history=validated, patience=1)
+    assert [record.round for record in stopped.counted] == [2]
+    (axes,) = figures.accuracy_curves([summarise([stopped], {})]).axes
+    assert list(axes.patches) == []
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_the_rounds_of_the_final_value_end_with_the_longest_curve(run):
+    long, short = (summarise([run(name, after_transfer=[(0.5, 0.7)] * n)], {}) for name, n in (("fedmd", 9), ("fd", 7)))
+    (shade,) = figures.accuracy_curves([long, short]).axes[0].patches
+    assert (shade.get_x(), shade.get_x() + shade.get_width()) == (3, 9)
+
+
 def test_how_many_evaluations_counted_is_told_of_all_runs(run):
     results = [summarise([run(after_transfer=[(0.5, 0.7)] * rounds)], {}) for rounds in (2, 4, 3)]
     assert "the last two to four evaluations" in words.averaged(1, results)

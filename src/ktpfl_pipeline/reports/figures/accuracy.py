@@ -28,8 +28,9 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     """Draw the mean accuracy over clients and seeds by round: solid at the round's end, dashed after local training.
 
     Bands are ranges over seeds. The `chief` methods are thick; with more than `FEW`, only these have colours, dashed
-    lines and bands. Shaded are the rounds of which the final value is the mean. What belongs to one method has a group
-    id that ends in its place: ``line--0``, ``band--0``, ``before--0``, ``name--0``.
+    lines and bands. Shaded are the rounds of which the final value is the mean; with early stopping none are, as the
+    one round that counts is another in each run. What belongs to one method has a group id that ends in its place:
+    ``line--0``, ``band--0``, ``before--0``, ``name--0``.
     """
     figure, axes = base.single(max(3.5, 0.16 * len(results) + 1.7))
     main, ends = chief(results), []
@@ -48,15 +49,17 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
             parts += [(axes.plot(before.rounds, mean_by_place(before.by_seed), **drawn)[0], f"before--{place}")]
             handles["after local training"] = Line2D([], [], color=MUTED, **_DASHED)
     handles |= base.range_of(max(len(result.seeds) for result in results))
-    first = min(run.counted[0].round for result in results for run in result.runs)
-    if first > curve.rounds[0]:
-        begin, end = min(first, curve.rounds[-1] - 0.5), curve.rounds[-1]  # a single round is visible too
-        axes.axvspan(begin, end, color=RULE, alpha=0.4, linewidth=0, zorder=0)
+    rounds = sorted({t for result in results for t in result.curve[HEADLINE].rounds})
+    runs = [run for result in results for run in result.runs]
+    first, last = min(run.counted[0].round for run in runs), rounds[-1]
+    if first > rounds[0] and all(run.patience is None for run in runs):
+        begin = min(first, last - 0.5)  # a single round is visible too
+        axes.axvspan(begin, last, color=RULE, alpha=0.4, linewidth=0, zorder=0)
         handles["rounds of the final value"] = Patch(color=RULE, alpha=0.4, linewidth=0)
     base.rounds_across(axes)
     axes.set_xlabel("Round")
-    if len(curve.rounds) == 1:
-        axes.set_xticks(curve.rounds)
+    if len(rounds) == 1:
+        axes.set_xticks(rounds)
     axes.margins(x=0.01)
     base.head(axes, "Mean accuracy of the clients", handles)
     names = base.label_ends(axes, ends, bold=[result.title for result in main])
