@@ -12,8 +12,9 @@ import toy
 from project_copy import EXPERIMENT, Project, timeless
 from toy import same
 
+from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.methods import METHODS, create
-from ktpfl_pipeline.pipelines.federated_training.more_rounds import rounds_are_equal
+from ktpfl_pipeline.pipelines.federated_training.more_rounds import as_scheduled, rounds_are_equal
 
 SETTINGS = {"seeds": [0], "theorem_samples": 0}
 
@@ -34,13 +35,29 @@ def test_the_rounds_are_the_same(projects: tuple[Project, Project]) -> None:
     assert found["settings"] == expected["settings"]
     assert same(found["state"], expected["state"])
     assert same(found["coefficients"], expected["coefficients"])
-    last, fresh = timeless(found["history"])[-1], timeless(expected["history"])[-1]
-    assert last == fresh
+    assert same(timeless(found["history"]), timeless(expected["history"])), "with the evaluations of three rounds"
 
 
 def test_what_was_trained_is_not_trained_again(projects: tuple[Project, Project]) -> None:
     shorter, longer = sorted((read(file)["history"] for file in projects[1].checkpoints("kt_pfl")), key=len)
-    assert longer[:2] == shorter, "even the wall times"
+    assert [record["seconds"] for record in longer[:2]] == [record["seconds"] for record in shorter]
+
+
+@pytest.mark.parametrize(
+    ("t", "rounds", "points", "measures"),
+    [
+        (3, 8, [], []),  # it was evaluated only as the last round of the shorter run
+        (4, 8, ["adapted_1", "after_transfer"], ["auc"]),
+        (4, 14, ["after_transfer"], ["auc"]),  # six evaluations, and models are adapted in the last five
+    ],
+)
+def test_evaluations_are_those_of_the_longer_run(t: int, rounds: int, points: list[str], measures: list[str]) -> None:
+    kinds: dict[str, Any] = {"accuracy": ["after_transfer", "adapted_1"], "measures": ["auc", "global_accuracy"]}
+    record = {"round": t, "cohort": [0], "loss": {"train": [1.0], "test": [1.0]}}
+    record |= {kind: {name: [1.0] for name in names} for kind, names in kinds.items()}
+    found = as_scheduled(record, Schedule(rounds, evaluate_every=2 if rounds < 14 else 4, evaluate_last=4))
+    assert (sorted(found["accuracy"]), sorted(found["measures"])) == (points, measures)
+    assert found["loss"] == ({"train": [1.0], "test": [1.0]} if points else {"train": [1.0]})
 
 
 def test_both_runs_are_tracked_with_all_of_their_rounds(projects: tuple[Project, Project]) -> None:

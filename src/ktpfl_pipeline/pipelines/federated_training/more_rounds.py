@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.metrics import ADAPTED, LAST
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
@@ -15,12 +17,12 @@ from ktpfl_pipeline.pipelines.federated_training.identity import Job
 logger = logging.getLogger(__name__)
 
 
-def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path) -> None:
+def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path, schedule: Schedule) -> None:
     """Write the checkpoint of a run that has none, from the longest equal run with fewer rounds, if there is one.
 
-    The rounds equal those of a run from round 1, bit for bit. The history has one additional evaluation, after the last
-    round of the shorter run. `settings` are the identity of the run; the `folder` of its checkpoint is next to those of
-    the method's other runs.
+    The rounds equal those of a run from round 1, bit for bit, and so do their records, except wall times. `settings`
+    are the identity of the run, and `schedule` are its rounds; the `folder` of its checkpoint is next to those of the
+    method's other runs.
     """
     if (folder / "checkpoint.pt").exists() or not rounds_are_equal(job):
         return
@@ -31,8 +33,24 @@ def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path) ->
         )
         if content is not None:
             logger.info("%s, seed %d: continues after %d rounds of an earlier run.", job.method, seed, rounds)
-            checkpoint.save(folder / "checkpoint.pt", {**content, "settings": dict(settings)})
+            history = [as_scheduled(record, schedule) for record in content["history"]]
+            checkpoint.save(folder / "checkpoint.pt", {**content, "settings": dict(settings), "history": history})
             return
+
+
+def as_scheduled(record: dict[str, Any], schedule: Schedule) -> dict[str, Any]:
+    """Return the record of a round, in plain values, without what a run with more rounds does not evaluate in it.
+
+    The last rounds of a run have additional evaluations, which would count in the final values of the longer run.
+    """
+    evaluations = schedule.evaluations
+    if record["round"] not in evaluations:
+        loss = {phase: values for phase, values in record["loss"].items() if phase != "test"}
+        return {**record, "accuracy": {}, "measures": {}, "loss": loss}
+    adapts = record["round"] in evaluations[-LAST:]
+    accuracy = {at: values for at, values in record["accuracy"].items() if adapts or not at.startswith(ADAPTED)}
+    measures = {name: values for name, values in record["measures"].items() if name != "global_accuracy"}
+    return {**record, "accuracy": accuracy, "measures": measures}
 
 
 def rounds_are_equal(job: Job) -> bool:

@@ -59,7 +59,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     fed, facts = job.federation(seed, _checkpoints(job))
     settings = identity(job, seed, facts.fingerprint)
     key = digest(settings)
-    tracker, folder = tracking.current(), checkpoints_of(job, seed, key)
+    tracker, folder, rounds = tracking.current(), checkpoints_of(job, seed, key), schedule(job.experiment)
     if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
         progress.plan.say_anew()
     with (
@@ -69,14 +69,12 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         progress.run(seed) as shown,
     ):
         if folder and job.parent is None:
-            take_over(job, seed, settings, folder)
+            take_over(job, seed, settings, folder, rounds)
         adversaries = fed.places(fed.adversary_ids)
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
         file = folder and folder / "checkpoint.pt"
         with own_errors(job.method, "method"):
-            result = engine.run(
-                made, fed, schedule(job.experiment), settings=settings, checkpoint_file=file, observer=observer
-            )
+            result = engine.run(made, fed, rounds, settings=settings, checkpoint_file=file, observer=observer)
         known = {"run_id": tracked.run_id, "key": key, "data": settings["data"]}
         finished = _conclude(job, made, fed, facts, result, shown.trained, known)
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
