@@ -572,3 +572,12 @@ def test_a_method_reports_numbers_of_its_own(tmp_path: Path) -> None:
     run = engine.run(Measuring(), fed, Schedule(rounds=3), checkpoint_file=file)
     assert [record.metrics for record in run.history] == [{"trained": 1.0}, {"trained": 2.0}, {"trained": 3.0}]
     assert round_metrics(run.history[1])["metrics/trained"] == 2.0
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_client_without_samples_is_refused(split: str) -> None:
+    first, *others = toy.federation().clients
+    empty = replace(first, **{split: first.train.take(torch.tensor([], dtype=torch.int64))})
+    fed = replace(toy.federation(), clients=(empty, *others))
+    with pytest.raises(InputError, match=f"^Client 3 has no {split} samples: give it some, or leave it out"):
+        engine.run(Local(), fed, Schedule(1))

@@ -81,13 +81,6 @@ class TestRefusals:
         with pytest.raises(InputError, match=r"must be distinct; there are \[3, 3\]"):
             toy.again(toy.federation(), clients=twice)
 
-    @pytest.mark.parametrize("split", ["train", "test"])
-    def test_a_client_without_samples_is_refused(self, split: str) -> None:
-        first, *others = toy.federation().clients
-        empty = replace(first, **{split: first.train.take(torch.tensor([], dtype=torch.int64))})
-        with pytest.raises(InputError, match=f"^Client 3 has no {split} samples: give it some, or leave it out"):
-            replace(toy.federation(), clients=(empty, *others))
-
     def test_a_public_batch_that_cannot_be_but_not_the_limits(self) -> None:
         for size in (-1, 0, 25):
             with pytest.raises(InputError, match=rf"The public batch is {size}; .* at most the 24 samples"):

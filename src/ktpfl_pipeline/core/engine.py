@@ -87,12 +87,15 @@ def run(
     Raises:
         DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
             diverge, or if a model of the server does.
-        InputError: if the method and the settings exclude each other, or the checkpoint belongs to another run. If the
-            method returns what cannot be used or kept. If the memory does not suffice, or one round repeatedly lost
-            models with their workers.
+        InputError: if the method and the settings exclude each other, a client has no samples to train or to test on,
+            or the checkpoint belongs to another run. If the method returns what cannot be used or kept. If the memory
+            does not suffice, or one round repeatedly lost models with their workers.
     """
     if wrong := compatibility.problems(method, fed):
         raise InputError(" ".join(wrong))
+    for client in fed.clients:
+        if empty := [name for name in ("train", "test") if not len(getattr(client, name))]:
+            raise InputError(f"Client {client.id} has no {empty[0]} samples: give it some, or leave it out.")
     fed.claim()  # what the server does before any client is in this precision too
     fed.current.progress = observer.progress
     fed.current.late_predictions = bool(fed.straggler_ids) and takes_late(method)

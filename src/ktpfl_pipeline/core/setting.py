@@ -52,8 +52,8 @@ class Client:
 class Setting:
     """Everything that a round depends on besides the method's state.
 
-    Raises InputError if ids repeat, a client has no samples to train or to test on, the public batch exceeds the public
-    set, or encoding, augmentation or private training are impossible.
+    Raises InputError if ids repeat, the public batch exceeds the public set, or encoding, augmentation or private
+    training are impossible.
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids
@@ -86,9 +86,6 @@ class Setting:
             raise InputError(" ".join(wrong))
         if len(self.by_id) < len(self.clients):
             raise InputError(f"Client ids must be distinct; there are {[client.id for client in self.clients]}.")
-        for client in self.clients:
-            if empty := [name for name in ("train", "test") if not len(getattr(client, name))]:
-                raise InputError(f"Client {client.id} has no {empty[0]} samples: give it some, or leave it out.")
         if not min(1, len(self.public)) <= self.public_batch_size <= len(self.public):
             raise InputError(
                 f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
