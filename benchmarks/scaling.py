@@ -42,6 +42,7 @@ def samples(number: int, seed: int) -> LabelledDataset:
 
 def a_round(clients: int, public: int) -> dict[str, float]:
     """Return the seconds of each phase of a round, the second: workers and modules are there by then."""
+    compute = Compute("cpu", executor=ExecutorSettings("auto"))
     fed = Federation(
         tuple(Client(n, "lenet", samples(PRIVATE, n), samples(0, n), samples(TEST, n)) for n in range(clients)),
         samples(public, 0).inputs,
@@ -50,8 +51,8 @@ def a_round(clients: int, public: int) -> dict[str, float]:
         build=partial(models.build, shape=(1, SIZE, SIZE), classes=CLASSES),
         training=LocalTraining(epochs=1, batch_size=50),
         distillation=Distillation(epochs=1, batch_size=100),
-        compute=Compute("cpu"),
-        executor=executors.create(ExecutorSettings("auto"), 1, "cpu"),
+        compute=compute,
+        executor=executors.create(compute),
     )
     run = engine.run(methods.create("kt_pfl"), fed, engine.Schedule(rounds=2))
     fed.executor.close()

@@ -34,7 +34,7 @@ from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
-from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 
 ROOT = Path(__file__).parents[1]
 LIGHT = ("lenet", "cnn", "cnn_bn", "mlp") * 5
@@ -54,7 +54,7 @@ def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, 
         for n, name in enumerate(architectures)
     )
     images = samples(public, channels, 1).inputs
-    executor = executors.create(ExecutorSettings(), 1, "cpu")
+    executor = executors.create(Compute("cpu"))
     return Federation(clients, images, len(images), CLASSES, partial(build, channels), executor=executor, **settings)
 
 

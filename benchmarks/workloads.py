@@ -90,7 +90,7 @@ def samples(number: int, channels: int, seed: int) -> LabelledDataset:
 
 def federation(work: Workload, executor: ExecutorSettings = SERIAL, **compute: Any) -> Federation:
     """Return the workload for the engine."""
-    channels = work.channels
+    channels, settings = work.channels, Compute("cpu", executor=executor, **compute)
     clients = tuple(
         Client(n, name, samples(TRAIN, channels, n), samples(0, channels, n), samples(TEST, channels, 1000 + n))
         for n, name in enumerate(work.architectures)
@@ -103,6 +103,6 @@ def federation(work: Workload, executor: ExecutorSettings = SERIAL, **compute: A
         build=partial(build, channels),
         training=LocalTraining(epochs=1, batch_size=128, learning_rate=RATE),
         distillation=Distillation(epochs=1, batch_size=256, learning_rate=RATE),
-        compute=Compute("cpu", **compute),
-        executor=executors.create(executor, 1, "cpu"),
+        compute=settings,
+        executor=executors.create(settings),
     )

@@ -13,6 +13,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.core import kinds, model_facts, work
 from ktpfl_pipeline.core.dataset import TokenShape
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.core.training import privacy
 
 NAMES = ("fasttext", "text_cnn", "text_gru", "text_lstm", "text_transformer")
@@ -108,7 +109,7 @@ def test_dp_sgd_has_the_gradient_of_each_text(name: str) -> None:
 @pytest.mark.parametrize("name", ["text_gru", "text_lstm"])
 def test_dp_sgd_refuses_recurrent_models_by_name(name: str) -> None:
     with pytest.raises(InputError, match=f"architectures has {name} with recurrent or attention layers"):
-        privacy.check_possible([name], built, "float32", "contiguous")
+        privacy.check_possible([name], built, Compute("cpu"))
 
 
 # A model of one's own.
@@ -159,7 +160,7 @@ def test_a_folder_is_built_and_starts_from_its_weights(folder: Path) -> None:
     assert (facts.head.name, facts.lacks("biased")) == ("model.classifier", "")
     assert models.libraries([name]).keys() == {"transformers", name}
     with pytest.raises(InputError, match="of transformers, in which Opacus"):
-        privacy.check_possible([name], lambda each: models.build(each, SHAPE, 3), "float32", "contiguous")
+        privacy.check_possible([name], lambda each: models.build(each, SHAPE, 3), Compute("cpu"))
 
 
 def test_other_classes_get_a_drawn_classifier(folder: Path) -> None:

@@ -118,7 +118,7 @@ def check_federation(name: str, experiment: Experiment) -> None:
     with saying(f"{name}."):
         if experiment.clients is not None:
             dealt(experiment.architectures, range(experiment.clients))
-        executors.create(compute.executor, compute.threads, compute.place())
+        executors.create(compute)
 
 
 def check_families(name: str, experiment: Experiment) -> None:
@@ -153,7 +153,7 @@ def check_training(name: str, experiment: Experiment) -> None:
         augmentation.check_channels(training.augmentation, image.channels)
         if training.privacy is not None:
             build = partial(models.build, shape=image.shape, classes=10)
-            privacy.check_possible(experiment.models(), build, compute.dtype, compute.memory_format)
+            privacy.check_possible(experiment.models(), build, compute)
 
 
 def check_compare(name: str, experiment: Experiment) -> None:

@@ -98,7 +98,7 @@ class Setting:
             torch.optim.SGD([torch.zeros(1)], 0.0)  # the first one imports torch's compiler, which takes seconds
         if self.training.privacy is not None:
             architectures = [client.architecture for client in self.clients]
-            check_possible(architectures, self.build, self.compute.dtype, self.compute.memory_format)
+            check_possible(architectures, self.build, self.compute)
             check_delta(self.training.privacy, max(len(client.train) for client in self.clients))
         self._check_single_samples()
 

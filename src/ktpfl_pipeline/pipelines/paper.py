@@ -159,5 +159,4 @@ def probe(job: Job) -> float:
         evaluated = len(evaluations) * 2 * FORWARD * test + adapted * further * train
         samples = experiment.rounds * each + evaluated
         total += samples * times[architecture][0] / batch
-    asked = experiment.compute
-    return total / executors.parallel(asked.executor, asked.threads, asked.place())
+    return total / executors.parallel(experiment.compute)

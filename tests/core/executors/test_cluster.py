@@ -25,13 +25,14 @@ from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import cluster, ray_session
+from ktpfl_pipeline.core.executors.base import Executor
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.ray_session import FOLDER, clear_dead
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Setting
-from ktpfl_pipeline.core.settings import Distillation, ExecutorSettings, LocalTraining, Ray
+from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining, Ray
 from ktpfl_pipeline.core.weights import opened, wire_bytes
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -40,6 +41,7 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)  # 3 of 5 clients a round
 SETTINGS = {"what": "toy"}
+GPU = torch.device("cuda")
 CPUS = 5  # of the cluster: two for `executor`, one for `whole`, two for `halves`
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {"fml": {"common": "linear"}}
 
@@ -87,7 +89,7 @@ def started() -> Iterator[None]:
     Executors find Ray and leave it as it is. What is written here travels by value.
     """
     with patch.object(torch.cuda, "device_count", lambda: 2):
-        session = ray_session.Session(ray_session.LOCAL, CPUS)
+        session = ray_session.Session(Ray(workers=CPUS))
     from ray import cloudpickle
 
     for module in (toy, sys.modules[__name__]):
@@ -101,7 +103,7 @@ def started() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def executor(started: None) -> Iterator[ClusterExecutor]:
     """Two workers that go from test to test, as they go from federation to federation."""
-    made = ClusterExecutor(ray_session.LOCAL, 2)
+    made = ClusterExecutor(Ray(workers=2))
     yield made
     made.close()
 
@@ -109,7 +111,7 @@ def executor(started: None) -> Iterator[ClusterExecutor]:
 @pytest.fixture(scope="module")
 def whole(started: None) -> Iterator[ClusterExecutor]:
     """One worker with a GPU."""
-    made = ClusterExecutor(ray_session.LOCAL, 1, 1)
+    made = ClusterExecutor(Ray(workers=1), GPU)
     yield made
     made.close()
 
@@ -117,7 +119,8 @@ def whole(started: None) -> Iterator[ClusterExecutor]:
 @pytest.fixture(scope="module")
 def halves(started: None) -> Iterator[ClusterExecutor]:
     """Two workers with half a GPU each."""
-    made = ClusterExecutor(ray_session.LOCAL, 2, 0.5)
+    made = ClusterExecutor(Ray(workers=2), GPU)
+    made.gpus = 0.5
     yield made
     made.close()
 
@@ -320,11 +323,15 @@ class TestLoss:
         assert len(fed.train(fed.initial_models(), 2)) == 5
 
 
+def created(settings: Ray, device: str = "cpu", threads: int = 1) -> Executor:
+    return executors.create(Compute(device, threads=threads, executor=ExecutorSettings(ray=settings)))
+
+
 class TestChoice:
     def test_the_cluster_that_is_named(self) -> None:
-        made = executors.create(ExecutorSettings(ray=Ray("10.0.0.5:6379")), threads=1, device="cpu")
+        made = created(Ray("10.0.0.5:6379"))
         assert isinstance(made, ClusterExecutor)
-        assert (made.address, made.workers) == ("10.0.0.5:6379", "auto")
+        assert (made.settings.address, made.gpus) == ("10.0.0.5:6379", 0)
 
     @pytest.mark.parametrize(
         ("address", "threads", "device", "why"),
@@ -342,17 +349,17 @@ class TestChoice:
     )
     def test_what_is_impossible(self, address: str, threads: int, device: str, why: str) -> None:
         with pytest.raises(InputError, match=rf"^compute\.executor has ray at '{address}'.*{why}"):
-            executors.create(ExecutorSettings(ray=Ray(address)), threads, device)
+            created(Ray(address), device=device, threads=threads)
 
     def test_gpus_of_workers_on_a_cpu(self) -> None:
         with pytest.raises(InputError, match=r"with gpus_per_worker 0\.5, and compute\.device means a CPU"):
-            executors.create(ExecutorSettings(ray=Ray(gpus_per_worker=0.5)), 1, "cpu")
+            created(Ray(gpus_per_worker=0.5))
 
     @pytest.mark.parametrize(
         ("given", "gpus"), [({}, 1), ({"gpus_per_worker": 0.25}, 0.25), ({"gpus_per_worker": 2}, 2)]
     )
     def test_a_worker_has_a_gpu_or_a_share_of_one(self, given: dict[str, Any], gpus: float) -> None:
-        made = executors.create(ExecutorSettings(ray=Ray(**given)), 1, "cuda")
+        made = created(Ray(**given), device="cuda")
         assert isinstance(made, ClusterExecutor)
         assert made.gpus == gpus
 
@@ -384,11 +391,11 @@ class TestGPUs:
 
     @pytest.mark.parametrize(("gpus", "workers"), [(1.0, 2), (0.5, 4)])
     def test_auto_is_as_many_workers_as_the_gpus_carry(self, gpus: float, workers: int) -> None:
-        assert ray_session.Session(ray_session.LOCAL, "auto", gpus).workers == workers
+        assert ray_session.Session(Ray(), gpus).workers == workers
 
     def test_more_for_a_worker_than_the_cluster_has(self) -> None:
         with pytest.raises(InputError, match=r"has Ray workers with 3 GPUs each, and the cluster has 2 GPUs"):
-            ray_session.Session(ray_session.LOCAL, "auto", 3)
+            ray_session.Session(Ray(), 3)
 
 
 class TestErrors:
@@ -399,12 +406,12 @@ class TestErrors:
         assert "ValueError: odd" in str(cluster._that_travels(error))
 
     def test_more_workers_than_the_cluster_has_cpus(self) -> None:
-        executor = ClusterExecutor(ray_session.LOCAL, 6)
+        executor = ClusterExecutor(Ray(workers=6))
         with pytest.raises(InputError, match=r"has 6 Ray workers, and the cluster has 5 CPUs; take auto"):
             executor.run(toy.federation(), "phase", double, {3: (1,)})
 
     def test_auto_is_one_worker_for_each_cpu(self) -> None:
-        assert ray_session.Session(ray_session.LOCAL, "auto").workers == CPUS
+        assert ray_session.Session(Ray()).workers == CPUS
 
     def test_come_through_as_they_were_raised(self, halves: ClusterExecutor) -> None:
         """All workers of an executor end with an error, and it takes seconds to start others."""

@@ -269,33 +269,31 @@ class TestChoice:
         monkeypatch.setattr(resources, "default_workers", lambda: 6)
 
     def test_auto_is_what_the_machine_carries(self) -> None:
-        made = executors.create(ExecutorSettings("auto"), threads=1, device="cpu")
+        made = executors.create(Compute("cpu", executor=ExecutorSettings("auto")))
         assert isinstance(made, ProcessesExecutor)
         assert made.workers == 6
 
     @pytest.mark.parametrize("device", ["cpu", "cuda"])
     def test_auto_is_serial_where_several_are_impossible(self, device: str) -> None:
-        assert type(executors.create(ExecutorSettings("auto"), 2, device)) is SerialExecutor
+        assert type(executors.create(Compute(device, threads=2, executor=ExecutorSettings("auto")))) is SerialExecutor
 
     def test_auto_is_one_for_each_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for device, gpus, expected in (("cuda", 4, 4), ("cuda", 1, 1), ("cuda:1", 4, 1)):
             monkeypatch.setattr(torch.accelerator, "device_count", lambda gpus=gpus: gpus)
-            assert getattr(executors.create(ExecutorSettings("auto"), 1, device), "workers", 1) == expected, (
-                device,
-                gpus,
-            )
+            made = executors.create(Compute(device, executor=ExecutorSettings("auto")))
+            assert getattr(made, "workers", 1) == expected, (device, gpus)
 
     def test_several_may_share_a_gpu(self) -> None:
-        made = executors.create(ExecutorSettings(3), 1, "cuda:1")
+        made = executors.create(Compute("cuda:1", executor=ExecutorSettings(3)))
         assert isinstance(made, ProcessesExecutor)
         assert made.workers == 3
 
     def test_one_is_serial(self) -> None:
-        assert type(executors.create(ExecutorSettings(1), threads=4, device="cpu")) is SerialExecutor
+        assert type(executors.create(Compute("cpu", threads=4, executor=ExecutorSettings(1)))) is SerialExecutor
 
     @pytest.mark.parametrize("device", ["cpu", "cuda"])
     def test_several_that_are_impossible_are_refused(self, device: str) -> None:
         with pytest.raises(
             InputError, match=r"compute\.executor has 3 processes, but compute\.threads is 2.*; choose serial\.$"
         ):
-            executors.create(ExecutorSettings(3), 2, device)
+            executors.create(Compute(device, threads=2, executor=ExecutorSettings(3)))

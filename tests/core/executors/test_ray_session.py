@@ -9,7 +9,7 @@ import pytest
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors import ray_session
-from ktpfl_pipeline.core.settings import ExecutorSettings, Ray
+from ktpfl_pipeline.core.settings import Compute, ExecutorSettings, Ray
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install '.[ray]'")
 
@@ -33,7 +33,7 @@ def test_other_instructions_are_warned_of(caplog: pytest.LogCaptureFixture) -> N
 
 def join_nobody() -> str:
     with pytest.raises(InputError) as refused:
-        ray_session.Session("127.0.0.1:1", 2)
+        ray_session.Session(Ray("127.0.0.1:1", 2))
     return str(refused.value)
 
 
@@ -47,7 +47,7 @@ def test_a_cluster_that_does_not_answer(capfd: pytest.CaptureFixture[str]) -> No
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_session, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs Ray: pip install '\.\[ray\]'"):
-        executors.create(ExecutorSettings(ray=Ray(workers=2)), 1, "cpu")
+        executors.create(Compute("cpu", executor=ExecutorSettings(ray=Ray(workers=2))))
 
 
 def test_the_store_fits_into_what_is_there(tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ from ktpfl_pipeline.core.executors.ray_session import (
 from ktpfl_pipeline.core.executors.remote import ATTEMPTS, call_failed, fields_of
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Setting
-from ktpfl_pipeline.core.settings import Workers
+from ktpfl_pipeline.core.settings import Ray
 from ktpfl_pipeline.core.weights import Handle
 
 Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 """Dtype and shape of a model's tensors."""
+CPU = torch.device("cpu")
 PATIENCE = 120
 """Seconds in which the workers must have started: each loads torch, from a slow disk perhaps."""
 
@@ -45,11 +46,11 @@ PATIENCE = 120
 class ClusterExecutor(Executor):
     """Runs each client's operation on the machine where its data and model are."""
 
-    def __init__(self, address: str, workers: Workers = "auto", gpus: float = 0) -> None:
-        """Start nothing yet: the cluster is joined when the first phase starts."""
-        self.address = address  # "local"; or of a cluster: "auto" for that of this machine, or the head's host:port
-        self.workers = workers  # actors; "auto": one for each CPU of the cluster, or as many as its GPUs have room for
-        self.gpus = gpus  # per actor; 0 for workers that compute on CPUs
+    def __init__(self, settings: Ray, device: torch.device = CPU) -> None:
+        """Start nothing yet: the cluster is joined when the first phase starts. `device` is that of `Compute`."""
+        self.settings = settings
+        each = settings.gpus_per_worker
+        self.gpus = 0 if device.type == "cpu" else 1 if each is None else each  # per actor
         self._session: Session | None = None
         self._pool: list[Any] = []  # handles of the actors
         self._homes: dict[Any, int] = {}  # position in the pool by client
@@ -133,10 +134,10 @@ class ClusterExecutor(Executor):
         """Send the federation's data to the workers; start workers if there are none."""
         if self._setting is setting:
             return
-        check(self.address, setting.compute.threads, setting.device)
+        check(self.settings, setting.compute.threads, setting.device)
         torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
         if self._session is None:
-            self._session = Session(self.address, self.workers, self.gpus)
+            self._session = Session(self.settings, self.gpus)
         import ray
 
         if not self._pool:

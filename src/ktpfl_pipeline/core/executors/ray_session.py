@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.machine.files import runs
 from ktpfl_pipeline.core.machine.stopping import heeding
-from ktpfl_pipeline.core.settings import Workers
+from ktpfl_pipeline.core.settings import Ray, Workers
 
 logger = logging.getLogger(__name__)
 PACKAGE = Path(__file__).parents[2]
@@ -36,8 +36,9 @@ QUIET = {
 }
 
 
-def check(address: str, threads: int, device: torch.device, gpus_per_worker: float | None = None) -> None:
-    """Check that the cluster at `address` is possible; InputError names the setting and what it must be."""
+def check(settings: Ray, threads: int, device: torch.device) -> None:
+    """Check that workers of a cluster are possible; InputError names the setting and what it must be."""
+    address, gpus_per_worker = settings.address, settings.gpus_per_worker
     reasons = {
         f" and compute.threads is {threads}; each worker has one: set compute.threads to 1.": threads != 1,
         f" with gpus_per_worker {gpus_per_worker}, and compute.device means a CPU: set compute.device to cuda, or "
@@ -61,13 +62,14 @@ def check(address: str, threads: int, device: torch.device, gpus_per_worker: flo
 class Session:
     """This process's part in a cluster."""
 
-    def __init__(self, address: str, workers: Workers, gpus: float = 0) -> None:
+    def __init__(self, settings: Ray, gpus: float = 0) -> None:
         """Start a cluster or join one; where this process is part of one already, stay in that.
 
-        `workers` is how many are asked for, and `gpus` how many GPUs each of them needs.
+        Each worker needs `gpus` GPUs.
         """
+        workers = settings.workers
         os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
-        if address == LOCAL:
+        if settings.address == LOCAL:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # listen on the loopback address alone
         import ray
 
@@ -75,7 +77,7 @@ class Session:
         self._joined = not ray.is_initialized()
         if self._joined:
             with heeding():  # Ray's own handler of SIGTERM ends the process at once
-                self._start_or_join(address, workers)
+                self._start_or_join(settings.address, workers)
         carry_tensors()
         self.alive = True  # whether references to objects of the cluster are good still
         there = ray.cluster_resources()  # type: ignore[no-untyped-call]

@@ -21,13 +21,11 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.settings import Privacy
+from ktpfl_pipeline.core.settings import Compute, Privacy
 
 
-def check_possible(
-    architectures: Collection[str], build: Callable[[str], nn.Module], dtype: str, memory_format: str
-) -> None:
-    """Check that private training is possible with these `architectures`, and `dtype` and `memory_format` of `Compute`.
+def check_possible(architectures: Collection[str], build: Callable[[str], nn.Module], compute: Compute) -> None:
+    """Check that private training is possible with these architectures, and with this precision and memory format.
 
     Raises InputError, which names what does not go with it, such as architectures with BatchNorm.
     """
@@ -42,9 +40,9 @@ def check_possible(
     why = {
         "training.privacy needs Opacus, which is not installed: pip install '.[privacy]'": find_spec("opacus") is None,
         "compute.dtype is bfloat16; with training.privacy gradients of single samples are taken in float32 or float64: "
-        "choose one of these": dtype == "bfloat16",
+        "choose one of these": compute.dtype == "bfloat16",
         "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of convolutions than "
-        "they have: choose contiguous": memory_format == "channels_last",
+        "they have: choose contiguous": compute.memory_format == "channels_last",
         f"architectures has {', '.join(mixing)} with BatchNorm, whose statistics mix the samples of a batch, so that "
         "none has a gradient of its own, which training.privacy would clip: take architectures without it, such as "
         "lenet": bool(mixing),

@@ -31,7 +31,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         adversaries=experiment.adversaries,
         reliability=experiment.reliability,
         knowledge=experiment.knowledge,
-        executor=executors.create(compute.executor, compute.threads, compute.place()),
+        executor=executors.create(compute),
     )
 
 
