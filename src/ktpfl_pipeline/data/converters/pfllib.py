@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.converters import pickles
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.limits import readable
-from ktpfl_pipeline.data.sources.npz import Bounded, read_header
+from ktpfl_pipeline.data.sources.npz import read_header
 
 DATA = "data.npy"
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -60,13 +60,13 @@ def _shards(place: Path, root: Path) -> dict[int, Path]:
 
 
 def _size(file: Path) -> int:
-    with readable(file), Bounded(file) as opened, zipfile.ZipFile(opened) as archive:
+    with readable(file), zipfile.ZipFile(file) as archive:
         return archive.getinfo(DATA).file_size
 
 
 def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
     """Return inputs (n, ...) and labels (n,) of one file, whose size was checked."""
-    with readable(file), Bounded(file) as opened, zipfile.ZipFile(opened) as archive, archive.open(DATA) as content:
+    with readable(file), zipfile.ZipFile(file) as archive, archive.open(DATA) as content:
         if not read_header(content)[1].hasobject:
             raise ValueError("its array 'data' is not the dict of a client")
         data = pickles.read(content.read(archive.getinfo(DATA).file_size))

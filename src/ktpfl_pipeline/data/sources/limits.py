@@ -9,8 +9,6 @@ from ktpfl_pipeline.core.errors import InputError, used_up
 
 MAX_PIXELS = 2**26  # Of one image, which is decoded whole: 8192 x 8192.
 MAX_FILE = 4 * MAX_PIXELS  # Bytes of one image file: some decoders read it whole. No format needs more per pixel.
-MAX_HEADER = 10_000  # Bytes of an array's header: numpy writes a hundred, and would read up to 4 GiB.
-MAX_READ = 2**24  # Bytes of a .npz read at once, for its directory.
 MAX_CLASSES = 10_000
 
 

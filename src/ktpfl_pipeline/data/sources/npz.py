@@ -1,7 +1,6 @@
 """An `.npz` file of the user's own: checked by its headers, then read."""
 
 import contextlib
-import io
 import math
 import zipfile
 from collections import Counter
@@ -20,7 +19,7 @@ from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.labels import class_numbers
-from ktpfl_pipeline.data.sources.limits import MAX_HEADER, MAX_READ, readable
+from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY, vocabulary_of
 
@@ -64,9 +63,9 @@ def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> t
     Tokens must have the vocabulary of the private ones, `reading.known`, where both are known.
     """
     path = _file(argument, folder)
-    with _opened(path) as file:
-        kind, headers = _checked(path, file, labelled=False)
-        arrays = _arrays(path, file, headers)
+    with _opened(path) as archive:
+        kind, headers = _checked(path, archive, labelled=False)
+        arrays = _arrays(path, archive, headers)
     inputs = _inputs(path, kind, arrays)
     private, own = reading.known, _vocabulary(path, kind, inputs, arrays)
     if private and own and own.words and (own.words, own.padding) != (private.words, private.padding):
@@ -79,23 +78,23 @@ def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> t
 def included(argument: str, folder: Path) -> Tensor:
     """Return the array `public` of a file: images, features or tokens in the form of `load`, without labels."""
     path = _file(argument, folder)
-    with _opened(path) as file:
-        headers = _headers(file, "public")
-        kind = "tokens" if _headers(file, "tokens") else "public"
+    with _opened(path) as archive:
+        headers = _headers(archive, "public")
+        kind = "tokens" if _headers(archive, "tokens") else "public"
         if not headers:
             raise InputError(
                 f"{path} has no array 'public', which public.source: included needs: save the public inputs under that"
                 " name, or choose another public.source, such as open_part."
             )
         _check_inputs(path, "public", *headers["public"], kind)
-        return _inputs(path, "public", _arrays(path, file, headers), kind)
+        return _inputs(path, "public", _arrays(path, archive, headers), kind)
 
 
 def read(path: Path) -> LabelledDataset:
     """Return the samples of the file `path`, as `load` does."""
-    with _opened(path) as file:
-        kind, headers = _checked(path, file, labelled=True)
-        arrays = _arrays(path, file, headers)
+    with _opened(path) as archive:
+        kind, headers = _checked(path, archive, labelled=True)
+        arrays = _arrays(path, archive, headers)
     numbers, called = _labels(path, arrays)
     inputs = _inputs(path, kind, arrays)
     known = _vocabulary(path, kind, inputs, arrays)
@@ -138,88 +137,75 @@ def _texts(path: Path, array: Any) -> Any:
 
 def names(argument: str, folder: Path) -> list[str]:
     """Return the names of the arrays of a file."""
-    with _opened(_file(argument, folder)) as file:
-        return _names(file)
+    with _opened(_file(argument, folder)) as archive:
+        return _names(archive)
 
 
 def claim(path: Path) -> int:
     """Return how many bytes `read` will need, having checked all headers of the file."""
-    with _opened(path) as file:
-        return _claimed(_checked(path, file, labelled=True)[1])
+    with _opened(path) as archive:
+        return _claimed(_checked(path, archive, labelled=True)[1])
 
 
 def _file(argument: str, folder: Path) -> Path:
     return file_in("npz", argument, folder, "yourfile.npz")
 
 
-class Bounded(io.FileIO):
-    """A file that gives `MAX_READ` bytes at a time at most: zipfile would read a directory of any length whole."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Return `size` bytes, or what is left where that is less; more than `MAX_READ` is a ValueError."""
-        data = super().read(MAX_READ + 1 if size is None or not 0 <= size <= MAX_READ else size)
-        if len(data) > MAX_READ:
-            raise ValueError("its directory is too long")
-        return data
-
-
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Bounded]:
-    with readable(path, *_BROKEN), Bounded(path) as file:
-        yield file
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    with readable(path, *_BROKEN), zipfile.ZipFile(path) as archive:
+        yield archive
 
 
-def _arrays(path: Path, file: Bounded, headers: Headers) -> dict[str, Any]:
+def _arrays(path: Path, archive: zipfile.ZipFile, headers: Headers) -> dict[str, Any]:
     """Return the arrays whose headers were checked, if together they are not too much."""
     check_claim(path, _claimed(headers), "save fewer or smaller samples")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[f"{name}.npy"] for name in headers}  # the members just checked
+    found = {}
+    for name in headers:
+        with archive.open(f"{name}.npy") as file:
+            found[name] = np.lib.format.read_array(file)
+    return found
 
 
-def _headers(file: Bounded, *names: str) -> Headers:
+def _headers(archive: zipfile.ZipFile, *names: str) -> Headers:
     """Return {array: (shape, dtype)} of the arrays that are there, as their headers claim, having read none."""
-    with zipfile.ZipFile(file) as archive:
-        members = {member.filename: member for member in archive.infolist()}
-        return {name: _header(archive, members[f"{name}.npy"]) for name in names if f"{name}.npy" in members}
+    there = archive.namelist()
+    return {name: _header(archive, f"{name}.npy") for name in names if f"{name}.npy" in there}
 
 
-def _names(file: Bounded) -> list[str]:
-    with zipfile.ZipFile(file) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+def _names(archive: zipfile.ZipFile) -> list[str]:
+    return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
-def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
+def _header(archive: zipfile.ZipFile, member: str) -> Header:
     with archive.open(member) as file:
         shape, dtype = read_header(file)
         claimed = math.prod(shape) * dtype.itemsize
-        if claimed <= MAX_BYTES and not dtype.hasobject and member.file_size - file.tell() < claimed:
-            raise ValueError(f"{member.filename} is cut short")
+        given = archive.getinfo(member).file_size - file.tell()
+        if claimed <= MAX_BYTES and not dtype.hasobject and given < claimed:
+            raise ValueError(f"{member} is cut short")
     return shape, dtype
 
 
 def read_header(file: IO[bytes]) -> Header:
     """Return shape and dtype of an array in an open `.npy` file, which is then at its values; else a ValueError."""
     version = np.lib.format.read_magic(file)
-    claimed_length = file.read(2 if version == (1, 0) else 4)
-    if (length := int.from_bytes(claimed_length, "little")) > MAX_HEADER:
-        raise ValueError(f"it claims a header of {length:,} bytes")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(io.BytesIO(claimed_length + file.read(length)))
+    shape, _, dtype = read(file)
     return shape, dtype
 
 
-def _checked(path: Path, file: Bounded, labelled: bool) -> tuple[str, Headers]:
+def _checked(path: Path, archive: zipfile.ZipFile, labelled: bool) -> tuple[str, Headers]:
     """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
-    headers = _headers(file, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes") if labelled else ()))
+    headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes") if labelled else ()))
     found = [name for name in INPUTS if name in headers]
     if len(found) > 1:
         raise InputError(f"{path} has the array {found[0]!r} and the array {found[1]!r}: save only one of them.")
     if not found or (labelled and "labels" not in headers):
         missing = "'labels'" if found else "'images', 'features' or 'tokens'"
-        others = ", ".join(_names(file)) or "none at all"
+        others = ", ".join(_names(archive)) or "none at all"
         raise InputError(f"{path} has no array {missing}, only {others}: {_SAVE_AGAIN}.")
-    for name in _names(file):
+    for name in _names(archive):
         if name not in _KNOWN:
             raise InputError(
                 f"{path} has an array {name!r}, which is not known{meant(name, _KNOWN)}: the names are"
