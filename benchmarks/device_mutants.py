@@ -62,7 +62,7 @@ MUTANTS = [
     ),
     (
         "false predictions drawn on the device",
-        "core/simulation/adversaries.py",
+        "core/adversaries.py",
         "torch.randn(logits.shape, generator=stream)",
         "torch.randn(logits.shape, generator=stream, device=logits.device)",
         "test_runs.py -k adversaries",

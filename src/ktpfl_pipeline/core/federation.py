@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import compatibility
+from ktpfl_pipeline.core.adversaries import false_predictions
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
@@ -26,7 +27,6 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
-from ktpfl_pipeline.core.simulation.adversaries import false_predictions
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.core.work import Cost, cost_of

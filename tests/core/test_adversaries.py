@@ -7,11 +7,11 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.adversaries import false_predictions
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.rng import drawn
 from ktpfl_pipeline.core.settings import Adversaries
-from ktpfl_pipeline.core.simulation.adversaries import false_predictions
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.local import Local

@@ -1,1 +1,0 @@
-"""What a simulation adds to its clients: false predictions."""
