@@ -15,10 +15,11 @@ from ktpfl_pipeline import cli, hooks
 
 @pytest.mark.parametrize("value", ["{a", "*a", "@a", "!!python/name:os.system", "a\x01b"])
 def test_params_that_are_no_yaml_are_one_sentence(value: str) -> None:
-    found = CliRunner().invoke(cli.run, ["--params", f"digits.rounds={value}"])
-    assert found.exit_code == 2
-    assert f"--params digits.rounds={value.replace(chr(1), chr(92) + 'x01')} cannot be read (" in found.output
-    assert "unicode string" not in found.output
+    for given in (["--params", f"digits.rounds={value}"], [f"--params=digits.rounds={value}"]):
+        found = CliRunner().invoke(cli.run, ["--env=quick", *given])
+        assert found.exit_code == 2
+        assert f"--params digits.rounds={value.replace(chr(1), chr(92) + 'x01')} cannot be read (" in found.output
+        assert "unicode string" not in found.output
 
 
 def test_a_catalog_that_cannot_be_read_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ class RunCommand(click.Command):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
         """Read the command line; a UsageError says that a value of ``--params`` is not YAML."""
-        given = list(args)
+        given = [each.removeprefix("--params=") for each in args]
         try:
             return super().make_context(info_name, args, parent, **extra)
         except YAMLError as error:
