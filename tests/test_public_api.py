@@ -35,3 +35,10 @@ def test_a_comparison_shows_itself_and_writes_the_report(tmp_path: Path) -> None
 def test_a_comparison_of_nothing_is_refused() -> None:
     with pytest.raises(kt.InputError, match="methods is empty"):
         kt.compare([])
+
+
+def test_methods_that_a_report_could_not_tell_apart_are_refused_before_they_are_trained() -> None:
+    weak, strong = (kt.create("kt_pfl", {"rho": rho}) for rho in (1.0, 5.0))
+    for methods in ([weak, strong, "local"], ["kt_pfl", strong], ["local", "local"]):
+        with pytest.raises(kt.InputError, match=r"^Two methods are called '(KT-pFL|Local-only)', and a report could"):
+            kt.compare(methods)

@@ -29,7 +29,7 @@ from ktpfl_pipeline.core.architectures import Architectures
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.methods import METHODS, create, title
 from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
@@ -113,9 +113,7 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
     """
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
-    named = (name for name, preset in METHODS.items() if preset.kind is type(made))
-    name = method if isinstance(method, str) else next(named, made.title)
-    return summarise([_finished(name, made, fed, rounds) for fed in federations], asdict(made))
+    return summarise([_finished(_name_of(method), made, fed, rounds) for fed in federations], asdict(made))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +152,15 @@ def compare(
         rounds: communication rounds.
         name: of the report.
 
-    It raises the errors of `run`, and an `InputError` if a federation is not from `federation`.
+    It raises the errors of `run`, and an `InputError` if a federation is not from `federation`, or two methods have the
+    same title.
     """
+    titles = [title(_name_of(method)) for method in methods]
+    if twice := [each for place, each in enumerate(titles) if each in titles[:place]]:
+        raise InputError(
+            f"Two methods are called {twice[0]!r}, and a report could not tell them apart: derive a class from that of "
+            "one of them, with a title of its own."
+        )
     results = [run(method, *federations, rounds=rounds) for method in methods]
     if not results:
         raise InputError("methods is empty. List at least one method, for example ['kt_pfl', 'local'].")
@@ -172,6 +177,14 @@ def label_counts(fed: Federation) -> Tensor:
     """Return the private images of each client by class, all splits together, (N, K) int64."""
     owned = [torch.cat([own.train.labels, own.validation.labels, own.test.labels]) for own in fed.clients]
     return torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
+
+
+def _name_of(method: Any) -> str:
+    """Return a method's name in the registry, or the title of one that is not there."""
+    if isinstance(method, str):
+        return method
+    named = (name for name, preset in METHODS.items() if preset.kind is type(method))
+    return next(named, str(getattr(method, "title", method)))
 
 
 def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> None:
