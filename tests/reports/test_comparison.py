@@ -457,7 +457,9 @@ def test_a_hospital_keeps_its_own_patients_with_every_seed(study, names, sentenc
     """Only which of them are private, and not public or for testing, follows the seed."""
     result = study[0]
     runs = [replace(run, names=names, label_counts=[[n, 1]] * 2) for n, run in enumerate(result.runs, start=1)]
-    (section,) = (each for each in comparison._sections([replace(result, runs=runs)]) if "by client" in each.title)
+    (section,) = (
+        each for each in comparison.build("x", [replace(result, runs=runs)]).sections if "by client" in each.title
+    )
     assert sentence in section.blocks[0].caption
 
 

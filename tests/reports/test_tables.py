@@ -10,7 +10,7 @@ from written import column, keys, notes_of, records, row, rows
 
 from ktpfl_pipeline.analysis.results import summarise
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.reports import comparison, measures, notes, numbers, tables
+from ktpfl_pipeline.reports import comparison, measures, notes, numbers, tables, theorem
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.model import Section, Table
@@ -18,6 +18,11 @@ from ktpfl_pipeline.reports.numbers import percent, points
 from ktpfl_pipeline.reports.render import latex, markdown, terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import INTERVALS, aggregates
+
+
+def table_of(blocks):
+    """Return the table of a section."""
+    return next(block for block in blocks if isinstance(block, Table))
 
 
 def on_a_page(table):
@@ -148,36 +153,36 @@ class TestComparison:
 class TestDifferences:
     def test_the_subject_minus_each_other(self, study):
         """To FedMD 11, 10 and 9 points: 10 ± 4.303 · 1 / √3; after local training 3, 4 and 5."""
-        assert rows(tables.difference_table(study)) == [
+        assert rows(table_of(measures.minus_baselines(study))) == [
             ["FedMD", "**+10.0** [+7.5, +12.5]", "1.0", "**+4.0** [+1.5, +6.5]", "3"],
         ]
-        assert tables.difference_table(study).headings[0] == "KT-pFL minus"
+        assert table_of(measures.minus_baselines(study)).headings[0] == "KT-pFL minus"
 
     def test_an_interval_with_zero_is_not_bold(self, result):
-        table = tables.difference_table([result("kt_pfl", 0.9, 0.9, 0.9), result("fedmd", 0.89, 0.87, 0.85)])
+        table = table_of(measures.minus_baselines([result("kt_pfl", 0.9, 0.9, 0.9), result("fedmd", 0.89, 0.87, 0.85)]))
         assert rows(table)[0][1] == "+3.0 [−2.0, +8.0]"
 
     def test_one_seed_and_no_seed_in_common(self, result, run):
         other = summarise([run("ds_fl", 7)], {})
-        found = rows(tables.difference_table([result("kt_pfl", 0.9), result("fedmd", 0.8), other]))
+        found = rows(table_of(measures.minus_baselines([result("kt_pfl", 0.9), result("fedmd", 0.8), other])))
         assert found == [["FedMD", "+10.0", "–", "+10.0", "1"], ["DS-FL", "–", "–", "–", "0"]]
 
     def test_together_they_are_corrected(self, result):
         """To FedMD 10 ± 4.303 · 1 / √3, to DS-FL 1 ± 6.205 · 1 / √3: of two the second is tested at 95 %."""
         others = [result("fedmd", 0.78, 0.80, 0.82), result("ds_fl", 0.87, 0.89, 0.91)]
-        found = rows(tables.difference_table([result("kt_pfl", 0.89, 0.90, 0.91), *others]))
+        found = rows(table_of(measures.minus_baselines([result("kt_pfl", 0.89, 0.90, 0.91), *others])))
         assert [row[1] for row in found] == ["**+10.0** [+6.4, +13.6]", "+1.0 [−1.5, +3.5]"]
         assert "a level of 95 % or more" in INTERVALS
 
     def test_alone(self, study):
-        assert not tables.difference_table(study[:1]).rows
-        assert not tables.difference_table([study[0], study[2]]).rows, "local-only stands in the main table"
+        assert measures.minus_baselines(study[:1]) == []
+        assert measures.minus_baselines([study[0], study[2]]) == [], "local-only stands in the main table"
 
 
 class TestTheorem:
     def test_by_hand(self, whole):
         """Own losses on the fitted half are 0.25 and 1 with the first seed, 0.25 and 2 with the second."""
-        table = tables.theorem_table(whole)
+        table = theorem.table(whole)
         assert list(row(table, "Fitted").values()) == [
             *("0.688 ± 0.265", "0.875 ± 0.000", "75.0 ± 0.0"),  # 0.5 and 0.875
             *("4 of 4", "2 of 4"),
@@ -191,13 +196,13 @@ class TestTheorem:
         check = whole.runs[0].theorem
         worse = replace(check, fit={**check.fit, "fitted": [0.2501, 0.75]})
         result = replace(whole, runs=[replace(whole.runs[0], theorem=worse)])
-        assert column(tables.theorem_table(result), "fit_no_worse")[0] == "1 of 2"
+        assert column(theorem.table(result), "fit_no_worse")[0] == "1 of 2"
         covered = replace(result, runs=[replace(whole.runs[0], theorem=replace(worse, certificate=[0.001, 0.0]))])
-        assert column(tables.theorem_table(covered), "fit_no_worse")[0] == "2 of 2"
+        assert column(theorem.table(covered), "fit_no_worse")[0] == "2 of 2"
 
     def test_adversaries_do_not_count(self, whole):
         liars = replace(whole, runs=[replace(run, adversaries=[1]) for run in whole.runs])
-        found, first = tables.theorem_table(liars), whole.runs[0].theorem
+        found, first = theorem.table(liars), whole.runs[0].theorem
         assert row(found, "Own")["fit_loss"] == f"{first.fit['own'][0]:.3f} ± 0.000"
         assert row(found, "Fitted")["fit_no_worse"] == "2 of 2"
 
@@ -209,9 +214,9 @@ class TestTheorem:
             if isinstance(each, dict)
         ]
         run = replace(whole.runs[0], theorem=replace(check, fit=fewer[0], test=fewer[1], accuracy=fewer[2]))
-        table = tables.theorem_table(replace(whole, runs=[run]))
+        table = theorem.table(replace(whole, runs=[run]))
         assert column(table, "mixture") == ["Fitted", "Own", "Average"]
-        assert not tables.theorem_table(study[0]).rows
+        assert theorem.blocks(study[0]) == []
 
 
 class TestDataFiles:
@@ -268,8 +273,9 @@ def run_table(results):
 
 
 class TestOtherTables:
+    @pytest.mark.usefixtures("blank_figures")
     def test_communication(self, study):
-        assert row(measures.communication(study), "KT-pFL") == {
+        assert row(table_of(measures.communication(study)), "KT-pFL") == {
             "knowledge_up_bytes": "2.00",
             "knowledge_down_bytes": "0",
             "parameters_up_bytes": "0",
@@ -280,7 +286,7 @@ class TestOtherTables:
         }
 
     def test_phases(self, study):
-        assert row(measures.phases(study), "FedMD") == {
+        assert row(table_of(measures.phases(study)), "FedMD") == {
             "seconds_train": "2.0 s",
             "seconds_distill": "1.0 s",
             "seconds": "3.5 s",
@@ -288,7 +294,7 @@ class TestOtherTables:
 
     def test_a_phase_that_a_method_does_not_have(self, study):
         fine_tuned = replace(study[1], seconds={"train": 2.0, "fine_tune": 0.0, "round": 2.5})
-        table = measures.phases([study[0], fine_tuned])
+        table = table_of(measures.phases([study[0], fine_tuned]))
         assert (column(table, "seconds_distill"), column(table, "seconds_fine_tune")) == (["1.0 s", "–"], ["–", "0 s"])
 
     def test_runs(self, study):
@@ -384,7 +390,7 @@ class TestRenderings:
     def test_html_sorts_times_by_seconds_and_dashes_below_every_number(self, study, paper_settings):
         local = replace(study[-1], seconds={"train": 2.0, "round": 200.0})
         shown = [*study[:-1], local]
-        page = on_a_page(measures.phases(shown))
+        page = on_a_page(table_of(measures.phases(shown)))
         assert re.findall('data-by="([^"]+)">([^<]+)</td>', page) == [
             *[("2.0", "2.0 s"), ("1.0", "1.0 s"), ("3.5", "3.5 s")] * 2,
             *[("2.0", "2.0 s"), ("-Infinity", "–"), ("200.0", "3.3 min")],

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePath
-from statistics import fmean
 from typing import Any
 
 from ktpfl_pipeline import methods
@@ -17,7 +16,7 @@ from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import columns, figures, measures, notes, tables, wire, words
+from ktpfl_pipeline.reports import columns, figures, measures, notes, tables, theorem, wire, words
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
@@ -48,21 +47,38 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         raise ValueError("A report needs the result of at least one method.")
     if len({result.clients for result in results}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
-    first, settings = subject(results).runs[0], results[0].settings
+    main, settings = subject(results), results[0].settings
+    first = main.runs[0]
     outcome, facts, warnings = summary(results), _facts(results), notes.alerts(results)
     caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(results)} Bold: {words.BOLD}"
-    main = tables.comparison_table(results, caption)
-    appendix = [] if main.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(results)})]
-    explained = {**warnings, **main.meanings, **notes.general_notes(results)}
+    table = tables.comparison_table(results, caption)
+    appendix = [] if table.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(results)})]
+    explained = {**warnings, **table.meanings, **notes.general_notes(results)}
     sections = [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
-        Section("Accuracy", [main, Notes(explained)], files=["runs.csv"]),
+        Section("Accuracy", [table, Notes(explained)], files=["runs.csv"]),
         Section("Other measures and calibration", measures.quality(results), files=["clients.csv"]),
         Section("By architecture", measures.by_architecture(results), files=["architectures.csv"]),
         Section("Accuracy by class", measures.by_class(results), files=["classes.csv", "confusion.csv"]),
         Section("After adaptation", measures.adaptation(results), files=["differences.csv"]),
         Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
-        *_sections(results),
+        Section("Accuracy by round", _by_round(results), files=["rounds.csv"]),
+        Section("Accuracy by client", _by_client(results), files=["clients.csv"]),
+        Section("New clients", measures.new_clients(results)),
+        Section("Who learns from whom", _matrix(results)),
+        Section("Numbers of the methods", measures.of_methods_own(results), files=["rounds.csv"]),
+        Section("Work and traffic", [*measures.work(results), *measures.communication(results)], files=["runs.csv"]),
+        Section("Bytes sent by real clients", wire.blocks(results)),
+        Section(
+            f"{main.title} minus each baseline",
+            measures.minus_baselines(results),
+            folded=True,
+            files=["differences.csv"],
+        ),
+        Section("Spread over the clients", _spread(results), folded=True),
+        Section("Theorem 1", theorem.blocks(main), folded=True, files=["theorem.csv"]),
+        Section("Time", measures.phases(results), folded=True, files=["runs.csv"]),
+        Section("Data of the clients", measures.data(main), folded=True),
         Section("Settings", [Settings(_groups(settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(results), folded=True),
         Section("Appendix: the paper's numbers", appendix, folded=True),
@@ -79,7 +95,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         facts=facts,
         sections=[section for section in sections if section],
         brief=[
-            main.without(columns.PAPER.key),
+            table.without(columns.PAPER.key),
             *(Text(f"{term}: {text}") for term, text in warnings.items()),
             *map(Text, filter(None, [adapted(results)])),
         ],
@@ -153,74 +169,49 @@ def _differences(results: Sequence[MethodResult]) -> list[Block]:
     return [*drawn, Notes(advice(results))] if len(results) > 1 else []
 
 
-def _sections(results: Sequence[MethodResult]) -> list[Section]:
-    """Return everything between the main table and the settings; a section without data is empty."""
-    main, seeds = subject(results), max(len(result.seeds) for result in results)
-    mean, run = over_seeds(seeds), main.runs[0]
-    same_data = len({str(each.label_counts) for each in main.runs}) == 1
-    thick, present = " and ".join(result.title for result in chief(results)), len(run.history[0].sampled)
-    curves = (
-        f"Mean test accuracy over the clients by round{mean}. Solid: at the end of the round, after transfer. Dashed: "
-        f"after local training, before transfer. Bands: the range over seeds. Differences are tested paired by seed: "
-        f"methods whose bands overlap can differ significantly. Thick: {thick}"
+def _by_round(results: Sequence[MethodResult]) -> list[Block]:
+    """Return the curves of all methods, with what a page says of the points of each."""
+    main, present = subject(results), len(subject(results).runs[0].history[0].sampled)
+    caption = (
+        f"Mean test accuracy over the clients by round{over_seeds(results)}. Solid: at the end of the round, after "
+        "transfer. Dashed: after local training, before transfer. Bands: the range over seeds. Differences are tested "
+        "paired by seed: methods whose bands overlap can differ significantly. Thick: "
+        f"{' and '.join(result.title for result in chief(results))}"
         + ("; only these have colors, dashed lines and bands." if len(results) > FEW else ".")
     )
     if present < main.clients:
-        curves += f" {present} of {main.clients} clients are in a round; the others are evaluated without training."
-    clients = f"Each client's final accuracy after transfer{mean}."
-    if local_only(results) not in (None, main):
-        clients += f" Sorted by the gain of {main.title} over local-only, in percentage points at the right."
-    if not same_data:
-        clients += (
-            " Each seed draws other private samples of a client, so a row averages over several sets."
-            if run.names
-            else " Each seed gives a client other data, so a row averages over several sets."
-        )
-    honest = ", without malicious clients" if run.adversaries else ""
-    spread = (
-        f"Test accuracy after transfer by round, one panel per method. Thin: clients{mean}; the band is their middle "
-        f"half, the thick line their mean{honest}. All panels have the same axis, which may not start at 0."
-    )
-    gained = f"{main.title} minus each baseline, after transfer and after local training, {words.CORRECTED}"
-    time = f"Wall time by phase, summed over the rounds{mean}. It depends on the machine and its load."
-    return [
-        Section(
-            "Accuracy by round",
-            [Picture("accuracy", figures.accuracy_curves(results), curves, _lines(results))],
-            files=["rounds.csv"],
-        ),
-        Section(
-            "Accuracy by client", [Picture("clients", figures.client_accuracy(results), clients)], files=["clients.csv"]
-        ),
-        Section("New clients", measures.new_clients(results)),
-        Section("Who learns from whom", _matrix(results)),
-        Section("Numbers of the methods", measures.of_methods_own(results), files=["rounds.csv"]),
-        Section("Work and traffic", [*measures.work(results), *_communication(results, mean)], files=["runs.csv"]),
-        Section("Bytes sent by real clients", wire.blocks(results)),
-        Section(
-            f"{main.title} minus each baseline",
-            tables.difference_table(results).captioned(gained),
-            folded=True,
-            files=["differences.csv"],
-        ),
-        Section(
-            "Spread over the clients", [Picture("spread", figures.spread_over_clients(results), spread)], folded=True
-        ),
-        Section("Theorem 1", _theorem(main), folded=True, files=["theorem.csv"]),
-        Section("Time", measures.phases(results).captioned(time), folded=True, files=["runs.csv"]),
-        Section("Data of the clients", measures.data(main), folded=True),
-    ]
-
-
-def _lines(results: Sequence[MethodResult]) -> list[tuple[str, str, list[str]]]:
-    """Return title, color and the accuracies by round of each method's curve, for an interactive page."""
-    found = []
+        caption += f" {present} of {main.clients} clients are in a round; the others are evaluated without training."
+    lines = []
     for result in results if len(results) > 1 else ():
         curve, title = result.curve[HEADLINE], result.title
         means = mean_by_place(curve.by_seed)
         said = [f"{title}, round {t}: {percent(mean)} %" for t, mean in zip(curve.rounds, means, strict=True)]
-        found.append((title, look(result.method).colour, said))
-    return found
+        lines.append((title, look(result.method).colour, said))
+    return [Picture("accuracy", figures.accuracy_curves(results), caption, lines)]
+
+
+def _by_client(results: Sequence[MethodResult]) -> list[Block]:
+    main = subject(results)
+    caption = f"Each client's final accuracy after transfer{over_seeds(results)}."
+    if local_only(results) not in (None, main):
+        caption += f" Sorted by the gain of {main.title} over local-only, in percentage points at the right."
+    if len({str(run.label_counts) for run in main.runs}) > 1:
+        caption += (
+            " Each seed draws other private samples of a client, so a row averages over several sets."
+            if main.runs[0].names
+            else " Each seed gives a client other data, so a row averages over several sets."
+        )
+    return [Picture("clients", figures.client_accuracy(results), caption)]
+
+
+def _spread(results: Sequence[MethodResult]) -> list[Block]:
+    honest = ", without malicious clients" if subject(results).runs[0].adversaries else ""
+    caption = (
+        f"Test accuracy after transfer by round, one panel per method. Thin: clients{over_seeds(results)}; the band is "
+        f"their middle half, the thick line their mean{honest}. All panels have the same axis, which may not start at "
+        "0."
+    )
+    return [Picture("spread", figures.spread_over_clients(results), caption)]
 
 
 def _matrix(results: Sequence[MethodResult]) -> list[Block]:
@@ -251,52 +242,6 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
         )
         blocks.append(Picture("matrix_over_rounds", figures.matrix_over_rounds(main), caption))
     return blocks
-
-
-def _theorem(main: MethodResult) -> list[Block]:
-    checks = [run.theorem for run in main.runs if run.theorem is not None]
-    if len(checks) < len(main.runs):
-        return []
-    figure = (
-        f"A dot is a client of {main.title}'s final models with one seed. Across, the smaller loss of its own model "
-        "and of the average of all predictions; upward, the loss of the mixture that fits best (filled) and of the "
-        "learned coefficients (open). A mixture on or below the line is at least as good as both."
-    )
-    if aggregates(main):
-        figure += " The method learned them for models; here they weigh predictions, as in the theorem."
-    largest = max(value for check in checks for value in check.certificate)
-    fit, test = (f"{fmean(n[half] for check in checks for n in check.samples):.0f}" for half in (0, 1))
-    caption = (
-        "Theorem 1: for each client, some mixture of the clients' models is at least as good as its own model and as "
-        f"their average. The best one is fitted by maximum likelihood to half of each client's test samples ({fit} on "
-        f"average). There the theorem must hold; it states nothing about the other half ({test}) and about the learned "
-        f"coefficients. Certificate: no mixture fits any client better by more than {largest:.1e} nats. At least as "
-        f"good: worse by at most {tables.TOLERANCE:.0e} nats, plus the certificate on the fitted half. Means over "
-        "clients, ± the standard deviation over seeds."
-    )
-    return [Picture("theorem", figures.theorem(main), figure), *tables.theorem_table(main).captioned(caption)]
-
-
-def _communication(results: Sequence[MethodResult], mean: str) -> list[Block]:
-    main, blocks = subject(results), []
-    sent = f"all clients over all rounds{mean}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
-    if any(result.sent for result in results):
-        caption = (
-            f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. The line joins the "
-            "methods that no other method equals in accuracy with less traffic. Overlapping marks are moved sideways."
-        )
-        blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
-    traffic = (
-        f"Sums over {sent}. Predictions are soft predictions, class means and coefficients; parameters are models."
-    )
-    if aggregates(main) and len(set(main.runs[0].architectures)) == 1 and main.runs[0].labels_known:
-        size, k = main.traffic["parameters_up"] / main.turns, len(main.runs[0].label_counts[0])
-        traffic += (
-            f" A model ({architecture_title(main.runs[0].architectures[0])}) has {size / 1e3:,.0f} kB. "
-            f"Soft predictions have 4 bytes per sample and class: with {k} classes, those of {size / 4 / k:,.0f} "
-            "public samples have as many bytes each way, plus the inputs."
-        )
-    return [*blocks, *measures.communication(results).captioned(traffic)]
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:

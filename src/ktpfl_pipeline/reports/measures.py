@@ -1,11 +1,11 @@
-"""The tables of a comparison besides the main one: one per subject, none where nothing of it was measured."""
+"""The sections of a comparison besides the main table: what each shows, nothing where nothing of it was measured."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.reports import columns, figures, words
@@ -26,7 +26,7 @@ from ktpfl_pipeline.reports.numbers import (
 )
 from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.tables import tinted
-from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plain, plural, point_title
+from ktpfl_pipeline.reports.words import CORRECTED, aggregates, over_seeds, plain, plural, point_title
 
 TESTED = ("auc", "calibration_error")
 """Measures whose differences to local-only are tested."""
@@ -142,7 +142,7 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
     table = _table("fairness", results, shown, "How evenly accuracy after transfer is spread over the clients.")
     if not table.shows("never_sampled"):
         table = table.without("sampled")
-    return table.explained(Means=f"all columns are of accuracy after transfer{over_seeds(len(results[0].seeds))}.")
+    return table.explained(Means=f"all columns are of accuracy after transfer{over_seeds(results)}.")
 
 
 def quality(results: Sequence[MethodResult]) -> list[Block]:
@@ -239,8 +239,17 @@ def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
     return table.explained(**{"Own numbers": meaning})
 
 
-def communication(results: Sequence[MethodResult]) -> Table:
-    """Return the bytes of the whole run by category, their sum, and the bytes per client and round."""
+def communication(results: Sequence[MethodResult]) -> list[Block]:
+    """Return accuracy against what all clients sent and received, and these bytes by kind and per client and round."""
+    main, blocks = subject(results), list[Block]()
+    over = f"over all rounds{over_seeds(results)}"
+    sent = f"all clients {over}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
+    if any(result.sent for result in results):
+        caption = (
+            f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. The line joins the "
+            "methods that no other method equals in accuracy with less traffic. Overlapping marks are moved sideways."
+        )
+        blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
     titles = {
         "knowledge_up": "Predictions up",
         "knowledge_down": "Predictions down",
@@ -255,12 +264,27 @@ def communication(results: Sequence[MethodResult]) -> Table:
     def per_turn(result: MethodResult) -> Entry:
         return Number(result.sent / result.turns / 1e3, three_digits)
 
-    total = columns.TRAFFIC.but(title="Total", meaning="")
-    each = Column("per_turn", "Per client and round", "kB", value=per_turn)
-    return Table.of("communication", [TITLE, *map(of, titles), total, each], results)
+    shown = [
+        TITLE,
+        *map(of, titles),
+        columns.TRAFFIC.but(title="Total", meaning=""),
+        Column("per_turn", "Per client and round", "kB", value=per_turn),
+    ]
+    caption = (
+        f"Sums over {sent}. Predictions are soft predictions, class means and coefficients; parameters are models."
+    )
+    run = main.runs[0]
+    if aggregates(main) and len(set(run.architectures)) == 1 and run.labels_known:
+        size, k = main.traffic["parameters_up"] / main.turns, len(run.label_counts[0])
+        caption += (
+            f" A model ({architecture_title(run.architectures[0])}) has {size / 1e3:,.0f} kB. "
+            f"Soft predictions have 4 bytes per sample and class: with {k} classes, those of {size / 4 / k:,.0f} "
+            "public samples have as many bytes each way, plus the inputs."
+        )
+    return [*blocks, *Table.of("communication", shown, results).captioned(caption)]
 
 
-def phases(results: Sequence[MethodResult]) -> Table:
+def phases(results: Sequence[MethodResult]) -> list[Block]:
     """Return the wall time by phase of a round, summed over the rounds."""
 
     def of(name: str) -> Column:
@@ -270,7 +294,36 @@ def phases(results: Sequence[MethodResult]) -> Table:
         return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
 
     names = dict.fromkeys(name for result in results for name in result.seconds if name != "round")
-    return Table.of("phases", [TITLE, *map(of, names), columns.TIME.but(title="Whole rounds", meaning="")], results)
+    shown = [TITLE, *map(of, names), columns.TIME.but(title="Whole rounds", meaning="")]
+    caption = (
+        f"Wall time by phase, summed over the rounds{over_seeds(results)}. It depends on the machine and its load."
+    )
+    return Table.of("phases", shown, results).captioned(caption)
+
+
+def minus_baselines(results: Sequence[MethodResult]) -> list[Block]:
+    """Return what the report's subject gains over each baseline, in points, paired by seed; one row per baseline."""
+    main, lead = subject(results), headline(results)
+    others = [each for each in contrasts.baselines(results) if each is not main]
+    found, before = (contrasts.ahead(main, others, point) for point in (lead, "after_local"))
+
+    def deviation(other: MethodResult) -> Entry:
+        gain = found[other.method]
+        return percent(gain.std) if gain and gain.std is not None else None
+
+    def in_common(other: MethodResult) -> Entry:
+        gain = found[other.method]
+        return str(gain.seeds if gain else 0)
+
+    shown = [
+        TITLE.but(key="minus", title=f"{main.title} minus"),
+        Column("difference", point_title(lead), "points", value=lambda other: interval(found[other.method])),
+        Column("std", "Std over seeds", "points", value=deviation),
+        Column("after_local", point_title("after_local"), "points", value=lambda other: interval(before[other.method])),
+        Column("seeds", "Seeds in common", value=in_common),
+    ]
+    caption = f"{main.title} minus each baseline, after transfer and after local training, {CORRECTED}"
+    return Table.of("differences", shown, others).captioned(caption)
 
 
 def by_class(results: Sequence[MethodResult]) -> list[Block]:
@@ -297,7 +350,7 @@ def by_class(results: Sequence[MethodResult]) -> list[Block]:
     fewer = f" Shown are the {MOST} of {len(names)} classes that {shown[0].title} recognizes worst."
     caption = (
         "Accuracy on the test samples of each class, of all clients together, with the models after the last round"
-        f"{over_seeds(seeds)}. A client without samples of a class does not count in it.{fewer * (len(names) > MOST)}"
+        f"{over_seeds(results)}. A client without samples of a class does not count in it.{fewer * (len(names) > MOST)}"
     )
     matrices = (
         f"Confusion matrices: of all clients' test samples of a true class (row), the share predicted as each class "
@@ -310,37 +363,46 @@ def by_class(results: Sequence[MethodResult]) -> list[Block]:
 def new_clients(results: Sequence[MethodResult]) -> list[Block]:
     """Return the table of clients that joined after training, one row per method; nothing where none was held out."""
     held = {each.method: {run.seed: run.newcomers for run in each.runs if run.newcomers} for each in results}
-    joined = {name: by_seed for name, by_seed in held.items() if by_seed}
-    if not joined:
+    rows = [each for each in results if held[each.method]]
+    if not rows:
         return []
-    first, seeds = next(iter(next(iter(joined.values())).values())), max(len(result.seeds) for result in results)
-    rows: dict[str, dict[str, Entry]] = {each.method: {"method": each.title} for each in results if held[each.method]}
-    shown = [Column("method", "Method")]
-    for e in first.accuracy:
-        after = f"after {plural(e, 'epoch')}" if e else "when joining"
-        shown += [
-            Column(f"new_{e}", f"New clients {after}", "%"),
-            MINUS_LOCAL.but(key=f"new_{e}_minus_local", title=f"{MINUS_LOCAL.title} {after}", meaning=""),
-            Column(f"existing_{e}", f"Existing clients {after if e else 'after transfer'}", "%"),
+    first = next(iter(held[rows[0].method].values()))
+
+    def after(e: int) -> list[Column]:
+        when = f"after {plural(e, 'epoch')}" if e else "when joining"
+        new = {name: {seed: fmean(one.accuracy[e]) for seed, one in runs.items()} for name, runs in held.items()}
+        local = new.get("local", {})  # without it every difference is None
+        gained = holm({name: paired(by_seed, local) for name, by_seed in new.items() if name != "local"})
+        there = {name: [fmean(one.there[e]) for one in runs.values()] for name, runs in held.items()}
+        return [
+            Column(f"new_{e}", f"New clients {when}", "%", value=lambda result: mean([*new[result.method].values()])),
+            MINUS_LOCAL.but(
+                key=f"new_{e}_minus_local",
+                title=f"{MINUS_LOCAL.title} {when}",
+                meaning="",
+                value=lambda result: interval(gained.get(result.method)),
+            ),
+            Column(
+                f"existing_{e}",
+                f"Existing clients {when if e else 'after transfer'}",
+                "%",
+                value=lambda result: mean(there[result.method]),
+            ),
         ]
-        means = {name: {seed: fmean(each.accuracy[e]) for seed, each in runs.items()} for name, runs in joined.items()}
-        local = means.get("local", {})  # without it every difference is None
-        gained = holm({name: paired(by_seed, local) for name, by_seed in means.items() if name != "local"})
-        for name, row in rows.items():
-            row[f"new_{e}"] = mean([*means[name].values()])
-            row[f"new_{e}_minus_local"] = interval(gained.get(name))
-            row[f"existing_{e}"] = mean([fmean(each.there[e]) for each in joined[name].values()])
-    for name, row in rows.items():
-        row["joining"] = megabytes(fmean(sum(each.traffic.values()) for each in joined[name].values()))
+
+    def joining(result: MethodResult) -> Entry:
+        return megabytes(fmean(sum(one.traffic.values()) for one in held[result.method].values()))
+
     caption = (
         f"{plural(len(first.clients), 'client')} held out of training, drawn by seed, joined the "
         f"{len(next(iter(first.there.values())))} others after the last round. Test accuracy, mean over these new "
         "clients, when they join and after extra epochs of local training, ± the standard deviation over seeds. "
         "Differences are to local-only's new clients, which start from initial models, "
         f"{CORRECTED} Existing clients: after as many extra epochs. Joining: bytes sent and received for the new "
-        f"clients{over_seeds(seeds)}, in MB."
+        f"clients{over_seeds(results)}, in MB."
     )
-    return Table("newcomers", [*shown, Column("joining", "Joining", "MB")], list(rows.values())).captioned(caption)
+    shown = [TITLE, *(column for e in first.accuracy for column in after(e))]
+    return Table.of("newcomers", [*shown, Column("joining", "Joining", "MB", value=joining)], rows).captioned(caption)
 
 
 def data(result: MethodResult) -> list[Block]:
@@ -358,7 +420,7 @@ def data(result: MethodResult) -> list[Block]:
     skews = [label_skew(counts)._asdict() for counts in every]
     summary = (
         f"Label skew: a client's samples are as diverse as {fmean(skew['classes'] for skew in skews):.1f} equally "
-        f"frequent classes of {len(run.label_counts[0])}{over_seeds(len(every))}. Clients {have}"
+        f"frequent classes of {len(run.label_counts[0])}{over_seeds([result])}. Clients {have}"
     )
     shown = [
         Column("measure", "Measure", value=lambda name: SKEW[name][0]),

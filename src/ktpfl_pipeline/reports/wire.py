@@ -29,7 +29,7 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
     main = subject(real)
     notes = {
         "Counted traffic": "what the method has to exchange in its rounds, up from the clients and down to them"
-        f"{over_seeds(len(main.seeds))}; 1 MB = 10⁶ bytes.",
+        f"{over_seeds([main])}; 1 MB = 10⁶ bytes.",
         "Bytes sent": "all messages of the run. In addition to the counted traffic these are requests, evaluations, "
         "and the public set: it is counted one batch per round and is sent whole, once for each method and seed. Not "
         "included is what Flower adds: a request of about 1.2 kB for each record and array, and the requests for "

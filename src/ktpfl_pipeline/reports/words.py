@@ -158,8 +158,9 @@ def gaining(result: MethodResult) -> str:
     )
 
 
-def over_seeds(seeds: int) -> str:
+def over_seeds(results: Sequence[MethodResult]) -> str:
     """Return what a caption says of several seeds: ``, mean over 3 seeds``."""
+    seeds = max(len(result.seeds) for result in results)
     return f", mean over {seeds} seeds" if seeds > 1 else ""
 
 
