@@ -91,6 +91,20 @@ def test_seeds_of_equal_settings_are_put_together(cells: list[Cell]) -> None:
         assert all(list(cell.keys) == list(cell.seeds) for cell in found.cells)
 
 
+def test_a_further_method_stands_in_the_column_of_its_setting(cells: list[Cell]) -> None:
+    """A table has a column for neighbours with one setting."""
+    parts = {"table1": ("Accuracy", "table")}
+    first, *_, more = cells
+    old = [replace(first, experiment=name, label=label) for name in ("a", "b") for label in ("x", "y")]
+    new = [replace(more, experiment=name, label=label) for name in ("a", "b") for label in ("x", "z")]
+    found = evidence.merged(Evidence("", parts, old), Evidence("", parts, new)).cells
+    assert [(cell.experiment, cell.label, cell.method) for cell in found] == [
+        (name, *each)
+        for name in ("a", "b")
+        for each in (("x", "kt_pfl"), ("x", "fedmd"), ("y", "kt_pfl"), ("z", "fedmd"))
+    ]
+
+
 def test_a_newer_run_of_a_seed_replaces_the_older(cells: list[Cell]) -> None:
     again = [replace(run, key="again") for run in cells[0].runs[:1]]
     newer = replace(cells[0], keys={0: "again", 1: "kt_pfl-1"}, runs=again)

@@ -33,7 +33,7 @@ class Evidence:
 def merged(old: Evidence, new: Evidence) -> Evidence:
     """Return the newer evidence, completed by what the older one has besides.
 
-    The tables come first, by their numbers, and then the figures.
+    The tables come first, by their numbers, and then the figures. All cells of a setting are neighbours.
     """
     found = {**old.parts, **new.parts}
     parts = {name: found[name] for name in sorted(found, key=lambda name: (name.startswith("figure"), name))}
@@ -41,7 +41,12 @@ def merged(old: Evidence, new: Evidence) -> Evidence:
     for cell in (*old.cells, *new.cells):
         place = cell.part, cell.experiment, cell.label, cell.method
         cells[place] = _together(cells[place], cell) if place in cells else cell
-    ordered = sorted(cells.values(), key=lambda cell: list(parts).index(cell.part))
+    names, experiments, settings = list(parts), [place[:2] for place in cells], [place[:3] for place in cells]
+
+    def order(place: tuple[str, str, str, str]) -> tuple[int, int, int]:
+        return names.index(place[0]), experiments.index(place[:2]), settings.index(place[:3])
+
+    ordered = [cells[place] for place in sorted(cells, key=order)]
     return Evidence(new.scale, parts, ordered, list(dict.fromkeys([*old.machines, *new.machines])))
 
 

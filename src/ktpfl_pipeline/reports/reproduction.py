@@ -287,13 +287,13 @@ def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Ta
 
 
 def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
-    """Return the cells by the title of their column."""
-    groups = [list(own) for _, own in groupby(cells, key=lambda cell: (cell.part, cell.experiment, _column(cell)))]
-    alike = Counter((own[0].part, _column(own[0])) for own in groups)
+    """Return the cells by the title of their column; it has the experiment where another has an equal title."""
+    groups = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.experiment))
+    columns = {place: list(own) for place, own in groups}
+    alike = Counter((part, column) for part, column, _ in columns)
     return [
-        (_column(first) if alike[first.part, _column(first)] == 1 else f"{_column(first)}, {first.experiment}", own)
-        for own in groups
-        for first in own[:1]
+        (column if alike[part, column] == 1 else f"{column}, {experiment}", own)
+        for (part, column, experiment), own in columns.items()
     ]
 
 
