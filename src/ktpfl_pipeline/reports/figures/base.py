@@ -95,8 +95,9 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return drawn
 
 
-def arrange(figure: Any) -> None:
-    """Compute the layout of a figure without drawing it."""
+def arrange(drawn: Any) -> None:
+    """Compute the layout of a figure, or that of axes, without drawing it."""
+    figure = drawn.get_figure(root=True)
     if layout := figure.get_layout_engine():
         layout.execute(figure)
 
@@ -205,14 +206,14 @@ def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> Non
 
     most = columns = min(20, len(handles))
     needed = put(most, title)
-    arrange(axes.figure)
+    arrange(axes)
     width = axes.get_window_extent().width
     lines = textwrap.fill(title, int(width * scale / 4.8))
     while needed > width and columns > 1:
         columns -= 1
         needed = put(columns, lines)
     if (columns, lines) == (most, title):
-        _ARRANGED.add(axes.figure)
+        _ARRANGED.add(axes.get_figure(root=True))
     elif columns == most:
         put(most, lines)
 
@@ -225,7 +226,7 @@ def label_ends(
     The axes have a `head`, which laid them out. `ends` are name, colour and last point of each line. The names
     in `bold` are written so; None writes all of them so.
     """
-    _ARRANGED.discard(axes.figure)  # the names need room
+    _ARRANGED.discard(axes.get_figure(root=True))  # the names need room
     low, high = axes.get_ylim()
     points = axes.get_window_extent().height / axes.figure.dpi * 72
     ends = sorted(ends, key=lambda end: end[3])

@@ -118,19 +118,20 @@ def matrix_over_rounds(result: MethodResult) -> Figure:
         raise ValueError(f"{result.title} kept no coefficient matrices by round.")
     order = _by_labels(run.label_counts)
     known = all(each.attention for each in result.runs)
-    heights = [0.8 * WIDTH / max(4, len(run.matrices)), *[0.25 * WIDTH] * known]
+    places = max(4, len(run.matrices))
+    heights = [0.8 * WIDTH / places, *[0.25 * WIDTH] * known]
     figure = base.blank(sum(heights) + 0.8 * len(heights))
-    grid = figure.add_gridspec(len(heights), len(run.matrices), height_ratios=heights)
+    above, *below = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     matrices = {t: _ordered(matrix, order) for t, matrix in sorted(run.matrices.items())}
-    panels = [figure.add_subplot(grid[0, place]) for place in range(len(matrices))]
+    grid = above.add_gridspec(1, places)
+    panels = [above.add_subplot(grid[0, place]) for place in range(len(matrices))]
     for axes, (t, matrix) in zip(panels, matrices.items(), strict=True):
         image = _heatmap(axes, matrix, _weights(matrices.values()))
         axes.set_title(f"Round {t}")
-        axes.set(anchor="W")
     panels[0].set(xlabel="Teacher", ylabel="Student")
-    base.color_bar(figure, image, panels, **BESIDE)
+    base.color_bar(above, image, panels, **BESIDE)
     if known:
-        _attention(figure.add_subplot(grid[1, :]), result)
+        _attention(below[0].subplots(), result)
     return figure
 
 

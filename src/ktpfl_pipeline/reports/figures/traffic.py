@@ -120,7 +120,7 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
 
 def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
     """Write each value's name above the axes, moved aside where names would overlap, with a line down to its bytes."""
-    base.arrange(axes.figure)
+    base.arrange(axes)
     left, right = (log10(end) for end in axes.get_xlim())
     width = axes.get_window_extent().width / axes.figure.dpi * 72
     ordered = sorted(sizes.items(), key=lambda pair: pair[1])
@@ -172,7 +172,7 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
 
 def _part(axes: Axes, marks: Sequence[Any]) -> None:
     """Move marks sideways that would lie on another, by half of what they measure, so that each is seen."""
-    base.arrange(axes.figure)
+    base.arrange(axes)
     step, taken = 3.5 * axes.figure.dpi / 72, list[tuple[float, float]]()
     for mark in marks:
         x, y = axes.transData.transform((mark.get_xdata()[0], mark.get_ydata()[0]))
