@@ -180,9 +180,9 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
     """
     if any(not run.confusion for result in results for run in result.runs):
         raise ValueError("A method without a confusion matrix cannot be drawn.")
-    across = min(3 if len(results) <= 6 else 4, len(results))
+    across = min(3, max(2, len(results))) if len(results) <= 6 else 4
     titles = [result.title for result in results]
-    figure, panels = base.grid_of_panels(titles, across, WIDTH / max(across, 2) + 0.4, 60 // across)
+    figure, panels = base.grid_of_panels(titles, across, WIDTH / across + 0.4, 60 // across)
     names = results[0].runs[0].classes
     short = [name if len(name) <= 14 else f"{name[:13]}…" for name in names]
     for n, (axes, result) in enumerate(zip(panels, results, strict=True)):
@@ -199,9 +199,8 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
             written = f"{100 * shares[row, column]:.0f}"
             axes.text(column, row, written, ha="center", va="center", fontsize=7, color=shade)
     panels[0].set(xlabel="Predicted class", ylabel="True class")
-    rows = -(-len(results) // across)
-    place: Any = {"anchor": (0.0, 0.5 if rows == 1 else 1.0), "shrink": 0.7 / rows, "aspect": 24, "pad": 0.02}
-    base.color_bar(figure, image, panels, label="share of a class's test samples", **place)
+    place: Any = {"shrink": 0.7, "aspect": 24, "pad": 0.02}
+    base.color_bar(figure, image, panels[:across], label="share of a class's test samples", **place)
     return figure
 
 
