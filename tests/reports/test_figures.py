@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from cases import case
+from finished_runs import under
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.text import Text
 
@@ -116,6 +117,15 @@ class TestManyMethods:
         assert sum(each.get_marker() == "|" for each in axes.get_lines()) == len(many) - 3
         shown = [text.get_text() for text in axes.get_legend().get_texts()]
         assert sorted(shown) == sorted(["KT-pFL", "Local-only", many[-1].title, "the other methods"])
+
+
+@pytest.mark.usefixtures("blank_figures")
+def test_of_each_panel_the_subject_and_local_only_are_thick(study):
+    """KT-pFL is the best of the three, and without local-only is the only other one."""
+    asked = under({"subject": "fedmd"}, study)
+    for shown, thick in ((study, {"KT-pFL", "Local-only"}), (asked, {"FedMD", "Local-only"}), (asked[:2], {"FedMD"})):
+        (axes,) = figures.accuracy_panels({"": shown}).axes
+        assert {each.get_label() for each in axes.get_lines() if each.get_linewidth() == 2} == thick
 
 
 class TestAccuracyCurves:
@@ -422,6 +432,15 @@ class TestTraffic:
         assert sorted(texts(axes.figure)) == ["FedMD, 2.00", "KT-pFL, 6.00"]
         assert axes.get_xscale() == "log"
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Local-only (sends nothing)"]
+
+    def test_traffic_that_differs_little_has_ticks_on_both_sides(self, run):
+        made = [
+            summarise([run(name, 0, [(0.6, 0.6)], knowledge=sent)], {})
+            for name, sent in (("fedmd", 370_000), ("fd", 520_000))
+        ]
+        (axes,) = figures.accuracy_by_traffic(made).axes
+        (low, high), ticks = axes.get_xlim(), axes.get_xticks()
+        assert sum(low <= tick <= high for tick in ticks) >= 3
 
     def test_marks_at_one_place_are_all_seen(self, run):
         """FedMD and Sim-pFL have equal accuracy and traffic; only one of the marks is moved, and sideways only."""

@@ -33,7 +33,10 @@ ONE = ", one architecture"
 # Pairs of which every column states the difference, after those to local-only: KT-pFL and its simplest baseline.
 _PAIRS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg"))
 
-ACCURACY = "Mean test accuracy over the clients and seeds by round. KT-pFL and local-only: thick, band over seeds."
+ACCURACY = (
+    "Mean test accuracy over the clients and seeds by round. Thick, with the range over seeds: the subject of each "
+    "comparison's report, KT-pFL where no other is set, and local-only."
+)
 DIFFERENCES = (
     f"{words.CORRECTED} KT-pFL minus its simplest baseline is tested together with KT-pFL minus its other baselines."
 )

@@ -73,13 +73,16 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
-    """Draw the same, one panel a comparison, all in colour and without dashed lines; only the chief have bands."""
+    """Draw the same, one panel a comparison, all in colour and without dashed lines.
+
+    The subject of each comparison's report and local-only are thick and have bands.
+    """
     figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), 2.5, 44, above=0.4)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
-        main = chief(results)[:2]
         for place, result in enumerate(results):
-            drawn = _curve(axes, result, result in main, result in main, place, look(result.method).colour)
+            main = result in (subject(results), local_only(results))
+            drawn = _curve(axes, result, main, main, place, look(result.method).colour)
             handles.setdefault(result.title, drawn[0])
         base.rounds_across(axes)
         axes.set_xlabel("Round")

@@ -158,7 +158,8 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
             handle = axes.axhline(mean, color=colour, linewidth=1.2, linestyle=base.DASHES, zorder=2)
         handles[result.title if result.sent else f"{result.title} (sends nothing)"] = handle
     if some := [result.sent for result in results if result.sent]:
-        base.decades_across(axes, (1, 2, 5) if log10(max(some) / min(some)) < 2.5 else (1,))
+        spread = max(some) / min(some)  # with equal ones, the axis has ten times the least
+        base.decades_across(axes, range(1, 10) if 1 < spread < 3 else (1, 2, 5) if spread < 300 else (1,))
         axes.margins(x=0.12, y=0.1)
     else:
         axes.set_xticks([])
