@@ -1,15 +1,16 @@
 """The numbers of a report as CSV and Parquet."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only
 from ktpfl_pipeline.analysis.statistics import Difference, benign, mean_over_clients, worst_decile
 
+Row = dict[str, Any]
 TEXTS = {
     *("method", "minus", "point", "run_id", "key", "run_ids", "minus_run_ids", "owner", "architecture", "mixture"),
     *("name", "true", "predicted", "values"),
@@ -39,49 +40,23 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     ``docs/reading_results.md`` says what each file has. Accuracies and differences are in 0..1, losses in nats. A file
     without rows is left out.
     """
-    kinds = ("runs.csv", "rounds.csv", "clients.csv", "classes.csv", "confusion.csv", "theorem.csv")
-    files: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    for run, points in ((run, list(result.curve)) for result in results for run in result.runs):
-        ids = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
-        finals, beside = {point: run.final(point) for point in points}, run.measures
-        means = {name: fmean(there) for name, each in beside.items() if (there := benign(each, run.adversaries))}
-        if run.majority:
-            means["majority_class"] = mean_over_clients(run.majority, run.adversaries)
-        known = zip(run.classes, recalls([run]), run.confusion, strict=True) if run.confusion else ()
-        for label, (name, recall, counts) in enumerate(known):
-            of_class = {"class": label, "name": name, "test_samples": sum(counts), "accuracy": recall}
-            files["classes.csv"].append({**ids, **of_class})
-            said = {other: count for other, count in zip(run.classes, counts, strict=True) if count}
-            files["confusion.csv"] += [
-                {**ids, "true": name, "predicted": each, "samples": n} for each, n in said.items()
-            ]
-        for point, values in finals.items():
-            clients = benign(values, run.adversaries)
-            deviation, worst = pstdev(clients), worst_decile(clients)
-            accuracy = {"accuracy": fmean(clients), "client_std": deviation, "worst_decile": worst}
-            cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **run.work}
-            cost |= means if point == HEADLINE else {}
-            files["runs.csv"].append({**ids, "point": point, **accuracy, **cost})
-        for t in run.history:
-            traffic = {category: sum(t.traffic.get(category, [])) for category in run.traffic}
-            row = {
-                "round": t.round,
-                **run.means(t),
-                **_bytes(traffic),
-                **{name: len(getattr(t, name)) for name in ("diverged", "absent", "late")},
-            }
-            files["rounds.csv"].append({**ids, **row})
-        check: Any = run.theorem
-        for client, architecture in enumerate(run.architectures):
-            judged: dict[str, Sequence[Any]] = {**finals, **beside}
-            own = {name: values[client] for name, values in judged.items()}
-            named = {"owner": run.names[client]} if run.names else {}
-            own |= {"majority_class": run.majority[client]} if run.majority else {}
-            files["clients.csv"].append({**ids, "client": client, **named, "architecture": architecture, **own})
-            for mixture in check.fit if check else ():
-                loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
-                more = {"test_accuracy": check.accuracy[mixture][client], "certificate": check.certificate[client]}
-                files["theorem.csv"].append({**ids, "client": client, "mixture": mixture, **loss, **more})
+    made: dict[str, Callable[[FinishedRun, Collection[str]], Iterator[Row]]] = {
+        "runs.csv": _finals,
+        "rounds.csv": _rounds,
+        "clients.csv": _clients,
+        "classes.csv": _classes,
+        "confusion.csv": _confusion,
+        "theorem.csv": _theorem,
+    }
+    files = {
+        name: [
+            {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key, **row}
+            for result in results
+            for run in result.runs
+            for row in rows(run, result.curve)
+        ]
+        for name, rows in made.items()
+    }
     files["differences.csv"] = [
         _minus(one, other, found, point=point)
         for point in dict.fromkeys(point for result in results for point in result.final)
@@ -98,7 +73,58 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
     return {name: to_csv(rows) for name, rows in files.items() if rows}
 
 
-def _minus(one: MethodResult, other: MethodResult, found: Difference, **place: str) -> dict[str, Any]:
+def _finals(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
+    """Yield the final accuracy of a run at each evaluation point with its cost; the headline has the measures too."""
+    cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **run.work}
+    measures = {name: fmean(own) for name, each in run.measures.items() if (own := benign(each, run.adversaries))}
+    if run.majority:
+        measures["majority_class"] = mean_over_clients(run.majority, run.adversaries)
+    for point in points:
+        clients = benign(run.final(point), run.adversaries)
+        accuracy = {"accuracy": fmean(clients), "client_std": pstdev(clients), "worst_decile": worst_decile(clients)}
+        yield {"point": point, **accuracy, **cost, **(measures if point == HEADLINE else {})}
+
+
+def _rounds(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    for record in run.history:
+        traffic = {category: sum(record.traffic.get(category, [])) for category in run.traffic}
+        clients = {name: len(getattr(record, name)) for name in ("diverged", "absent", "late")}
+        yield {"round": record.round, **run.means(record), **_bytes(traffic), **clients}
+
+
+def _clients(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
+    values = {**{point: run.final(point) for point in points}, **run.measures}
+    if run.majority:
+        values["majority_class"] = run.majority
+    for client, architecture in enumerate(run.architectures):
+        named = {"owner": run.names[client]} if run.names else {}
+        own = {name: each[client] for name, each in values.items()}
+        yield {"client": client, **named, "architecture": architecture, **own}
+
+
+def _classes(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    rows = zip(run.classes, run.confusion, recalls([run]), strict=True) if run.confusion else ()
+    for label, (name, counts, recall) in enumerate(rows):
+        yield {"class": label, "name": name, "test_samples": sum(counts), "accuracy": recall}
+
+
+def _confusion(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    for true, counts in zip(run.classes, run.confusion, strict=True) if run.confusion else ():
+        for predicted, count in zip(run.classes, counts, strict=True):
+            if count:
+                yield {"true": true, "predicted": predicted, "samples": count}
+
+
+def _theorem(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    if (check := run.theorem) is not None:
+        for client, certificate in enumerate(check.certificate):
+            for mixture in check.fit:
+                loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
+                more = {"test_accuracy": check.accuracy[mixture][client], "certificate": certificate}
+                yield {"client": client, "mixture": mixture, **loss, **more}
+
+
+def _minus(one: MethodResult, other: MethodResult, found: Difference, **place: str) -> Row:
     """Return the row of a difference, with the runs of both."""
     runs = {"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)}
     return {"method": one.method, "minus": other.method, **place, **vars(found), **runs}
