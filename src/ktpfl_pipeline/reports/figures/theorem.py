@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.reports.figures.base import WIDTH, blank, styled
+from ktpfl_pipeline.reports.figures.base import WIDTH, blank, legend_above, styled
 from ktpfl_pipeline.reports.style import BLUE, MUTED, VERMILION
 
 THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coefficients", VERMILION, "D")}
@@ -28,7 +28,7 @@ def theorem(result: MethodResult) -> Figure:
         raise ValueError(f"Theorem 1 was not checked for {result.title}.")
     figure = blank(0.5 * WIDTH + 0.5)
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    shown: list[float] = []
+    shown, handles = list[float](), dict[str, Any]()
     for axes, title, half in zip(panels, ("The half that was fitted", "The other half"), ("fit", "test"), strict=True):
         halves: list[dict[str, list[float]]] = [getattr(check, half) for check in checks]
         bound = [min(pair) for each in halves for pair in zip(each["own"], each["average"], strict=True)]
@@ -38,7 +38,7 @@ def theorem(result: MethodResult) -> Figure:
             losses = [loss for each in halves for loss in each[mixture]]
             face = colour if mixture == "fitted" else "none"
             look: Any = {"markersize": 4.5, "alpha": 0.75, "markeredgewidth": 0.9, "markerfacecolor": face}
-            axes.plot(bound, losses, marker, color=colour, label=name, **look)
+            (handles[name],) = axes.plot(bound, losses, marker, color=colour, label=name, **look)
             shown += [*bound, *losses]
         axes.set_title(title)
     reach = (0.0, 1.05 * max(shown))
@@ -48,6 +48,5 @@ def theorem(result: MethodResult) -> Figure:
         axes.grid()
         axes.tick_params(length=0)
     panels[0].set_ylabel("mixture, loss (nats)")
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", ncols=len(names), handletextpad=0.2)
+    legend_above(figure, handles, len(handles))
     return figure
