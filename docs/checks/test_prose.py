@@ -21,7 +21,7 @@ REWRITTEN = (
     *("benchmarks/README.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "src/ktpfl_pipeline/methods/"),
     *("docs/reference/", "docs/gpu.md", "docs/how_to/precision.md", "docs/how_to/text.md"),
     *("docs/reading_results.md", "docs/privacy.md", "docs/real_clients.md", "docs/glossary.md"),
-    *("docs/tutorial.md", "docs/faq.md", "docs/how_to/own_", "docs/how_to/paper.md", "docs/how_to/partitions.md"),
+    *("docs/tutorial.md", "docs/how_to/own_", "docs/how_to/paper.md", "docs/how_to/partitions.md"),
     *(
         "docs/how_to/recipes.md",
         "docs/how_to/several_machines.md",
