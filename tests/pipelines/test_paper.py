@@ -82,6 +82,28 @@ def test_killed_in_the_middle_it_goes_on_and_repeats_nothing(
     assert "8 runs, 8 done, 0 left." in capsys.readouterr().out
 
 
+def test_a_run_that_another_process_finished_meanwhile_is_not_trained_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, begun = study.Planned.run, list[str]()
+
+    def by_two(planned: study.Planned, seed: int, parent: str) -> Any:
+        """Run the first, while another process runs the second."""
+        begun.append(planned.cell.method)
+        other: Any = {"kt_pfl": "local", "local": "kt_pfl"}[planned.cell.method]
+        (beside,) = (each for each in plan[0] if each.cell.method == other)
+        papers.keep(run(beside, seed, parent), project.folder / "data/07_model_output/paper")
+        return run(planned, seed, parent)
+
+    plan, made = list[Any](), study.plan
+    monkeypatch.setattr(study, "plan", lambda *given: plan.append(made(*given)) or plan[0])
+    monkeypatch.setattr(study.Planned, "run", by_two)
+    page = paper(project, only="figure2", seeds=[0])
+    assert begun == ["kt_pfl"]
+    assert "2 of 2 cells finished. 2 runs, 2 done, 0 left." in page
+    assert not list(project.folder.rglob("*.lock"))
+
+
 def test_a_cell_that_fails_is_told_and_the_rest_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     run_seed = training.run_seed
 

@@ -10,6 +10,7 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,14 +26,14 @@ from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.machine.files import content_of, replacing
+from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
 from ktpfl_pipeline.core.metrics import LAST
 from ktpfl_pipeline.methods import find
 from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, trial
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, device_name
-from ktpfl_pipeline.pipelines.federated_training.runs import checkpoints_of, schedule
+from ktpfl_pipeline.pipelines.federated_training.runs import WAITING, checkpoints_of, schedule
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
 from ktpfl_pipeline.reports.report import Report
@@ -47,13 +48,16 @@ MEASURED, BESIDE, PROBE = "finished seeds", "other methods", "probe"
 
 def finished(planned: Sequence[Planned], folder: Path) -> dict[str, FinishedRun]:
     """Return the finished runs by key; a file that is not whole counts as none."""
-    found = {}
-    for key in in_turn(planned):
-        try:
-            found[key] = FinishedRun.from_dict(json.loads(content_of(folder / f"{key}.json")))
-        except (OSError, ValueError):
-            continue
-    return found
+    found = {key: kept(key, folder) for key in in_turn(planned)}
+    return {key: run for key, run in found.items() if run}
+
+
+def kept(key: str, folder: Path) -> FinishedRun | None:
+    """Return the finished run with this key; None where there is none."""
+    try:
+        return FinishedRun.from_dict(json.loads(content_of(folder / f"{key}.json")))
+    except (OSError, ValueError):
+        return None
 
 
 def keep(run: FinishedRun, folder: Path) -> None:
@@ -81,10 +85,15 @@ def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, s
     progress.expect(len(left))
     with parent_run(PAPER, {"cells": str(len(planned))}, planned, {"kind": PAPER}) as (_, tracked):
         for key, (each, seed) in left.items():
+            lock = folder / f"{key}.lock"
             try:
-                keep(each.run(seed, tracked.run_id), folder)
-                if checkpoints := checkpoints_of(each.job, seed, key):
-                    shutil.rmtree(checkpoints, ignore_errors=True)
+                with alone(lock, partial(logger.warning, WAITING, each.job.method, seed, PAPER)):
+                    if kept(key, folder):  # another process ran it meanwhile
+                        progress.fewer(1)
+                    else:
+                        keep(each.run(seed, tracked.run_id), folder)
+                    for done_with in filter(None, (checkpoints_of(each.job, seed, key), lock)):
+                        shutil.rmtree(done_with, ignore_errors=True)
             except Exception as error:  # whatever it is, the other cells can be run
                 failures[key] = str(error).partition("\n")[0] or type(error).__name__
                 cell, expected = each.cell, isinstance(error, InputError)
