@@ -3,9 +3,12 @@
 Times of trials are given, not taken: what a machine is fast at is no matter of tests.
 """
 
+import contextlib
 import json
 import logging
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -213,6 +216,21 @@ class TestIdentity:
         assert tried == []
         assert caplog.messages == [f"mine.compute is {LAST}, as auto chose when its runs started."]
         assert settle(asked, data, "other").compute.memory_format == "contiguous"
+
+
+def test_two_processes_at_once_choose_the_same(data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One waits for the other's choice, though it would have timed other seconds. Here they are two threads."""
+    both_time = threading.Barrier(2)
+
+    def timed(*_: Any) -> list[float]:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_time.wait(timeout=0.2)
+        return [2.0, 1.0] if threading.current_thread().name.endswith("_0") else [1.0, 2.0]
+
+    monkeypatch.setattr(arithmetic, "_timed", timed)
+    with ThreadPoolExecutor(2) as two:
+        found = [two.submit(settle, experiment(memory_format="auto"), data, "mine") for _ in range(2)]
+    assert len({each.result().compute.memory_format for each in found}) == 1
 
 
 @pytest.mark.parametrize(("workers", "chosen"), [(1, "contiguous"), (2, "channels_last")])

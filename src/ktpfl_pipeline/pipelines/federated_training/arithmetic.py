@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.machine.files import content_of, replacing
+from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
 from ktpfl_pipeline.data.federated import FederatedData
 
 logger = logging.getLogger(__name__)
@@ -68,18 +68,19 @@ def _chosen(experiment: Experiment, data: FederatedData, name: str, ways: list[A
     question = f"{name}: {' or '.join(map(str, ways))} for {counts}, {_step(experiment, data)}, {device}"
     folder = tracking.current().checkpoints if name else None
     place = folder / name / CHOSEN if folder else None
-    kept = _read(place).get(question) if place else None
-    if begun := [way for way in ways if str(way) == kept]:
-        _say(question, f"{name}.compute is {kept}, as auto chose when its runs started.")
-        return begun[0]
-    times = trial(experiment, data, ways)
-    totals = {way: sum(clients[each] * times[each][i] for each in clients) for i, way in enumerate(ways)}
-    chosen = fastest(ways, totals)
+    with alone(place.parent) if place else contextlib.nullcontext():  # or two processes at once could choose otherwise
+        kept = _read(place).get(question) if place else None
+        if begun := [way for way in ways if str(way) == kept]:
+            _say(question, f"{name}.compute is {kept}, as auto chose when its runs started.")
+            return begun[0]
+        times = trial(experiment, data, ways)
+        totals = {way: sum(clients[each] * times[each][i] for each in clients) for i, way in enumerate(ways)}
+        chosen = fastest(ways, totals)
+        if place:
+            _write(place, {**_read(place), question: str(chosen)})
     rows = {each: zip(ways, own, strict=True) for each, own in times.items()}
     told = [f"{each}: {', '.join(f'{way} {1e3 * s:.3g}' for way, s in row)}" for each, row in rows.items()]
     _say(question, f"compute is {chosen}, as auto chose. Milliseconds a step, {'; '.join(told)}.")
-    if place:
-        _write(place, {**_read(place), question: str(chosen)})
     return chosen
 
 
