@@ -156,6 +156,21 @@ class TestPublicSource:
         assert project.written() == ["data/01_raw/noise.npz"]
 
 
+def test_a_value_at_which_training_diverges_leaves_the_others(untracked: Project) -> None:
+    name = "sweep_public_batch"
+    asked = {"parameter": "training.learning_rate", "values": [1e30, 0.05]}
+    with pytest.raises(
+        ClickException,
+        match=r"^2 of 4 runs of sweep_public_batch diverged, and the others are finished\. Take the values .* give the "
+        r"same command again\. learning_rate=1e\+30, KT-pFL, seed 0: Client .* learning_rate=1e\+30, Local-only, seed",
+    ):
+        untracked.run(name, experiment=name, others=ONE_SEED, **asked)
+    assert len(kept := checkpoints(untracked, name)) == 2
+    untracked.run(name, experiment=name, others=ONE_SEED, **{**asked, "values": [0.05]})
+    assert checkpoints(untracked, name) == kept, "nothing is trained again"
+    assert len(table(untracked, name)) == 2
+
+
 def test_adversaries(untracked: Project) -> None:
     """The honest clients' matrix says what weight the adversaries have, and so does the table."""
     name = "sweep_adversaries_digits"

@@ -9,9 +9,11 @@ from typing import Any
 
 from kedro.pipeline import Pipeline
 
+from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Study, read
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import Sweep
+from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.federated_training import progress
@@ -22,13 +24,26 @@ from ktpfl_pipeline.reports.sweep import build
 
 
 def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
-    """Run every method at every value with every seed, resuming unfinished runs, and return the results."""
+    """Run every method at every value with every seed, resuming unfinished runs, and return the results.
+
+    A run that diverges does not keep the others from being made; then an `InputError` names all that did.
+    """
     planned = plan(name, parsing.sweep_cells(name, sweep, parameters), raw_folder)
     check_possible(planned)
-    left = in_turn(planned)
+    left, runs, diverged = in_turn(planned), dict[str, FinishedRun](), list[str]()
     with parent_run(name, flat(plain(sweep)), planned, {"kind": "sweep", "sweep": name}) as (key, tracked):
         progress.expect(len(left))
-        runs = {at: each.run(seed, tracked.run_id) for at, (each, seed) in left.items()}
+        for key_of_run, (each, seed) in left.items():
+            try:
+                runs[key_of_run] = each.run(seed, tracked.run_id)
+            except DivergedError as error:
+                diverged.append(f"{each.cell.label}, {each.cell.title}, seed {seed}: {error}")
+        if diverged:
+            raise InputError(
+                f"{len(diverged)} of {len(left)} runs of {name} diverged, and the others are finished. Take the values "
+                f"at which they did out of {name}.values, or set {sweep.experiment}.on_divergence to skip or restore, "
+                f"and give the same command again. {' '.join(diverged)}"
+            )
     return Study(plain(sweep), key, tracked.run_id, [each.finished(runs, {}) for each in planned]).to_dict()
 
 
