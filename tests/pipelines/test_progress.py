@@ -101,11 +101,13 @@ def test_all_methods_count_and_say_how_long_they_take(caplog: pytest.LogCaptureF
     assert logged(caplog, 30.0)[0].startswith("1/2  "), "what nobody announced is counted anew"
 
 
-def test_a_run_that_fails_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_that_fails_is_named_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """The paper goes on after it."""
     expect(2)
-    with Progress("kt_pfl", EXPERIMENT) as progress, pytest.raises(RuntimeError), progress.run(0):
+    with Progress("kt_pfl", EXPERIMENT) as progress, pytest.raises(RuntimeError), progress.run(3) as shown:
+        shown.round(record())
         raise RuntimeError
+    assert caplog.messages == ["KT-pFL, seed 3: failed after 1 of 2 rounds"]
     assert [line.partition("  ")[0] for line in logged(caplog, 1.0)] == ["2/4", "3/4"]
 
 

@@ -107,12 +107,15 @@ class Progress(Display):
 
     @contextmanager
     def run(self, seed: int) -> Iterator["SeedProgress"]:
-        """Yield the progress of one seed's run, and log its end in one line; a failed run counts as ended."""
+        """Yield the progress of one seed's run, and log in one line that it ended or failed; both count as ended."""
         self.reset(self.bar, description=f"{self.title}, seed {seed}", where="starting")
         shown = SeedProgress(self, seed)
         start = time.monotonic()
         try:
             yield shown
+        except Exception:  # whose message does not say which run it is of
+            logger.error(f"{self.title}, seed {seed}: failed after {shown.rounds} of {self.rounds} rounds")
+            raise
         finally:
             taken = time.monotonic() - start
             self.plan.done += 1
