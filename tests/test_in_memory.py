@@ -116,6 +116,7 @@ class Untitled(Local):
             "A federation is 2; give what federation(...) returns, and the number of rounds by its name, ",
         ),
         ("local", ["digits"], 1, "A federation is 'digits'; give what federation(...) returns."),
+        ("local", [...], 1, "The federations have the seeds [1, 1]; give each another one, federation(..., seed=1)."),
         ("local", [], 0, "rounds is 0; it must be an integer of at least 1."),
         ("local", [], -1, "rounds is -1; it must be"),
         ("local", [], 2.5, "rounds is 2.5; it must be"),
@@ -124,7 +125,7 @@ class Untitled(Local):
 )
 def test_arguments_of_another_kind(fed: Federation, method: Any, others: list[Any], rounds: Any, told: str) -> None:
     with pytest.raises(InputError) as error:
-        run(method, fed, *others, rounds=rounds)
+        run(method, fed, *(fed if other is ... else other for other in others), rounds=rounds)
     assert str(error.value).startswith(told)
 
 

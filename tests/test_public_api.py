@@ -35,6 +35,8 @@ def test_a_comparison_shows_itself_and_writes_the_report(tmp_path: Path) -> None
 def test_a_comparison_of_nothing_is_refused() -> None:
     with pytest.raises(kt.InputError, match="methods is empty"):
         kt.compare([])
+    with pytest.raises(kt.InputError, match=r"methods is 'kt_pfl'; give a list, \['kt_pfl', 'local'\]"):
+        kt.compare("kt_pfl")
 
 
 def test_methods_that_a_report_could_not_tell_apart_are_refused_before_they_are_trained() -> None:

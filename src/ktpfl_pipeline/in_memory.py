@@ -155,6 +155,8 @@ def compare(
     It raises the errors of `run`, and an `InputError` if a federation is not from `federation`, or two methods have the
     same title.
     """
+    if isinstance(methods, str):
+        raise InputError(f"methods is {methods!r}; give a list, [{methods!r}, 'local'].")
     titles = [title(_name_of(method)) for method in methods]
     if twice := [each for place, each in enumerate(titles) if each in titles[:place]]:
         raise InputError(
@@ -198,6 +200,9 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
     if others := [each for each in federations if not isinstance(each, Federation)]:
         hint = f", and the number of rounds by its name, rounds={others[0]}" if isinstance(others[0], int) else ""
         raise InputError(f"A federation is {others[0]!r}; give what federation(...) returns{hint}.")
+    seeds = [fed.seed for fed in federations]
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"The federations have the seeds {seeds}; give each another one, federation(..., seed=1).")
     if type(rounds) is not int or rounds < 1:
         raise InputError(f"rounds is {rounds!r}; it must be an integer of at least 1.")
 
