@@ -25,9 +25,9 @@ from torch import Tensor
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import difference
 from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.core import privacy
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
-from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of

@@ -10,11 +10,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core import kinds, model_facts, work
+from ktpfl_pipeline.core import kinds, model_facts, privacy, work
 from ktpfl_pipeline.core.dataset import TokenShape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.settings import Compute
-from ktpfl_pipeline.core.training import privacy
 
 NAMES = ("fasttext", "text_cnn", "text_gru", "text_lstm", "text_transformer")
 SHAPE = TokenShape((6,), 12, 0)

@@ -13,10 +13,10 @@ from real_clients import NoLink, check_same, deal_out, in_one_process, met_feder
 from ktpfl_flower import operations
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.wire import Packet
+from ktpfl_pipeline.core import augmentation
 from ktpfl_pipeline.core.client import operations as client_operations
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError
 from ktpfl_pipeline.core.rounds.evaluation import pooled_test
-from ktpfl_pipeline.core.training import augmentation
 
 FIRST = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
 

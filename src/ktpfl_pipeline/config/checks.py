@@ -144,7 +144,7 @@ def check_device(where: str, device: str) -> None:
 def check_training(name: str, experiment: Experiment) -> None:
     """Check that images can be augmented so, and that these models can be trained privately."""
     from ktpfl_pipeline import models
-    from ktpfl_pipeline.core.training import augmentation, privacy
+    from ktpfl_pipeline.core import augmentation, privacy
 
     image, compute, training = experiment.image, experiment.compute, experiment.training
     if image is None:

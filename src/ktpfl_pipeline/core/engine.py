@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import compatibility
+from ktpfl_pipeline.core import compatibility, privacy
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
@@ -20,7 +20,6 @@ from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
 from ktpfl_pipeline.core.rounds import checkpoint, early_stopping, promises
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.rounds.evaluation import Ended, Evaluator
-from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 from ktpfl_pipeline.core.work import BACKPROPAGATION
 

@@ -11,10 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import compatibility, kinds, rng
+from ktpfl_pipeline.core import augmentation, compatibility, kinds, rng
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.model_facts import Head, ModelFacts, facts_of
+from ktpfl_pipeline.core.privacy import check_delta, check_possible
 from ktpfl_pipeline.core.settings import (
     Adversaries,
     Compute,
@@ -25,8 +26,6 @@ from ktpfl_pipeline.core.settings import (
     PublicTransport,
     Reliability,
 )
-from ktpfl_pipeline.core.training import augmentation
-from ktpfl_pipeline.core.training.privacy import check_delta, check_possible
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core import engine, privacy
 from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
@@ -23,7 +23,6 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import Budgets, Compute, LocalTraining, Privacy, Reliability
-from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.core.weights import Params, select
 from ktpfl_pipeline.methods import METHODS, create
 

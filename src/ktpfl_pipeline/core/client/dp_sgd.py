@@ -1,7 +1,7 @@
 """Differentially private local training: DP-SGD by Opacus, which is loaded when it is asked for.
 
 Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: Deep Learning with Differential Privacy, CCS 2016, Algorithm 1,
-https://arxiv.org/abs/1607.00133. What ε this spends: `core/training/privacy.py`.
+https://arxiv.org/abs/1607.00133. What ε this spends: `core/privacy.py`.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.client import operations, optimizers
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.training.privacy import sampling
+from ktpfl_pipeline.core.privacy import sampling
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of, trained
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core import augmentation, rng
 from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.training import augmentation
 
 
 class PrivateSamples:

@@ -8,13 +8,13 @@ import torch
 import toy
 from torch import Tensor
 
+from ktpfl_pipeline.core import augmentation
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import LocalTraining
-from ktpfl_pipeline.core.training import augmentation
 
 N = 3
 EACH: list[dict[str, dict[str, Any]]] = [

@@ -7,9 +7,9 @@ import pytest
 import torch
 import toy
 
+from ktpfl_pipeline.core import privacy
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.core.settings import Privacy
-from ktpfl_pipeline.core.training import privacy
 from ktpfl_pipeline.tracking import round_metrics
 
 
