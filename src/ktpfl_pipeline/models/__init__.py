@@ -53,14 +53,17 @@ MODELS: dict[str, Builder] = {
     "text_lstm": text.text_lstm,
     "text_transformer": text.text_transformer,
 }
+FAMILIES: dict[str, Callable[[str], Builder]] = {
+    **dict.fromkeys(zoo.FAMILIES, zoo.find),
+    "transformers": transformers.find,
+}
+"""What finds the builder of a model of another library, by what is before the colon of its name."""
 
 
 def find(name: str) -> Builder:
     """Return the builder of an architecture of `MODELS`, a library or a dotted path; InputError if there is none."""
-    if transformers.is_one(name):
-        return transformers.find(name)
     if is_family(name):
-        return zoo.find(name)
+        return FAMILIES[name.partition(":")[0]](name)
     if name not in MODELS and not is_path(name):
         raise unknown("model", name, MODELS)
     builder: Builder = MODELS.get(name) or load(name, "model")
@@ -71,16 +74,15 @@ def find(name: str) -> Builder:
 
 def is_family(name: str) -> bool:
     """Return whether an architecture is one of torchvision, timm or transformers."""
-    return name.partition(":")[0] in zoo.FAMILIES or transformers.is_one(name)
+    return name.partition(":")[0] in FAMILIES
 
 
 def module_of(name: str) -> str:
     """Return the name of the module whose source makes the architecture `name`."""
     if name in MODELS:
         return MODELS[name].__module__
-    if transformers.is_one(name):
-        return transformers.__name__
-    return zoo.__name__ if is_family(name) else name.partition(":")[0]
+    first = name.partition(":")[0]
+    return FAMILIES[first].__module__ if first in FAMILIES else first
 
 
 def libraries(names: Iterable[str]) -> dict[str, str]:
