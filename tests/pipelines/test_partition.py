@@ -70,3 +70,11 @@ def test_texts_that_are_read_otherwise_are_read_again(tmp_path):
     asked = [parse("mine", source | {"clients": 2, "text": {"length": length}}) for length in (2, 4)]
     loaded = {}
     assert [prepare(each, tmp_path, loaded).private.shape for each in asked] == [(2,), (4,)]
+
+
+def test_owners_are_asked_for_where_another_scheme_read_the_samples_before(tmp_path):
+    """A sweep over ``partition.scheme`` gives the same dict for all its points."""
+    loaded, asked = {}, [parse("mine", changed("partition", {"scheme": scheme})) for scheme in ("iid", "natural")]
+    prepare(asked[0], tmp_path, loaded)
+    with pytest.raises(InputError, match=r"partition\.scheme is natural, and the samples of .* have no owners"):
+        prepare(asked[1], tmp_path, loaded)

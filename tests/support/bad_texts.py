@@ -96,6 +96,11 @@ TEXTS: dict[str, tuple[Write, Text, list[str]]] = {
         Text(),
         ["the split 'dev2' in row 2", "train, val or"],
     ),
+    "an unknown split after public texts": (
+        table("text,label,split,public\na,,,yes\na,,,yes\na,x,dev2,no\n"),
+        Text(),
+        ["the split 'dev2' in row 4"],
+    ),
     "an empty public": (table("text,label,public\na,x,\n"), Text(), ["the public '' in row 2", "true or false"]),
     "an unknown public": (table("text,label,public\na,x,maybe\n"), Text(), ["the public 'maybe'", "true or false"]),
     "only public texts": (table("text,label,public\na,x,yes\n"), Text(), ["has no private text"]),

@@ -150,7 +150,7 @@ def files_in(place: Path, root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES
 
 
 def check_file(file: Path, root: Path) -> None:
-    """Check that `file` can be read, is not too large, and lies within `root`."""
+    """Check that `file` is a file, and lies within `root`."""
     _check_inside(file, root)
     if not file.is_file():  # reading a pipe would wait for ever
         raise InputError(f"{file} is not a file that can be read (a folder, a pipe, a broken link): remove it.")

@@ -99,12 +99,16 @@ def opened(
 
 
 def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence[int] | None = None) -> None:
-    """Check that no cell of these columns is empty, if they exist; `rows` are the numbers of a part of all rows."""
+    """Check that no cell of these columns is empty, if they exist; `rows` as for `labelled`."""
     for name in names:
         if None in table.get(name, ()):
-            row = table[name].index(None)
-            row = 2 + (row if rows is None else rows[row])
+            row = _number(table[name].index(None), rows)
             raise InputError(f"{place} has no {name} in row {row}: fill it in, or leave the row out.")
+
+
+def _number(row: int, rows: Sequence[int] | None) -> int:
+    """Return the number in its file of a row of a table, of which only the file's `rows` may be there."""
+    return 2 + (row if rows is None else rows[row])
 
 
 def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
@@ -145,22 +149,35 @@ def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor
     return images, kept
 
 
-def flagged(place: Path, column: str, cells: Cells, meanings: Mapping[str, bool], allowed: str) -> list[bool]:
+def flagged(
+    place: Path,
+    column: str,
+    cells: Cells,
+    meanings: Mapping[str, bool],
+    allowed: str,
+    rows: Sequence[int] | None = None,
+) -> list[bool]:
     """Return what the cells of a column mean; the error for one that means nothing says what is `allowed`."""
     names = [str(cell or "").lower() for cell in cells]
-    for row, name in enumerate(names, 2):
+    for row, name in enumerate(names):
         if name not in meanings:
-            raise InputError(f"{place} has the {column} {name!r} in row {row}: write {allowed}.")
+            raise InputError(f"{place} has the {column} {name!r} in row {_number(row, rows)}: write {allowed}.")
     return [meanings[name] for name in names]
 
 
 def labelled(
-    place: Path, table: Table, inputs: Tensor, kept: Tensor | slice = EVERY, vocabulary: Vocabulary | None = None
+    place: Path,
+    table: Table,
+    inputs: Tensor,
+    kept: Tensor | slice = EVERY,
+    vocabulary: Vocabulary | None = None,
+    rows: Sequence[int] | None = None,
 ) -> LabelledDataset:
     """Return inputs, (M', ...), with the labels of their rows, and their clients and split if the table has them.
 
-    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool. An `InputError` says
-    that there are too many classes, that a name cannot be shown, or that a split is none of the three.
+    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool. If the M rows are a
+    part of the file's, `rows` are their places in it, from 0, for messages. An `InputError` says that there are too
+    many classes, that a name cannot be shown, or that a split is none of the three.
     """
     names, labels = numbered(table["label"])
     if len(names) > MAX_CLASSES:
@@ -170,7 +187,8 @@ def labelled(
         )
     common: dict[str, Any] = {"class_names": class_names(names, labels, place), "vocabulary": vocabulary}
     if "split" in table:
-        common["test"] = torch.tensor(flagged(place, "split", table["split"], SPLITS, "train, val or test"))[kept]
+        test = flagged(place, "split", table["split"], SPLITS, "train, val or test", rows)
+        common["test"] = torch.tensor(test)[kept]
     if "client" not in table:
         return LabelledDataset(inputs, labels[kept], **common)
     owners, clients = owners_of([str(name) for name in table["client"]], place)

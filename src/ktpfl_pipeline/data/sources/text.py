@@ -34,7 +34,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     private = {name: [cells[row] for row in rows] for name, cells in table.items()}
     check_filled(place, private, ("label", "client", "split"), rows)
     ids, known = tokenized(_texts(private), reading, str(place), folder)
-    return labelled(place, private, ids, vocabulary=known)
+    return labelled(place, private, ids, vocabulary=known, rows=rows)
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:

@@ -19,7 +19,7 @@ from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 from ktpfl_pipeline.data.sources.arguments import path_in
-from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
+from ktpfl_pipeline.pipelines.data.samples import check_owners, load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 
 logger = logging.getLogger(__name__)
@@ -124,6 +124,7 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
     other = f"{own} {experiment.public.source}"
     if own not in loaded:
         loaded[own] = load_private(experiment, raw_folder)
+    check_owners(experiment, loaded[own], raw_folder)  # an experiment that needs none may have loaded them
     if other not in loaded:
         loaded[other] = load_public(experiment, raw_folder, loaded[own])
     return federated(experiment, loaded[own], sample_public_set(experiment, loaded[own], loaded[other]), raw_folder)

@@ -39,8 +39,7 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
         if not archives:
             raise
         raise DownloadError(f"{error} The public source {public} is missing too: put {archives}.") from error
-    if experiment.partition.scheme == NATURAL and not isinstance(samples, OwnedDataset):
-        raise _without_owners(source, raw_folder)
+    check_owners(experiment, samples, raw_folder)
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
     _warn_of_gaps(samples.labels, source)
@@ -107,11 +106,14 @@ def _warn_of_gaps(labels: Any, source: str) -> None:
         )
 
 
-def _without_owners(source: str, raw_folder: Path) -> InputError:
-    """Return the error for a private source that names no owners; for a file it lists the arrays."""
+def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None:
+    """Check that private samples have owners where the partition keeps them; of a file, the error lists the arrays."""
+    if experiment.partition.scheme != NATURAL or isinstance(samples, OwnedDataset):
+        return
+    source = experiment.private.source
     name, _, argument = source.partition(":")
     has = f" (its arrays are {', '.join(npz.names(argument, raw_folder))})" if name == "npz" else ""
-    return InputError(
+    raise InputError(
         f"partition.scheme is natural, and the samples of the private source {source!r} have no owners{has}: choose"
         " one with owners (an .npz file with an array 'clients', a folder per client), or another scheme."
     )
