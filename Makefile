@@ -61,7 +61,7 @@ define PIP_PROGRESS
 endef
 export PIP_PROGRESS
 
-run: $(READY)  ## KT-pFL, FedMD and training alone on real digits: minutes, with a report
+run: $(READY)  ## KT-pFL, FedMD and local-only training on scikit-learn's digits: minutes, with a report
 	@$(BIN)/kedro run --env=quick
 
 compare: $(READY)  ## all methods on the same data
@@ -72,7 +72,7 @@ compare: $(READY)  ## all methods on the same data
 SCALE ?= two_cores
 comma := ,
 
-paper: $(READY)  ## the paper's tables and figures beside its numbers: hours, and the same command goes on
+paper: $(READY)  ## the paper's tables and figures next to its numbers: hours; repeat the command to continue
 	@$(BIN)/kedro run --pipelines=paper --env=$(SCALE) --params 'paper.only=$(subst $(comma),+,$(or $(ONLY),all)),paper.train=$(if $(PLAN),false,true),paper.files=$(if $(FILES),true,false)'
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
@@ -117,7 +117,7 @@ types: $(READY)
 layers: $(READY)
 	@$(BIN)/lint-imports && PYTHONPATH=flower/src $(BIN)/lint-imports --config flower/pyproject.toml
 
-gpu-check: $(READY)  ## on a GPU, ten minutes: right, and how fast? Writes gpu_report.md; ends with 2 where there is none
+gpu-check: $(READY)  ## test this project on a GPU in ten minutes; writes gpu_report.md; without a GPU it exits with 2
 	@$(BIN)/python benchmarks/gpu_check.py
 
 lock: $(READY)  ## renew the locks from pyproject.toml (needs uv)
