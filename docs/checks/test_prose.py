@@ -15,7 +15,6 @@ REWRITTEN = (
         "docs/how_to/resume.md",
     ),
     *("docs/how_to/difficult_clients.md", "docs/how_to/compress_predictions.md", "docs/how_to/private_training.md"),
-    "docs/how_to/common_errors.md",
     *("docs/results", "docs/kt_pfl", "docs/methods", "docs/fair_comparisons.md", "docs/LOG.md", "docs/project/"),
     *("docs/architecture.md", "docs/adding_a_method.md", "docs/index.md", "docs/gallery.md", "CHANGELOG.md"),
     *("benchmarks/README.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "src/ktpfl_pipeline/methods/"),

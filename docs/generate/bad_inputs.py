@@ -42,8 +42,7 @@ orphan: true
 
 The error message for each of {number:,} invalid inputs: settings, configuration files, data, malicious files and
 checkpoints. Each error is one line, comes before training starts, and leaves no half-written file.
-[Limits](../reference/limits.md) states what is allowed, and [Common errors](../how_to/common_errors.md) explains
-the most frequent ones.
+[Limits](../reference/limits.md) states what is allowed.
 
 The tests try each of these inputs. `python docs/generate/bad_inputs.py` writes this page from their tables, and
 `make docs-check` fails if the page is out of date.
