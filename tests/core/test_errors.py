@@ -30,6 +30,13 @@ def test_a_link_to_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None
     assert "(No space left on device): free some space" in str(unwritable("The report", full))
 
 
+def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("")
+    with pytest.raises(OSError, match="models") as caught:
+        (tmp_path / "models" / "seed-0").mkdir()
+    assert f"{tmp_path}/models is a file, and must be a folder. Move" in str(unwritable("The model", caught.value))
+
+
 @pytest.mark.parametrize(
     "error",
     [InputError("x"), NotCoveredError("predicts"), ClientsMissing({3: "gave no answer"}), DivergedError({1: "nan"}, 2)],

@@ -127,6 +127,11 @@ def unwritable(what: str, error: OSError) -> InputError:
                 "that the place is there (a disk may not be mounted), or delete the link, and give the same command "
                 "again. What was finished before is kept."
             )
+        if isinstance(error, FileExistsError | NotADirectoryError) and place.is_file():
+            return InputError(
+                f"{what} could not be written: {place} is a file, and must be a folder. Move the file away, and give "
+                "the same command again. What was finished before is kept."
+            )
     return InputError(
         f"{what} could not be written ({error.strerror}): free some space on the disk, or see that the place may be "
         "written to, and give the same command again. What was finished before is kept."
