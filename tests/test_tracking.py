@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -476,6 +477,19 @@ class TestView:
 
 
 class TestStores:
+    def test_a_locked_database_is_not_to_be_deleted(
+        self, tmp_path: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store, "BUSY", 0.1)
+        shutil.copy(empty_store, file := tmp_path / "mlflow.db")
+        with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(
+                InputError, match=r"\(database is locked\); end the process that writes to it"
+            ) as caught:
+                open_client(f"sqlite:///{file}")
+        assert "delete" not in str(caught.value)
+
     @pytest.mark.parametrize(
         ("store", "reason", "remedy"),
         [

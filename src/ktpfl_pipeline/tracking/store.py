@@ -16,6 +16,8 @@ BUSY = 20.0
 SQLITE = "sqlite:///"
 URI = "MLFLOW_TRACKING_URI"
 """The variable with which MLflow's users name a store."""
+LOCKED = "database is locked"
+"""SQLite's words for a database that another process writes to; nothing is wrong with it, so nothing may be deleted."""
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 """How often MLflow asks a server again that does not answer; by default it does for minutes."""
 
@@ -42,7 +44,8 @@ def open_client(uri: str) -> Any:
         place = f"the variable {URI}" if os.environ.get(URI, "").strip() == uri else "`store` in conf/base/tracking.yml"
         if file:
             reason = str(error).strip().partition("\n")[0]
-            remedy = "put it back, or delete what is left of it, and a new one is made from the checkpoints"
+            lost = "put it back, or delete what is left of it, and a new one is made from the checkpoints"
+            remedy = _remedy(reason, lost)
         else:
             reason, remedy = _reason(error), "check that its server runs and answers"
         raise InputError(
@@ -109,11 +112,17 @@ class Store:
 
     def _error(self, reason: str) -> InputError:
         place = f" (files: {self.artifacts})" if self.file else ""
+        remedy = _remedy(reason, "put it back where it was moved, free some space where the disk is full")
         return InputError(
-            f"MLflow's store {self.uri}{place} could not be used ({reason}): put it back where it was moved, free "
-            "some space where the disk is full, or run without MLflow, `enabled: false` in conf/base/tracking.yml, and "
-            "give the same command again. The run then continues after its checkpoint and logs the missing points."
+            f"MLflow's store {self.uri}{place} could not be used ({reason}): {remedy}, or run without MLflow, "
+            "`enabled: false` in conf/base/tracking.yml, and give the same command again. The run then continues after "
+            "its checkpoint and logs the missing points."
         )
+
+
+def _remedy(reason: str, otherwise: str) -> str:
+    """Return what to do about a store that fails for a reason: of a locked one nothing is lost, and nothing to free."""
+    return f"end the process that writes to it, for more than {BUSY:.0f} seconds now" if reason == LOCKED else otherwise
 
 
 def _sqlite_file(uri: str) -> Path | None:
