@@ -237,7 +237,7 @@ class MethodResult(Kept):
     @property
     def time(self) -> float:
         """Wall time of the rounds in seconds, mean over seeds."""
-        return self.seconds["round"] if "round" in self.seconds else sum(self.seconds.values())
+        return self.seconds["round"]
 
     @property
     def turns(self) -> float:

@@ -36,7 +36,7 @@ def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
     alike = ", ".join(result.title for result in results if _one_point(result))
     one = f" The two are the same where knowledge comes back only before training: {alike}." if alike else ""
     return {
-        HEADLINE: f"{words.HEADLINE} after knowledge came back by distillation or aggregation, whether the client was "
+        HEADLINE: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the client was "
         "in the round's cohort or not. This is the headline.",
         "after_local": "the same clients before any knowledge came back in that round. It can be far from accuracy "
         f"after transfer: compare methods at one of the two.{one}",

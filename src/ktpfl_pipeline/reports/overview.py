@@ -156,7 +156,7 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     for column, each in columns.items():
         cited = {} if paper.differences(each.settings) else paper.cited(each.settings, each.methods)
         shown += setting_columns(column, each.methods, cited)
-    latex = f"Accuracy: {words.HEADLINE} {words.averaged(None)} Bold: {words.BOLD}"
+    latex = f"Accuracy: {words.OWN_MODEL} {words.averaged(None)} Bold: {words.BOLD}"
     return methods_table(name, _titles(columns), shown, latex)
 
 
@@ -267,7 +267,7 @@ def notes(columns: Columns) -> dict[str, str]:
     rising = [name for name, each in columns.items() if "local" in each.methods and gaining(each.methods["local"])]
     every = "all comparisons" if len(differing) == len(columns) else " and ".join(differing)
     return {
-        "Accuracy": f"{words.HEADLINE} {words.averaged(None)}",
+        "Accuracy": f"{words.OWN_MODEL} {words.averaged(None)}",
         "Bold": words.BOLD,
         "Differences": DIFFERENCES,
         **signs(result for each in columns.values() for result in each.methods.values()),

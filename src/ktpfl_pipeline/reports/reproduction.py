@@ -41,7 +41,7 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     ),
 }
 NOTES = {
-    "Accuracy": f"{words.HEADLINE} {words.averaged(None)} A cell is empty until all of its seeds are finished; the "
+    "Accuracy": f"{words.OWN_MODEL} {words.averaged(None)} A cell is empty until all of its seeds are finished; the "
     "plan below states why a cell failed.",
     "Bold": words.BOLD,
     "Paper": "the paper's number, of Tables 1 to 6, from its LaTeX source. The paper states no seeds and, except for "

@@ -123,7 +123,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     chosen = any(row.chosen for row in rows)
     some = any(row.value == ANY for row in rows)
     averaged = words.averaged(len(rows[0].result.seeds), [row.result for row in rows])
-    after = accuracy_at(HEADLINE, meaning=f"{words.HEADLINE} {averaged}")
+    after = accuracy_at(HEADLINE, meaning=f"{words.OWN_MODEL} {averaged}")
     shown = [
         columns.METHOD.but(value=lambda row: row.result.title),
         Column(

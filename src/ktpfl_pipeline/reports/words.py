@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import convergence
-from ktpfl_pipeline.analysis import results as analysis
-from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, VALIDATION
 
-HEADLINE = "each client's own model at the end of the round on that client's test samples,"
+OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
 FEW = f"Fewer than {FEWEST_SEEDS} seeds give no interval"
 INTERVAL = (
     f"paired by seed, with the 95 % t interval over the seeds; significant, in bold, where it excludes zero. {FEW}, "
@@ -234,7 +233,7 @@ def point_title(point: str) -> str:
     if point.startswith(ADAPTED):
         return f"After {plural(int(point.removeprefix(ADAPTED)), 'extra epoch')}"
     known = {
-        analysis.HEADLINE: "After transfer",
+        HEADLINE: "After transfer",
         "after_local": "After local training",
         VALIDATION: "Validation",
         **{name: measure.title for name, measure in MEASURES.items()},

@@ -10,7 +10,7 @@ from typing import Any
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.reports.paper import stated, tables
-from ktpfl_pipeline.reports.paper.stated import DATASETS, one_architecture
+from ktpfl_pipeline.reports.paper.stated import DATASETS, one_architecture, table_of
 from ktpfl_pipeline.reports.paper.tables import Cited
 
 __all__ = ["DATASETS", "one_architecture"]
@@ -31,11 +31,6 @@ def of_cell(cell: Cell) -> Cited | None:
         numbers = tables.OF_KT_PFL[part].get(family(cell.settings), {})
         return numbers.get(cell.label) if cell.method == "kt_pfl" else None
     return number(cell.settings, cell.method) if part in ("table1", "table2") else None
-
-
-def table_of(part: str) -> str:
-    """Return the paper's table or figure that a part is compared with: ``table1`` for ``table1_rate``."""
-    return part.partition("_")[0]
 
 
 def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[str, list[str]]]:

@@ -13,16 +13,17 @@ from typing import Any
 
 import yaml
 
+from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.method import FineTuned
 from ktpfl_pipeline.reports.paper.tables import OF_KT_PFL
 
 DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 CODE = "released code"
 AVERAGED = {"feddf": "averaged", "pfeddf": "averaged", "feddf_soft": "left out", "pfeddf_soft": "left out"}
 """What readings of FedDF do with parameters."""
-FINE_TUNED = ("pfeddf", "pfeddf_soft", "fedavg_ft")
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def compared(cell: Cell) -> list[Setting]:
     Missing settings are not compared. A cell without a part is one of Table 1 or 2, by the number of architectures; one
     without a method has only the settings that all methods share.
     """
-    table = cell.part.partition("_")[0] or ("table2" if one_architecture(cell.settings) else "table1")
+    table = table_of(cell.part) or ("table2" if one_architecture(cell.settings) else "table1")
     ours = {**flat(cell.settings), **_further(cell, table)}
     kind = "one" if table in ("table2", "figure4") else "distilled"
     family, clients = family_of(str(ours.get("private.source"))), f"{cell.settings.get('clients')} clients"
@@ -115,7 +116,8 @@ def _further(cell: Cell, table: str) -> dict[str, Any]:
     found["networks"] = _networks(settings)
     if method in AVERAGED and table != "figure5":
         found["FedDF's parameters"] = AVERAGED[method]
-    if method in FINE_TUNED and cell.hyperparameters:
+    preset = methods.known(method)
+    if preset and issubclass(preset.kind, FineTuned) and cell.hyperparameters:
         found["fine-tuning"] = f"{cell.hyperparameters.get('epochs') or ours.get('training.epochs')} epochs"
     if seeds := ours.get("seeds"):
         found["runs of a cell"] = "multiple" if len(seeds) > 1 else "1"
@@ -135,6 +137,11 @@ def _networks(settings: Mapping[str, Any]) -> str:
 def one_architecture(settings: Mapping[str, Any]) -> bool:
     """Return whether all clients have one architecture, as in Table 2."""
     return len(architectures.names(settings.get("architectures") or [])) == 1
+
+
+def table_of(part: str) -> str:
+    """Return the paper's table or figure that a part is compared with: ``table1`` for ``table1_rate``."""
+    return part.partition("_")[0]
 
 
 def family_of(source: str) -> str:
