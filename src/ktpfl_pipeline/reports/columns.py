@@ -23,7 +23,7 @@ class Column:
     title: str  # of the heading, without the unit
     unit: str = ""  # in brackets after the title; empty for texts and for numbers that name their unit
     meaning: str = ""  # the note below the table; empty if the title is enough
-    value: Callable[..., Entry] = lambda *_: None  # computes the column's entry from the object of a row
+    value: Callable[[Any], Entry] = lambda _: None  # computes the column's entry from the object of a row
 
     @property
     def heading(self) -> str:
@@ -36,7 +36,7 @@ class Column:
 
 
 METHOD = Column("method", "Method", value=marked)
-TITLE = METHOD.but(value=lambda result, *_: result.title)
+TITLE = METHOD.but(value=lambda of_method: of_method.title)
 """The same without the marks of methods that are not treated like the others."""
 MINUS_LOCAL = Column("minus_local", "Minus local-only", "points", f"after transfer, {words.CORRECTED}")
 TRAFFIC = Column(

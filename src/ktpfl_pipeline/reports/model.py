@@ -77,14 +77,9 @@ class Table:
         latex: str = "",
         tinted: Sequence[str] = (),
     ) -> "Table":
-        """Return a table whose entries the columns compute from the object of each row, several as a tuple."""
-        given = [row if isinstance(row, tuple) else (row,) for row in rows]
+        """Return a table whose entries the columns compute from the object of each row."""
         entries = [
-            {
-                ID: getattr(row[0], "method", None),
-                **{column.key: column.value(*row) for column in columns},
-            }
-            for row in given
+            {ID: getattr(row, "method", None), **{column.key: column.value(row) for column in columns}} for row in rows
         ]
         return cls(name, columns, entries, latex, tinted)
 

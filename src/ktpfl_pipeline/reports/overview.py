@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns
+from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
 
 ONE = ", one architecture"
@@ -64,7 +64,7 @@ class Comparison(Point):
 
 Columns = Mapping[str, Comparison]
 """Comparisons by title."""
-COMPARISON = Column("comparison", "Comparison", value=lambda name, *_: name)
+COMPARISON = Column("comparison", "Comparison", value=str)
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
@@ -96,7 +96,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/report.html" for name, each in columns.items()})]),
-        runs(named, [COMPARISON.but(value=lambda _, name, __: name), shared.TITLE], [HEADLINE]),
+        runs(named, [SETTING.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [HEADLINE]),
     ]
     return Report(
         name="overview",
@@ -164,18 +164,19 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
     """Return what each method gains over local-only by comparison, and what KT-pFL gains over its simplest baseline."""
     names = _titles(columns)
     pairs = [*((method, "local") for method in names if method != "local"), *_PAIRS]
-    rows = [(a, b) for a, b in pairs if any(each.differences.get((a, b)) for each in columns.values())]
+    rows = [pair for pair in pairs if any(each.differences.get(pair) for each in columns.values())]
 
     def of(title: str, comparison: Comparison) -> Column:
-        def value(a: str, b: str) -> Entry:
-            return interval(comparison.differences.get((a, b)))
+        def value(pair: tuple[str, str]) -> Entry:
+            return interval(comparison.differences.get(pair))
 
         return MINUS_LOCAL.but(key=title, title=title, meaning="", value=value)
 
-    def pair(a: str, b: str) -> Entry:
+    def told(pair: tuple[str, str]) -> Entry:
+        a, b = pair
         return names[a] if b == "local" else f"{names[a]} minus {names[b]}"
 
-    shown = [Column("pair", MINUS_LOCAL.title, value=pair), *(of(title, each) for title, each in columns.items())]
+    shown = [Column("pair", MINUS_LOCAL.title, value=told), *(of(title, each) for title, each in columns.items())]
     latex = f"Accuracy minus that of local-only training, {DIFFERENCES} {summary(columns)}"
     return Table.of(name, shown, rows, latex=latex)
 
@@ -221,8 +222,11 @@ def settings_table(columns: Columns) -> Table:
     """Return one row per comparison: the settings in which the comparisons differ; no rows where they do not."""
     given, same = {name: flat(each.settings) for name, each in columns.items()}, common_settings(columns)
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
-    shown = [Column(path, path, value=lambda name, path=path: setting(given[name].get(path))) for path in names]
-    return Table.of("settings", [COMPARISON, *shown], given if names else [])
+
+    def of(path: str) -> Column:
+        return Column(path, path, value=lambda name: setting(given[name].get(path)))
+
+    return Table.of("settings", [COMPARISON, *map(of, names)], given if names else [])
 
 
 def common_settings(columns: Columns) -> dict[str, str]:

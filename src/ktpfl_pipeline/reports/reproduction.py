@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, groupby
+from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.contrasts import adaptations, paired_difference
 from ktpfl_pipeline.analysis.evidence import Evidence
@@ -24,7 +25,7 @@ from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, in
 from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import methods_table, runs, setting_columns
+from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import marked, plural, point_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
@@ -52,7 +53,43 @@ NOTES = {
     "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
     f"{DIFFERS}: it lies on the other. {UNDECIDED}: it includes zero. Intervals are not corrected for their number.",
 }
-WHERE = Column("cell", "Cell", value=lambda place, *_: place)
+WHERE = Column("cell", "Cell")
+
+
+class Planned(NamedTuple):
+    """A row of the plan."""
+
+    cells: Sequence[Cell]  # of one column
+    left: Mapping[str, Cell]  # the runs that are left here, by key
+    shared: bool  # whether an earlier row has some that are left too
+
+
+class Judged(NamedTuple):
+    """A cell of which the paper says something."""
+
+    cell: Cell
+    found: Difference | None  # ours minus what it is compared with; None before it is known
+
+
+class Order(NamedTuple):
+    """Two methods of a column whose numbers in the paper differ."""
+
+    where: str
+    a: Cell
+    b: Cell
+    papers: float  # a minus b in the paper
+
+    @property
+    def ours(self) -> Difference | None:
+        """Ours; None before both are finished."""
+        return paired_difference(self.a.result, self.b.result) if self.a.result and self.b.result else None
+
+
+class Bytes(NamedTuple):
+    """What a method sends in a column."""
+
+    column: str
+    result: MethodResult
 
 
 def build(evidence: Evidence, made: Provenance) -> Report:
@@ -76,7 +113,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("What is done, and what is left", [plan_table([list(own) for _, own in alike])], folded=True),
-        runs(finished, [WHERE.but(value=lambda _, place, __: place)], [HEADLINE]),
+        runs(finished, [SETTING.but(key=WHERE.key, title=WHERE.title)], [HEADLINE]),
     ]
     return Report(
         name="paper",
@@ -116,30 +153,30 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
 
     The time of a run that an earlier row has too is counted there.
     """
-    rows, counted = list[tuple[Sequence[Cell], dict[str, Cell], bool]](), set[str]()
+    rows, counted = list[Planned](), set[str]()
     for group in groups:
         own = {key: cell for cell in group for key in cell.left if key not in counted}
-        rows.append((group, own, any(key in counted for cell in group for key in cell.left)))
+        rows.append(Planned(group, own, any(key in counted for cell in group for key in cell.left)))
         counted.update(own)
 
-    def left(_: Sequence[Cell], own: Mapping[str, Cell], shared: bool) -> Entry:
-        known = seconds_left([replace(cell, keys={0: key}) for key, cell in own.items()])
-        return "as above" if shared and not own else Number(known, duration) if own and known else None
+    def left(row: Planned) -> Entry:
+        known = seconds_left([replace(cell, keys={0: key}) for key, cell in row.left.items()])
+        return "as above" if row.shared and not row.left else Number(known, duration) if row.left and known else None
 
-    def done(group: Sequence[Cell], *_: object) -> Entry:
-        return f"{sum(len(cell.runs) for cell in group)} of {len(group[0].seeds) * len(group)}"
+    def done(row: Planned) -> Entry:
+        return f"{sum(len(cell.runs) for cell in row.cells)} of {len(row.cells[0].seeds) * len(row.cells)}"
 
-    def known_by(_: Sequence[Cell], own: Mapping[str, Cell], __: bool) -> Entry:
-        return ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None
+    def known_by(row: Planned) -> Entry:
+        return ", ".join(dict.fromkeys(cell.judged for cell in row.left.values())) or None
 
     shown = [
-        WHERE.but(title="Cells", value=lambda group, *_: _place(group[0])),
-        METHOD.but(title="Methods", value=lambda group, *_: ", ".join(cell.title for cell in group)),
-        Column("seeds", "Seeds", value=lambda group, *_: ", ".join(map(str, group[0].seeds))),
+        WHERE.but(title="Cells", value=lambda row: _place(row.cells[0])),
+        METHOD.but(title="Methods", value=lambda row: ", ".join(cell.title for cell in row.cells)),
+        Column("seeds", "Seeds", value=lambda row: ", ".join(map(str, row.cells[0].seeds))),
         Column("done", "Runs done", value=done),
         Column("left", "Time left", value=left),
         Column("known_by", "Known by", value=known_by),
-        Column("failed", "Failed", value=lambda group, *_: next((cell.failed for cell in group if cell.failed), None)),
+        Column("failed", "Failed", value=lambda row: next((cell.failed for cell in row.cells if cell.failed), None)),
     ]
     return Table.of("plan", shown, rows).filled()
 
@@ -170,40 +207,37 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
 
 def beside_the_paper(cells: Sequence[Cell]) -> Table:
     """Return one row for each cell of which the paper's number is known: ours, the paper's, and whether they agree."""
-    rows = list[tuple[Cell, Difference | None]]()
+    rows = list[Judged]()
     for cell in cells:
         if (number := _number(cell)) is not None:
-            rows.append((cell, difference([own - number for own in cell.final.per_seed]) if cell.final else None))
+            found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
+            rows.append(Judged(cell, found))
     shown = [
-        Column("part", "Part", value=lambda cell, _: named(cell.part)),
-        WHERE.but(value=lambda cell, _: _column(cell)),
-        METHOD.but(value=lambda cell, _: cell.title),
-        Column("ours", "Ours", "%", value=lambda cell, _: accuracy(cell.final)),
-        columns.PAPER.but(value=lambda cell, _: _written(cell)),
-        Column("ours_minus", "Ours minus paper", "points", value=lambda _, found: interval(found)),
-        columns.AGREES.but(value=lambda _, found: verdict(found, 0)),
+        Column("part", "Part", value=lambda row: named(row.cell.part)),
+        WHERE.but(value=lambda row: _column(row.cell)),
+        METHOD.but(value=lambda row: row.cell.title),
+        Column("ours", "Ours", "%", value=lambda row: accuracy(row.cell.final)),
+        columns.PAPER.but(value=lambda row: _written(row.cell)),
+        Column("ours_minus", "Ours minus paper", "points", value=lambda row: interval(row.found)),
+        columns.AGREES.but(value=lambda row: verdict(row.found, 0)),
     ]
     return Table.of("beside", shown, rows)
 
 
 def orders(cells: Sequence[Cell]) -> Table:
     """Return one row for two methods of a column whose numbers in the paper differ: which one is ahead?"""
-    rows = list[tuple[str, Cell, Cell, float]]()
+    rows = list[Order]()
     for column, own in _columns(cells):
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
             if first != second:  # else two readings of one row of the paper's
-                rows.append((f"{named(a.part)}: {column}", a, b, first - second))
-
-    def ours(a: Cell, b: Cell) -> Difference | None:
-        return paired_difference(a.result, b.result) if a.result and b.result else None
-
+                rows.append(Order(f"{named(a.part)}: {column}", a, b, first - second))
     shown = [
-        WHERE,
-        Column("methods", "Methods", value=lambda _, a, b, __: f"{a.title} minus {b.title}"),
-        columns.PAPER.but(unit="points", value=lambda _, __, ___, papers: points(papers)),
-        Column("ours", "Ours", "points", value=lambda _, a, b, __: interval(ours(a, b))),
-        columns.AGREES.but(value=lambda _, a, b, papers: verdict(ours(a, b), 1 if papers > 0 else -1)),
+        WHERE.but(value=lambda order: order.where),
+        Column("methods", "Methods", value=lambda order: f"{order.a.title} minus {order.b.title}"),
+        columns.PAPER.but(unit="points", value=lambda order: points(order.papers)),
+        Column("ours", "Ours", "points", value=lambda order: interval(order.ours)),
+        columns.AGREES.but(value=lambda order: verdict(order.ours, 1 if order.papers > 0 else -1)),
     ]
     return Table.of("orders", shown, rows)
 
@@ -213,7 +247,7 @@ def findings(cells: Sequence[Cell]) -> Table:
 
     The other settings are those that the paper compared and that are run here.
     """
-    rows = list[tuple[Cell, Difference | None]]()
+    rows = list[Judged]()
     of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
     for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
         own = {cell.label: cell for cell in group}
@@ -221,13 +255,14 @@ def findings(cells: Sequence[Cell]) -> Table:
             if best in own:
                 ours, others = own[best].result, [result for label in against if (result := own[label].result)]
                 full = len(others) == len(against)
-                rows.append((own[best], paired_difference(ours, ranked(others)[0]) if ours and full else None))
+                found = paired_difference(ours, ranked(others)[0]) if ours and full else None
+                rows.append(Judged(own[best], found))
     shown = [
-        WHERE.but(value=lambda cell, _: f"{named(cell.part)}: {paper.dataset(cell.settings)}"),
-        Column("best", "Best in the paper", value=lambda cell, _: cell.label),
-        Column("ours", "Ours there", "%", value=lambda cell, _: accuracy(cell.final)),
-        Column("minus_others", "Minus our best of the others", "points", value=lambda _, found: interval(found)),
-        columns.AGREES.but(value=lambda _, found: verdict(found, 1)),
+        WHERE.but(value=lambda row: f"{named(row.cell.part)}: {paper.dataset(row.cell.settings)}"),
+        Column("best", "Best in the paper", value=lambda row: row.cell.label),
+        Column("ours", "Ours there", "%", value=lambda row: accuracy(row.cell.final)),
+        Column("minus_others", "Minus our best of the others", "points", value=lambda row: interval(row.found)),
+        columns.AGREES.but(value=lambda row: verdict(row.found, 1)),
     ]
     return Table.of("best", shown, rows)
 
@@ -274,15 +309,15 @@ def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Ta
     """Return the MB of each method in each setting by kind: public samples, parameters, soft predictions."""
 
     def of(kind: str) -> Column:
-        return Column(kind, kind, "MB", value=lambda _, result: megabytes(by_kind(result)[kind]))
+        return Column(kind, kind, "MB", value=lambda row: megabytes(by_kind(row.result)[kind]))
 
     shown = [
-        Column("column", "Column", value=lambda column, _: column),
-        METHOD.but(value=lambda _, result: result.title),
+        Column("column", "Column", value=lambda row: row.column),
+        METHOD.but(value=lambda row: row.result.title),
         *map(of, KINDS),
-        columns.TRAFFIC.but(title="All", meaning="", value=lambda _, result: megabytes(result.sent)),
+        columns.TRAFFIC.but(title="All", meaning="", value=lambda row: megabytes(row.result.sent)),
     ]
-    rows = [(column, result) for column, results in settings.items() for result in results]
+    rows = [Bytes(column, result) for column, results in settings.items() for result in results]
     return Table.of(f"{name}-bytes", shown, rows)
 
 

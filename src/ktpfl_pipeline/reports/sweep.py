@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, small_megabytes, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import runs
+from ktpfl_pipeline.reports.tables import SETTING, runs
 from ktpfl_pipeline.reports.words import plural, point_title, setting
 
 KNOWLEDGE = "knowledge"
@@ -93,7 +93,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
                 [(row.value, row.result) for row in rows],
-                [columns.TITLE, Column("value", title, value=lambda _, value, __: value)],
+                [columns.TITLE, SETTING.but(key="value", title=title)],
                 [HEADLINE],
             ),
         ],

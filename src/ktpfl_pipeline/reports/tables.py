@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.contrasts import clear_best
@@ -73,32 +74,54 @@ def methods_table(name: str, titles: Mapping[str, str], shown: Sequence[Column],
     return Table.of(name, [columns.METHOD.but(value=lambda method: titles[method]), *shown], titles, latex=latex)
 
 
+class Run(NamedTuple):
+    """One run of a result."""
+
+    setting: str  # its name
+    result: MethodResult
+    place: int  # of its seed among the result's
+
+    @property
+    def method(self) -> str:
+        """The method's registry name."""
+        return self.result.method
+
+    @property
+    def title(self) -> str:
+        """The method's name in tables."""
+        return self.result.title
+
+
+SETTING = Column("setting", "Setting", value=lambda run: run.setting)
+"""The name of a `Run`'s setting."""
+
+
 def runs(
-    rows: Iterable[tuple[str, MethodResult]], first: Sequence[Column] = (columns.TITLE,), points: Sequence[str] = ORDER
+    results: Iterable[tuple[str, MethodResult]],
+    first: Sequence[Column] = (columns.TITLE,),
+    points: Sequence[str] = ORDER,
 ) -> Section:
     """Return the section with one row per run: its seed and accuracies, and its run and key in MLflow.
 
-    `rows` are results after the name of their setting. The `first` columns come before these; a row is a result, that
-    name, and the place of a seed.
+    The `results` come after the name of their setting; a row is a `Run`. The `first` columns come before the others.
     """
 
     def at(point: str) -> Column:
-        def value(result: MethodResult, _: str, place: int) -> Entry:
-            return percent(result.final[point].per_seed[place]) if point in result.final else None
+        def value(run: Run) -> Entry:
+            final = run.result.final.get(point)
+            return percent(final.per_seed[run.place]) if final else None
 
         return accuracy_at(point).but(value=value)
 
-    def key(result: MethodResult, _: str, place: int) -> Entry:
-        return (result.runs[place].key or NONE) if result.runs else None
+    def key(run: Run) -> Entry:
+        return (run.result.runs[run.place].key or NONE) if run.result.runs else None
 
     shown = [
         *first,
-        Column("seed", "Seed", value=lambda result, _, place: str(result.seeds[place])),
+        Column("seed", "Seed", value=lambda run: str(run.result.seeds[run.place])),
         *map(at, points),
-        Column("run_id", "MLflow run", value=lambda result, _, place: result.run_ids[place] or NONE),
+        Column("run_id", "MLflow run", value=lambda run: run.result.run_ids[run.place] or NONE),
         Column("key", "Settings key", value=key),
     ]
-    table = Table.of(
-        "runs", shown, [(result, name, place) for name, result in rows for place in range(len(result.seeds))]
-    )
-    return Section("Runs", [table.filled(), Text(words.RUNS)], folded=True)
+    rows = [Run(setting, result, place) for setting, result in results for place in range(len(result.seeds))]
+    return Section("Runs", [Table.of("runs", shown, rows).filled(), Text(words.RUNS)], folded=True)

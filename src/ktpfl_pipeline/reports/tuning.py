@@ -4,7 +4,7 @@ Test accuracies of the trials are not shown anywhere: not here, not on the termi
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ktpfl_pipeline.analysis.study import Cell, Study, highest
 from ktpfl_pipeline.methods import slug, title
@@ -160,20 +160,28 @@ def table(tuning: Study, latex: str = "") -> Table:
 def trial_table(tuning: Study) -> Table:
     """Return one row per trial: its values, its validation accuracy, and the ids of its runs in MLflow."""
     shown = [
-        METHOD.but(value=lambda _, cell, __: cell.title),
-        Column("trial", "Trial", value=lambda number, *_: str(number)),
-        Column("values", "Values", value=lambda _, cell, __: _changes(cell)),
-        VALIDATION.but(value=lambda _, cell, __: _validation(cell)),
-        CHOSEN.but(value=lambda _, __, chosen: "chosen" if chosen else ""),
-        Column("run_ids", "MLflow runs", value=lambda _, cell, __: ", ".join(filter(None, _run_ids(cell))) or NONE),
+        METHOD.but(value=lambda trial: trial.cell.title),
+        Column("trial", "Trial", value=lambda trial: str(trial.number)),
+        Column("values", "Values", value=lambda trial: _changes(trial.cell)),
+        VALIDATION.but(value=lambda trial: _validation(trial.cell)),
+        CHOSEN.but(value=lambda trial: "chosen" if trial.chosen else ""),
+        Column("run_ids", "MLflow runs", value=lambda trial: ", ".join(filter(None, _run_ids(trial.cell))) or NONE),
     ]
     return Table.of("trials", shown, _trials(tuning))
 
 
-def _trials(tuning: Study) -> list[tuple[int, Cell, bool]]:
-    """Return the number of each trial of a method, the trial, and whether it is chosen, method by method."""
+class Trial(NamedTuple):
+    """One candidate of a method."""
+
+    number: int  # in the order of the search, from 1
+    cell: Cell
+    chosen: bool
+
+
+def _trials(tuning: Study) -> list[Trial]:
+    """Return the trials method by method."""
     of_methods = tuning.methods.values()
-    return [(number, cell, cell is highest(cells)) for cells in of_methods for number, cell in enumerate(cells, 1)]
+    return [Trial(number, cell, cell is highest(cells)) for cells in of_methods for number, cell in enumerate(cells, 1)]
 
 
 def _changes(cell: Cell) -> str | None:

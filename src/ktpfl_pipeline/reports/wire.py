@@ -1,8 +1,8 @@
 """Bytes that the server and real clients exchanged, next to the traffic that a method counts."""
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from statistics import fmean
+from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
 from ktpfl_pipeline.reports.columns import TITLE, Column
@@ -15,8 +15,18 @@ RESUMED = (
     "which continued from a checkpoint with a seed, or were finished before: a server knows the bytes since its start, "
     "and not those of earlier rounds."
 )
-Sum = Callable[[list[int]], int]
-"""From bytes by client, (N,), to the bytes that a row counts."""
+
+
+class Row(NamedTuple):
+    """A method's clients, or one of them."""
+
+    result: MethodResult
+    client: int | None = None  # its place; None for all clients together
+
+    @property
+    def title(self) -> str:
+        """The method's name in tables."""
+        return self.result.title
 
 
 def blocks(results: Sequence[MethodResult]) -> list[Block]:
@@ -38,24 +48,25 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         "Secure aggregation": "is not used: it hides uploads in their sum, and a server that weighs the predictions of "
         "each client must see each of them. Where only models are averaged, it would be possible.",
     }
-    by_method = Table.of("wire", [TITLE, *_columns()], [(result, sum) for result in real])  # all clients together
+    by_method = Table.of("wire", [TITLE, *_columns()], [Row(result) for result in real])
     first = main.runs[0]
     names = first.names or list(map(str, first.ids or range(main.clients)))
     columns = [
-        Column("client", "Client", value=lambda _, __, name, ___: name),
-        Column("architecture", "Architecture", value=lambda _, __, ___, name: architecture_title(name)),
+        Column("client", "Client", value=lambda row: names[row.client]),
+        Column("architecture", "Architecture", value=lambda row: architecture_title(first.architectures[row.client])),
         *_columns(),
     ]
-    rows = [(main, itemgetter(place), names[place], first.architectures[place]) for place in range(main.clients)]
+    rows = [Row(main, place) for place in range(main.clients)]
     return [by_method, Table.of("wire_by_client", columns, rows), Notes(notes), *unknown]
 
 
 def _columns() -> list[Column]:
-    """Return counted traffic and bytes sent, up and down, mean over seeds; a row is a result and its `Sum`."""
+    """Return counted traffic and bytes sent, up and down, mean over seeds, of a `Row`."""
 
     def column(key: str, title: str, of_run: Callable[[FinishedRun], list[int]]) -> Column:
-        def value(result: MethodResult, total: Sum, *_: object) -> Entry:
-            return small_megabytes(fmean(total(of_run(run)) for run in result.runs))
+        def value(row: Row) -> Entry:
+            by_run = [of_run(run) for run in row.result.runs]
+            return small_megabytes(fmean(sum(each) if row.client is None else each[row.client] for each in by_run))
 
         return Column(key, title, "MB", value=value)
 
