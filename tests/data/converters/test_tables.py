@@ -77,6 +77,7 @@ def test_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
         ("x,label\nunknown,a\n" + "".join(f"{i},b\n" for i in range(60)), {}, r"write --missing 'unknown'"),
         ("x,labels\n1,a\n", {}, r"--label is 'label'.*did you mean 'labels'"),
         ("x,label\n1,a\n", {"client": "site"}, "--client is 'site'"),
+        ("x,label\n1,a\n", {"drop": ("label",)}, "--drop is 'label', which is the column of the label"),
         ("x,label\n1,\n", {}, "no row with all that is needed"),
         ("label\na\n", {}, "no column besides label"),
         ("x,y,label\n,1,a\n,2,b\n", {}, "column 'x' .* has no value"),

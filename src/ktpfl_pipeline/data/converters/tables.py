@@ -41,9 +41,11 @@ def convert(
         if wanted is not None and wanted not in table:
             near, columns = meant(wanted, table), listed([*table])
             raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {columns}.")
+    needed = [label, *([client] if client else [])]
+    if both := [name for name in needed if name in drop]:
+        raise InputError(f"--drop is {both[0]!r}, which is the column of the label or the client: do not drop it.")
     said = [f"{name}: left out" for name in drop]
     table = {name: cells for name, cells in table.items() if name not in drop}
-    needed = [label, *([client] if client else [])]
     rows = zip(*(table[name] for name in (table if drop_rows else needed)), strict=True)
     kept = [None not in row for row in rows]
     if lost := kept.count(False):
