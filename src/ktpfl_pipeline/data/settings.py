@@ -17,7 +17,7 @@ class Text:
 
     Attributes:
         tokenizer: ``words``; ``characters``; the tokenizer.json of a model; ``auto``: characters if the label of a text
-            is its next character, else words.
+            is its next character, else words. Public texts are read as the private ones.
         vocabulary: how many words or characters models know: the most frequent ones of the training texts. A tokenizer
             file keeps its own vocabulary.
         length: tokens per text; longer texts are cut and shorter ones padded. null: the length of the longest text.

@@ -117,6 +117,23 @@ def test_shakespeare_of_leaf(tmp_path: Path) -> None:
     assert samples.shape == (4,)
 
 
+def test_public_texts_are_read_in_characters_as_the_private_ones(tmp_path: Path) -> None:
+    private = load(leaf(ROMEO=(["my l", "y lo"], ["o", "v"]))(tmp_path), tmp_path)
+    known: Any = private.vocabulary
+    (tmp_path / "plays.csv").write_text("text\nlo my\n")
+    public = load_public("text:plays.csv", "leaf:mine.json", tmp_path, Reading().of_public(private))
+    assert [known.words[each] for each in public[0].tolist()] == ["l", "o", " ", "m"]
+
+
+def test_characters_of_leaf_are_words_where_the_private_texts_are(tmp_path: Path) -> None:
+    private = load(table("text,label\nmy love,x\nlove my,y\n")(tmp_path), tmp_path)
+    known: Any = private.vocabulary
+    public = load_public(
+        leaf(ROMEO=(["my l"], ["o"]))(tmp_path), "text:mine.csv", tmp_path, Reading().of_public(private)
+    )
+    assert [known.words[each] for each in public[0].tolist()] == ["my", "[UNK]"]
+
+
 def test_tweets_of_leaf(tmp_path: Path) -> None:
     row = ["1", "Mon", "NO_QUERY", "ann", "so happy today"]
     samples: Any = load(leaf(ann=([row, row], [1, 0]))(tmp_path), tmp_path)

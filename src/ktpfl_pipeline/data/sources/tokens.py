@@ -43,11 +43,15 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
     """Return texts, (M,), as tokens.
 
     `reading` has the tokenizer, the length, and for public texts the vocabulary of the private ones. The relative path
-    of a tokenizer file starts at `folder`; the tokenizer ``auto`` is `auto`. An `InputError` says that the
-    tokenizer cannot be used, or `where`, in which file, a text has no token or is too long.
+    of a tokenizer file starts at `folder`; the tokenizer ``auto`` is that of the private texts, or else `auto`. An
+    `InputError` says that the tokenizer cannot be used, or `where`, in which file, a text has no token or is too long.
     """
     how, known = reading.text, reading.known
-    name = auto if how.tokenizer == AUTO else how.tokenizer
+    name = how.tokenizer
+    if name == AUTO and known is None:
+        name = auto
+    elif name == AUTO:  # no word is a space
+        name = CHARACTERS if known and any(map(str.isspace, known.words or ())) else WORDS
     if name not in (WORDS, CHARACTERS):
         return _by_file(texts, how, where, folder / os.path.expanduser(name), known)
     parts = [words(text) if name == WORDS else list(text) for text in texts]
