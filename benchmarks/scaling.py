@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 
 from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import resources
@@ -42,7 +42,6 @@ def samples(number: int, seed: int) -> LabelledDataset:
 
 def a_round(clients: int, public: int) -> dict[str, float]:
     """Return the seconds of each phase of a round, the second: workers and modules are there by then."""
-    compute = Compute("cpu", executor=ExecutorSettings("auto"))
     fed = Federation(
         tuple(Client(n, "lenet", samples(PRIVATE, n), samples(0, n), samples(TEST, n)) for n in range(clients)),
         samples(public, 0).inputs,
@@ -51,8 +50,7 @@ def a_round(clients: int, public: int) -> dict[str, float]:
         build=partial(models.build, shape=(1, SIZE, SIZE), classes=CLASSES),
         training=LocalTraining(epochs=1, batch_size=50),
         distillation=Distillation(epochs=1, batch_size=100),
-        compute=compute,
-        executor=executors.create(compute),
+        compute=Compute("cpu", executor=ExecutorSettings("auto")),
     )
     run = engine.run(methods.create("kt_pfl"), fed, engine.Schedule(rounds=2))
     fed.executor.close()

@@ -31,7 +31,7 @@ import workloads
 from workloads import CLASSES, PAPER, SIZE, samples
 
 from ktpfl_pipeline import methods, models
-from ktpfl_pipeline.core import engine, executors
+from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
@@ -54,8 +54,7 @@ def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, 
         for n, name in enumerate(architectures)
     )
     images = samples(public, channels, 1).inputs
-    executor = executors.create(Compute("cpu"))
-    return Federation(clients, images, len(images), CLASSES, partial(build, channels), executor=executor, **settings)
+    return Federation(clients, images, len(images), CLASSES, partial(build, channels), **settings)
 
 
 def rounds(name: str, now: bool) -> Any:

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
@@ -90,7 +89,7 @@ def samples(number: int, channels: int, seed: int) -> LabelledDataset:
 
 def federation(work: Workload, executor: ExecutorSettings = SERIAL, **compute: Any) -> Federation:
     """Return the workload for the engine."""
-    channels, settings = work.channels, Compute("cpu", executor=executor, **compute)
+    channels = work.channels
     clients = tuple(
         Client(n, name, samples(TRAIN, channels, n), samples(0, channels, n), samples(TEST, channels, 1000 + n))
         for n, name in enumerate(work.architectures)
@@ -103,6 +102,5 @@ def federation(work: Workload, executor: ExecutorSettings = SERIAL, **compute: A
         build=partial(build, channels),
         training=LocalTraining(epochs=1, batch_size=128, learning_rate=RATE),
         distillation=Distillation(epochs=1, batch_size=256, learning_rate=RATE),
-        compute=settings,
-        executor=executors.create(settings),
+        compute=Compute("cpu", executor=executor, **compute),
     )

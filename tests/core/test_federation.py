@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,9 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.settings import Compute, Distillation
+from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings
 from ktpfl_pipeline.core.weights import Models, params_of
 
 FOUR = (*toy.ARCHITECTURES, "both")
@@ -316,3 +318,10 @@ def test_confusion_counts_each_clients_test_samples_by_true_and_predicted_class(
         test = fed.by_id[n].test
         assert torch.equal(counts.sum(dim=1), test.labels.bincount(minlength=fed.classes))
         assert counts.diagonal().sum() / len(test) == pytest.approx(accuracy[n].accuracy)
+
+
+def test_its_executor_is_the_one_that_its_settings_name() -> None:
+    compute = Compute("cpu", executor=ExecutorSettings(processes=2))
+    with closing(toy.federation(compute=compute).executor) as executor:
+        assert isinstance(executor, ProcessesExecutor)
+        assert toy.federation(compute=compute, executor=executor).executor is executor

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core import compatibility
+from ktpfl_pipeline.core import compatibility, executors
 from ktpfl_pipeline.core.adversaries import false_predictions
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.client.measures import Evaluation
@@ -23,7 +23,6 @@ from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
-from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
@@ -81,12 +80,18 @@ class Federation(Setting):
     `split`, the split of private samples; `epochs`, passes over the training split, where None means E.
     """
 
-    #: runs an operation for many clients
-    executor: Executor = field(default_factory=SerialExecutor, repr=False, compare=False)
+    #: runs an operation for many clients; by default the executor that `compute` names
+    executor: Executor = field(default=cast("Executor", None), repr=False, compare=False)
     #: optimizer states that clients keep between rounds, if the settings ask for it
     client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
     #: decisions for the current run, and records of the current round
     current: CurrentRun = field(default_factory=CurrentRun, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the setting, and make the executor where none is given."""
+        super().__post_init__()
+        if self.executor is None:
+            object.__setattr__(self, "executor", executors.create(self.compute))
 
     @property
     def private(self) -> bool:

@@ -4,7 +4,6 @@ from functools import partial
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import schema
-from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.rounds.newcomers import held_out
@@ -14,7 +13,7 @@ from ktpfl_pipeline.data.federated import FederatedData
 
 def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
     """Return the federation of one seed: the data of each client that is not a newcomer, with its architecture."""
-    own, compute = data.seeds[seed], experiment.compute
+    own = data.seeds[seed]
     return Federation(
         clients=clients(experiment, data, seed),
         public=own.standardised(own.public),
@@ -25,13 +24,12 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         rounds=experiment.rounds,
         training=experiment.training,
         distillation=experiment.distillation,
-        compute=compute,
+        compute=experiment.compute,
         public_transport=experiment.public.transport,
         on_divergence=experiment.on_divergence,
         adversaries=experiment.adversaries,
         reliability=experiment.reliability,
         knowledge=experiment.knowledge,
-        executor=executors.create(compute),
     )
 
 
