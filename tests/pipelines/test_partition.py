@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from experiment import changed
@@ -78,3 +79,13 @@ def test_owners_are_asked_for_where_another_scheme_read_the_samples_before(tmp_p
     prepare(asked[0], tmp_path, loaded)
     with pytest.raises(InputError, match=r"partition\.scheme is natural, and the samples of .* have no owners"):
         prepare(asked[1], tmp_path, loaded)
+
+
+def test_public_ids_outside_the_private_vocabulary(tmp_path):
+    ids, labels = np.arange(200).reshape(40, 5) % 9, np.arange(40) % 2
+    np.savez(tmp_path / "mine.npz", tokens=ids, labels=labels)
+    np.savez(tmp_path / "other.npz", tokens=ids + 1, labels=labels)
+    source = changed("private", {"source": "npz:mine.npz"}) | {"image": None, "clients": 2}
+    asked = parse("mine", source | {"public": {"source": "npz:other.npz", "batch": 4}})
+    with pytest.raises(InputError, match=r"the public source 'npz:other.npz' has the id 9 in row 1, place 3"):
+        prepare(asked, tmp_path)

@@ -176,12 +176,6 @@ def test_public_texts_that_cannot_be_used(private: Any, public: str, words: str,
         load_public(public, source, tmp_path, Reading(known=known))
 
 
-def test_public_ids_outside_the_private_vocabulary(tmp_path: Path) -> None:
-    private = load(npz()(tmp_path), tmp_path)
-    with pytest.raises(InputError, match=r"the public source 'x' has the id 9 in row 0, place 0"):
-        tokens.check_public(torch.tensor([[9]]), private.vocabulary, "x")
-
-
 @pytest.mark.parametrize("what", TEXTS)
 def test_unusable_files_are_rejected_in_one_message(what: str, tmp_path: Path) -> None:
     write, texts, parts = TEXTS[what]

@@ -185,12 +185,6 @@ def check_ids(ids: Tensor, size: int, where: str) -> None:
         )
 
 
-def check_public(public: Tensor, private: Vocabulary | None, source: str) -> None:
-    """Check that public tokens use the private vocabulary; inputs of other kinds have none."""
-    if private is not None:
-        check_ids(public, private.size, f"the public source {source!r}")
-
-
 def agreed(known: Iterable[Vocabulary | None], where: Callable[[int], object]) -> Vocabulary | None:
     """Return the vocabulary that several files share, None if they have none; `where` returns a file by number."""
     given = list(known)

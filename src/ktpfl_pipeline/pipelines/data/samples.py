@@ -20,7 +20,7 @@ from ktpfl_pipeline.data.partition import NATURAL, draw_stratified
 from ktpfl_pipeline.data.sources import SOURCES, Reading, load, missing, npz, sized
 from ktpfl_pipeline.data.sources.adaptation import adapt, converted
 from ktpfl_pipeline.data.sources.downloads import DownloadError
-from ktpfl_pipeline.data.sources.tokens import check_public
+from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
 RARE, MANY = 0.02, 20
@@ -67,7 +67,8 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
             f"the public source {source!r} has {theirs} and the private one {ours}: choose one of the same shape, or"
             " bring images to one with image: {channels: 3, size: 64}, say."
         )
-    check_public(public, private.vocabulary, source)
+    if private.vocabulary is not None:
+        check_ids(public, private.vocabulary.size, f"the public source {source!r}")
     return public
 
 
