@@ -274,6 +274,17 @@ def run_table(results):
 
 class TestOtherTables:
     @pytest.mark.usefixtures("blank_figures")
+    def test_the_caption_of_the_traffic_names_a_line_only_where_one_is_drawn(self, run):
+        """With equal traffic a single method has the highest accuracy, and there is no second one to join it to."""
+
+        def caption(*sent):
+            made = zip(("kt_pfl", "fedmd"), sent, (0.7, 0.6), strict=True)
+            results = [summarise([run(name, 0, [(a, a)], knowledge=each)], {}) for name, each, a in made]
+            return measures.communication(results)[0].caption
+
+        assert "line" not in caption(1_000_000, 1_000_000)
+        assert "The line joins the methods" in caption(2_000_000, 1_000_000)
+
     def test_communication(self, study):
         assert row(table_of(measures.communication(study)), "KT-pFL") == {
             "knowledge_up_bytes": "2.00",

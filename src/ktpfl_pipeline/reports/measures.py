@@ -11,6 +11,7 @@ from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, TITLE, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.figures.accuracy import chief, client_title
+from ktpfl_pipeline.reports.figures.traffic import joined
 from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
 from ktpfl_pipeline.reports.numbers import (
@@ -245,9 +246,10 @@ def communication(results: Sequence[MethodResult]) -> list[Block]:
     over = f"over all rounds{over_seeds(results)}"
     sent = f"all clients {over}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
     if any(result.sent for result in results):
+        line = "The line joins the methods that no other method equals in accuracy with less traffic. "
         caption = (
-            f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. The line joins the "
-            "methods that no other method equals in accuracy with less traffic. Overlapping marks are moved sideways."
+            f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. "
+            f"{line if joined(results) else ''}Overlapping marks are moved sideways."
         )
         blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
     titles = {

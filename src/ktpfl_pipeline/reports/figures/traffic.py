@@ -141,11 +141,16 @@ def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:
     return found
 
 
+def joined(results: Sequence[MethodResult]) -> list[MethodResult]:
+    """Return the methods that the line joins: those of the frontier that send something, or none of a single one."""
+    found = [result for result in frontier(results) if result.sent]
+    return found if len(found) > 1 else []
+
+
 def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
     """Draw the methods and the line, and return what a legend says of them."""
     handles: dict[str, Any] = {}
-    best = [result for result in frontier(results) if result.sent]
-    if len(best) > 1:
+    if best := joined(results):
         across, upward = zip(*((result.sent / 1e6, result.final[HEADLINE].mean) for result in best), strict=True)
         (line,) = axes.plot(across, upward, color=MUTED, linewidth=0.9, drawstyle="steps-post", zorder=1)
         handles["most accurate for its traffic"] = line
