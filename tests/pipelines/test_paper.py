@@ -119,10 +119,12 @@ def test_a_cell_that_fails_is_told_and_the_rest_goes_on(project: Project, monkey
     assert "1 cell failed" in page
 
 
-def test_data_that_cannot_be_made_are_told_in_their_cells(project: Project) -> None:
+def test_data_that_cannot_be_made_are_told_in_their_cells(project: Project, caplog: pytest.LogCaptureFixture) -> None:
     parts = {"table4": {"columns": {"ρ = 0.5": {"private": {"source": "npz:none.npz"}}}}}
     page = paper(project, only="table4", parts=parts, train=False)
     assert "none.npz" in page
+    (told,) = (message for message in caplog.messages if "none.npz" in message)
+    assert told in page, "in full, and once for all methods"
 
 
 def test_too_few_public_samples_for_one_column_leave_the_others_of_the_same_data(project: Project) -> None:

@@ -70,6 +70,8 @@ def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Pat
     """Return the cells of the paper, after printing every cell, what is done, and the hours left."""
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
     print(told(cells(planned, folder, {})))  # noqa: T201
+    for why in dict.fromkeys(each.cell.failed for each in planned if each.cell.failed):
+        logger.error(why)  # in full: the table has room for its first words
     return planned
 
 
