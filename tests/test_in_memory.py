@@ -116,6 +116,7 @@ class Untitled(Local):
             "A federation is 2; give what federation(...) returns, and the number of rounds by its name, ",
         ),
         ("local", ["digits"], 1, "A federation is 'digits'; give what federation(...) returns."),
+        ("local", [["digits"]], 1, "The federations are in a list; give each by itself"),
         ("local", [...], 1, "The federations have the seeds [1, 1]; give each another one, federation(..., seed=1)."),
         ("local", [], 0, "rounds is 0; it must be an integer of at least 1."),
         ("local", [], -1, "rounds is -1; it must be"),

@@ -198,6 +198,8 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
     if not federations:
         raise InputError("There is no federation to run the method on: give one, run('kt_pfl', federation('digits')).")
     if others := [each for each in federations if not isinstance(each, Federation)]:
+        if isinstance(others[0], list | tuple):
+            raise InputError("The federations are in a list; give each by itself, as in run('local', *federations).")
         hint = f", and the number of rounds by its name, rounds={others[0]}" if isinstance(others[0], int) else ""
         raise InputError(f"A federation is {others[0]!r}; give what federation(...) returns{hint}.")
     seeds = [fed.seed for fed in federations]

@@ -127,6 +127,20 @@ class TestTeachMixtures:
         assert shown.tolist() == expected
         assert torch.equal(shown[ROWS][:, ROWS], MIXTURE)
 
+    def test_weights_in_float32(self, fed: Federation, state: PersonalState, upload: Upload) -> None:
+        """These are exact in both types."""
+        expected, _ = exchange.teach_mixtures(fed, state, upload, MIXTURE, 2)
+        found, report = exchange.teach_mixtures(fed, state, upload, MIXTURE.float(), 2)
+        assert toy.same(found.models, expected.models)
+        assert report.coefficients.dtype == torch.float64
+
+    @pytest.mark.parametrize("shape", [(5, 5), (3,), (3, 5)], ids=str)
+    def test_weights_of_another_shape(
+        self, fed: Federation, state: PersonalState, upload: Upload, shape: tuple[int, ...]
+    ) -> None:
+        with pytest.raises(InputError, match=r"weights of teachers have the shape .*; it must be \(3, 3\)"):
+            exchange.teach_mixtures(fed, state, upload, torch.ones(shape), 2)
+
     def test_alone_with_oneself_nothing_is_learned(self, state: PersonalState) -> None:
         """A teacher that is the student's own prediction has no gradient: float64, eval mode."""
         fed = toy.federation(dtype="float64")

@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
 from ktpfl_pipeline.core.knowledge.encodings import pack
@@ -165,8 +166,13 @@ def _filled(values: Tensor, known: Tensor) -> Tensor:
 def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int) -> PersonalRound:
     """Teach each client a mixture of the cohort's soft predictions, and report the weights, (|S|, |S|) row = student.
 
-    A client outside the cohort learned only from itself.
+    Weights may be of any float type. InputError says that they have another shape. A client outside the cohort learned
+    only from itself.
     """
+    size = len(upload.models)
+    if weights.shape != (size, size):
+        raise InputError(f"The weights of teachers have the shape {tuple(weights.shape)}; it must be {(size, size)}.")
+    weights = weights.to(upload.soft)
     after, report = teach(fed, state, upload, mix_teachers(weights, upload.soft), t)
     shown = among(weights, fed.rows(list(upload.models)), len(fed.clients))
     return after, RoundReport(report.after_local, report.traffic, shown)
