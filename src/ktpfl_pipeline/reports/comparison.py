@@ -16,7 +16,7 @@ from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import columns, figures, measures, notes, tables, theorem, wire, words
+from ktpfl_pipeline.reports import columns, figures, measures, newcomers, notes, tables, theorem, wire, words
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
@@ -64,7 +64,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
         Section("Accuracy by round", _by_round(results), files=["rounds.csv"]),
         Section("Accuracy by client", _by_client(results), files=["clients.csv"]),
-        Section("New clients", measures.new_clients(results)),
+        Section("New clients", newcomers.new_clients(results)),
         Section("Who learns from whom", _matrix(results)),
         Section("Numbers of the methods", measures.of_methods_own(results), files=["rounds.csv"]),
         Section("Work and traffic", [*measures.work(results), *measures.communication(results)], files=["runs.csv"]),

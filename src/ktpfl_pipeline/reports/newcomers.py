@@ -1,0 +1,56 @@
+"""The section of a comparison on clients that joined after training."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.analysis.statistics import holm, paired
+from ktpfl_pipeline.reports.columns import MINUS_LOCAL, TITLE, Column
+from ktpfl_pipeline.reports.model import Block, Table
+from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
+from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plural
+
+
+def new_clients(results: Sequence[MethodResult]) -> list[Block]:
+    """Return the table of clients that joined after training, one row per method; nothing where none was held out."""
+    held = {each.method: {run.seed: run.newcomers for run in each.runs if run.newcomers} for each in results}
+    rows = [each for each in results if held[each.method]]
+    if not rows:
+        return []
+    first = next(iter(held[rows[0].method].values()))
+
+    def after(e: int) -> list[Column]:
+        when = f"after {plural(e, 'epoch')}" if e else "when joining"
+        new = {name: {seed: fmean(one.accuracy[e]) for seed, one in runs.items()} for name, runs in held.items()}
+        local = new.get("local", {})  # without it every difference is None
+        gained = holm({name: paired(by_seed, local) for name, by_seed in new.items() if name != "local"})
+        there = {name: [fmean(one.there[e]) for one in runs.values()] for name, runs in held.items()}
+        return [
+            Column(f"new_{e}", f"New clients {when}", "%", value=lambda result: mean([*new[result.method].values()])),
+            MINUS_LOCAL.but(
+                key=f"new_{e}_minus_local",
+                title=f"{MINUS_LOCAL.title} {when}",
+                meaning="",
+                value=lambda result: interval(gained.get(result.method)),
+            ),
+            Column(
+                f"existing_{e}",
+                f"Existing clients {when if e else 'after transfer'}",
+                "%",
+                value=lambda result: mean(there[result.method]),
+            ),
+        ]
+
+    def joining(result: MethodResult) -> Entry:
+        return megabytes(fmean(sum(one.traffic.values()) for one in held[result.method].values()))
+
+    caption = (
+        f"{plural(len(first.clients), 'client')} held out of training, drawn by seed, joined the "
+        f"{len(next(iter(first.there.values())))} others after the last round. Test accuracy, mean over these new "
+        "clients, when they join and after extra epochs of local training, ± the standard deviation over seeds. "
+        "Differences are to local-only's new clients, which start from initial models, "
+        f"{CORRECTED} Existing clients: after as many extra epochs. Joining: bytes sent and received for the new "
+        f"clients{over_seeds(results)}, in MB."
+    )
+    shown = [TITLE, *(column for e in first.accuracy for column in after(e))]
+    return Table.of("newcomers", [*shown, Column("joining", "Joining", "MB", value=joining)], rows).captioned(caption)
