@@ -176,7 +176,7 @@ class TestDifferences:
 
     def test_alone(self, study):
         assert measures.minus_baselines(study[:1]) == []
-        assert measures.minus_baselines([study[0], study[2]]) == [], "local-only stands in the main table"
+        assert measures.minus_baselines([study[0], study[2]]) == [], "the main table has local-only"
 
 
 class TestTheorem:

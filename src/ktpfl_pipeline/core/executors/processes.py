@@ -48,7 +48,7 @@ Make = Callable[[], Setting]
 
 
 def obstacle(threads: int) -> str:
-    """Return why several processes with so many torch threads each are impossible; empty if they are possible."""
+    """Return why several processes with this number of torch threads are impossible; empty if they are possible."""
     if threads != 1:
         return (
             f"compute.threads is {threads}, and several threads in each of several processes would compete for the "
@@ -58,7 +58,7 @@ def obstacle(threads: int) -> str:
 
 
 def check(workers: int, threads: int) -> None:
-    """Check that so many processes are possible with these torch threads; else raise InputError."""
+    """Check that this number of processes is possible with these torch threads; else raise InputError."""
     if reason := obstacle(threads):
         raise InputError(f"compute.executor has {workers} processes, but {reason}; choose serial.")
 

@@ -1,6 +1,6 @@
 """Arrays of numbers out of a pickle, by an unpickler that knows five names.
 
-A pickle names what it calls. Here each of the five names that numpy's arrays need stands for something of this file;
+A pickle names what it calls. Here the five names that numpy's arrays need are replaced by functions of this file;
 any other name is an error before anything is imported or called. So no code of a pickle can run. numpy's own dtype is
 not among them: its state, read from a pickle, can make an array of objects out of any bytes.
 """
