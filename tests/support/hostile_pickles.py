@@ -75,7 +75,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "texts": (pickle.dumps(np.array(["a" * 9]), 4), "of type 'U9'"),
     "dates": (pickle.dumps(np.zeros(1, "M8[s]"), 4), "of type 'M8'"),
     "2^40 values": (dtype_bomb(), "not a whole pickle of arrays"),
-    "a list as a state": (b"\x80\x04]]b.", "not a whole pickle of arrays"),
+    "a list as a state": (b"\x80\x04]]b.", "has no arrays 'x' and 'y'"),
     "a type with an empty state": (
         b"\x80\x04cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85R)b.",
         "not a whole pickle of arrays",
@@ -94,6 +94,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "no pickle": (b"\xff\xff\xff", "not a whole pickle of arrays"),
     "an empty pickle": (b"", "not a whole pickle of arrays"),
     "nothing put aside": (b"\x80\x04h\x07.", "not a whole pickle of arrays"),
+    "put aside at place 2^32 - 1": (b"\x80\x04K\x01r\xff\xff\xff\xff.", "has no arrays 'x' and 'y'"),
     "a mark that is missing": (b"\x80\x04t.", "not a whole pickle of arrays"),
     "a text of 4 GiB": (b"\x80\x04X" + struct.pack("<I", 2**32 - 1) + b"a.", "not a whole pickle of arrays"),
     "a million marks": (b"(" * 1_000_001, "not a whole pickle of arrays"),

@@ -2,7 +2,7 @@
 
 A pickle names what it calls. Here the five names that numpy's arrays need are replaced by functions of this file;
 any other name is an error before anything is imported or called. So no code of a pickle can run. numpy's own dtype is
-not among them: its state, read from a pickle, can make an array of objects out of any bytes.
+not used: its state, read from a pickle, can make an array of objects out of any bytes.
 """
 
 import io
@@ -66,7 +66,9 @@ class _Refused(ValueError):
     """A name that is not one of the five."""
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):
+    """Python's unpickler, which remembers objects in a dict: the one in C makes room for as many as a file claims."""
+
     def find_class(self, module: str, name: str) -> Any:
         """Return what a name stands for here."""
         if f"{module}.{name}" not in _NAMES:
