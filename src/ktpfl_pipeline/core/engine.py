@@ -49,6 +49,11 @@ class Schedule:
         often = self.rounds - self.evaluate_last
         return [t for t in range(1, self.rounds + 1) if t % self.evaluate_every == 0 or t > often]
 
+    @property
+    def full_evaluations(self) -> list[int]:
+        """The rounds of `evaluations` that are adapted too: the last ones; with early stopping any may be the best."""
+        return self.evaluations[-LAST:] if self.patience is None else self.evaluations
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -134,7 +139,7 @@ def _run(
 ) -> Run:
     """Run as `run` does until a model is lost. Random streams are named, so a repeated round is identical."""
     evaluator = Evaluator(method, fed, _adapted(schedule, fed), schedule.global_samples)
-    evaluations, tried = schedule.evaluations, False
+    evaluations, full, tried = schedule.evaluations, schedule.full_evaluations, False
     lying = fed.places(fed.adversary_ids)
     early_stopping.check(fed, schedule.patience)
     state, history, matrices, best = _restore(method, fed, settings, checkpoint_file)
@@ -158,11 +163,10 @@ def _run(
             report, out = RoundReport({}, {}, matrices[-1] if matrices else None), Out()
         record = _record(t, cohort, absent, late, out, report, fed)
         if t in evaluations:
-            counts = schedule.patience is not None  # any of them may be the best one
             record = evaluator.evaluate(
                 Ended(record, before, state, report, history),
-                full=counts or t in evaluations[-LAST:],
-                pooled=counts or last,
+                full=t in full,
+                pooled=last or schedule.patience is not None,
                 is_only=last and not any(each.accuracy for each in history),
             )
         spent, phases = time.perf_counter() - start, fed.current.seconds

@@ -166,7 +166,7 @@ def _filled(values: Tensor, known: Tensor) -> Tensor:
 def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int) -> PersonalRound:
     """Teach each client a mixture of the cohort's soft predictions, and report the weights, (|S|, |S|) row = student.
 
-    Weights may be of any float type. InputError says that they have another shape. A client outside the cohort learned
+    Weights may have any float type. Raises InputError if their shape is another. A client outside the cohort learned
     only from itself.
     """
     size = len(upload.models)

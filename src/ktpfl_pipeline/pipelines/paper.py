@@ -27,7 +27,6 @@ from ktpfl_pipeline.core import executors
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
-from ktpfl_pipeline.core.metrics import LAST
 from ktpfl_pipeline.methods import find
 from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.pipelines.federated_training import progress
@@ -160,14 +159,13 @@ def probe(job: Job) -> float:
     epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
     public = experiment.public.batch * exchanged
     further = max(experiment.evaluation.epochs(epochs), default=0)
-    evaluations = schedule(experiment).evaluations
-    adapted = min(LAST, len(evaluations))
+    rounds = schedule(experiment)
     total = 0.0
     for n, architecture in dealt(experiment.architectures, sorted(own.partition)).items():
         train, test = len(own.partition[n].train), len(own.partition[n].test)
         distilled = public * (experiment.distillation.epochs + FORWARD)
         each = experiment.participation * (epochs * train + distilled)
-        evaluated = len(evaluations) * 2 * FORWARD * test + adapted * further * train
+        evaluated = len(rounds.evaluations) * 2 * FORWARD * test + len(rounds.full_evaluations) * further * train
         samples = experiment.rounds * each + evaluated
         total += samples * times[architecture][0] / batch
     return total / executors.parallel(experiment.compute)

@@ -9,7 +9,7 @@ import torch
 
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.core.metrics import ADAPTED, LAST
+from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
@@ -43,11 +43,10 @@ def as_scheduled(record: dict[str, Any], schedule: Schedule) -> dict[str, Any]:
 
     The last rounds of a run have additional evaluations, which would count in the final values of the longer run.
     """
-    evaluations = schedule.evaluations
-    if record["round"] not in evaluations:
+    if record["round"] not in schedule.evaluations:
         loss = {phase: values for phase, values in record["loss"].items() if phase != "test"}
         return {**record, "accuracy": {}, "measures": {}, "loss": loss}
-    adapts = record["round"] in evaluations[-LAST:]
+    adapts = record["round"] in schedule.full_evaluations
     accuracy = {at: values for at, values in record["accuracy"].items() if adapts or not at.startswith(ADAPTED)}
     measures = {name: values for name, values in record["measures"].items() if name != "global_accuracy"}
     return {**record, "accuracy": accuracy, "measures": measures}
