@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 import yaml
+from click import ClickException
 from experiment import EXPERIMENT as EXPERIMENT_SECTION
 from experiment import ONE_ARCHITECTURE, changed
 from project_copy import EXPERIMENT, Project
 
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.methods import compared as registered
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.pipeline_registry import methods_of
 
 PATH = "own_package.my_method:Nearest"
@@ -66,6 +68,29 @@ def test_it_joins_the_comparison_and_its_report(project: Project) -> None:
     assert list((project.folder / "data" / "06_models" / EXPERIMENT / SLUG).glob("seed-0-*/checkpoint.pt"))
     (report,) = (project.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}").glob("*/report.md")
     assert "Nearest" in report.read_text()
+
+
+def test_a_method_that_diverges_leaves_the_others(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"compare_{EXPERIMENT}"
+    settings: dict[str, Any] = {"compare": ["local"], "seeds": [0, 1], "rounds": 1, "theorem_samples": 0}
+
+    def diverge(*_: Any) -> None:
+        raise DivergedError({3: "its train loss is nan"})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KTpFL, "round", diverge)
+        with pytest.raises(
+            ClickException,
+            match=r"^KT-pFL of hetero_digits has no result, so there is no report\. Client 3 diverged in round 1 "
+            r"\(its train loss is nan\); .* leave the method out of hetero_digits\.compare\. Then give the same",
+        ):
+            untracked.run(name, **settings)
+    assert not untracked.checkpoints("kt_pfl")
+    trained = {file: file.read_bytes() for seed in (0, 1) for file in untracked.checkpoints("local", seed)}
+    assert len(trained) == 2
+    untracked.run(name, **settings)
+    assert {file: file.read_bytes() for file in trained} == trained, "nothing is trained again"
+    assert len(untracked.finished("kt_pfl")) == len(untracked.finished("local")) == 2
 
 
 def comparison(experiment: dict[str, Any], exchange: str = "predictions") -> tuple[str, ...]:

@@ -25,8 +25,10 @@ from ktpfl_pipeline.analysis.study import check_settings, comparable
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.tuned import resolve
+from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import METHODS, compared, slug
+from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.data.federation import partition_clients, sample_public_set
 from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
@@ -43,14 +45,28 @@ REPORT = "report"
 TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
 
 
-def train(experiment: Experiment, federation: FederatedData, *, name: str, method: str) -> list[FinishedRun]:
-    """Run `method` once for each seed, resuming what was started; an InputError names other settings of the data."""
+def train(
+    experiment: Experiment, federation: FederatedData, *, name: str, method: str
+) -> list[FinishedRun] | InputError:
+    """Run `method` once for each seed, resuming what was started; an InputError names other settings of the data.
+
+    If a run diverges, an InputError is returned instead, so that the methods after it are trained before it is raised.
+    """
     check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
-    return run_all(Job(name, method, experiment, federation))
+    try:
+        return run_all(Job(name, method, experiment, federation))
+    except DivergedError as error:
+        logger.warning("%s The other methods are trained all the same.", error)
+        return InputError(
+            f"{title_of(method)} of {name} has no result, so there is no report. {error} Or set {name}.on_divergence "
+            f"to skip or restore, or leave the method out of {name}.compare. Then give the same command again."
+        )
 
 
-def evaluate(experiment: Experiment, runs: list[FinishedRun]) -> MethodResult:
-    """Return the summary of a method's runs, with the settings that they were made with."""
+def evaluate(experiment: Experiment, runs: list[FinishedRun] | InputError) -> MethodResult:
+    """Return the summary of a method's runs, with the settings that they were made with; raise the error of `train`."""
+    if isinstance(runs, InputError):
+        raise runs
     return summarise(runs, asdict(method_of(experiment, runs[0].method)), experiment.settings())
 
 
@@ -146,14 +162,15 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
 
 
 def turn(node: Node) -> tuple[int, int]:
-    """Return the priority of a node among nodes that could run: data, one method after the other, reports.
+    """Return the priority of a node among nodes that could run: data, one method after the other, results, reports.
 
     KT-pFL comes first, then local-only training, then the others in the order of the registry. Hyperparameters are
     resolved together with the data, so that errors appear before any training.
     """
     box, _, method = (node.namespace or "").partition(".")
     if REPORT in (box, method):
-        return 2, 0
+        return 3, 0
     if box == "data" or node.func.__name__ == "resolve":
         return 0, 0
-    return 1, TURNS.index(method) if method in TURNS else len(TURNS)
+    place = TURNS.index(method) if method in TURNS else len(TURNS)
+    return (2 if node.func.__name__ == "evaluate" else 1), place

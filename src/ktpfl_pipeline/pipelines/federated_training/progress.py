@@ -92,6 +92,7 @@ class Progress(Display):
         plan = _plan.get()
         if plan is None or plan.started == plan.trainings:  # it was not announced
             _plan.set(plan := Plan(1))
+        plan.done = plan.started * len(experiment.seeds)  # also where a method stopped at its first seed
         plan.started += 1
         self.point = point
         self.plan, self.title, self.rounds = plan, title_of(method), experiment.rounds
