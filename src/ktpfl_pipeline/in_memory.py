@@ -163,13 +163,16 @@ def compare(
             f"Two methods are called {twice[0]!r}, and a report could not tell them apart: derive a class from that of "
             "one of them, with a title of its own."
         )
-    results = [run(method, *federations, rounds=rounds) for method in methods]
-    if not results:
+    if not titles:
         raise InputError("methods is empty. List at least one method, for example ['kt_pfl', 'local'].")
-    if (experiment := _experiments.get(federations[0])) is None:
+    for method in methods:
+        _check_arguments(create(method) if isinstance(method, str) else method, federations, rounds)
+    if not all(each in _experiments for each in federations):
         raise InputError(
-            "The federation is not from ktpfl_pipeline.federation(...), so a report has no settings of it."
+            "A federation is not from ktpfl_pipeline.federation(...), so a report has no settings of it: use run(...)."
         )
+    experiment = _experiments[federations[0]]
+    results = [run(method, *federations, rounds=rounds) for method in methods]
     settings = replace(experiment, rounds=rounds, seeds=[fed.seed for fed in federations]).settings()
     results = [replace(result, settings=settings) for result in results]
     return Comparison(results, build(name, results, here_and_now()))

@@ -64,6 +64,19 @@ def test_an_owner_takes_its_own_samples_and_its_own_test_split(tmp_path):
     assert all(value % 2 for value in train.inputs[:, 0, 0, 0].tolist())
 
 
+def test_an_owner_is_tested_on_the_images_of_its_test_folder(tmp_path):
+    for part, shift in (("train", 0), ("test", 100)):
+        for name in ("cat", "dog"):
+            (tmp_path / "scans" / part / name).mkdir(parents=True)
+            for number in range(8):
+                Image.new("L", (8, 8), shift + number).save(tmp_path / "scans" / part / name / f"{number}.png")
+    own = client_file.ClientFile(client=0, source="folder:scans", architecture="mlp")
+    train, validation, tested = client_file.splits(own, client_file.samples(own, tmp_path)[0], 0)
+    assert len(tested) == 16
+    assert tested.inputs.min() == 100
+    assert max(train.inputs.max(), validation.inputs.max()) < 100
+
+
 def test_a_file_that_is_none_is_told_of(tmp_path):
     for text in ("", "- a", "a: [", "client: 0"):
         (tmp_path / "mine.yml").write_text(text)

@@ -85,7 +85,8 @@ class Stage(NoLink):
 
     def write(self, partial: Path, content: dict[str, Any]) -> None:
         """Write a checkpoint, after what is to befall it: at a client or at the server."""
-        name = f"client {self.writer}" if self.writer is not None else re.sub(r"\.\d+\.partial$", "", partial.name)
+        written = re.sub(r"\.[0-9a-f]+-\d+\.partial$", "", partial.name)
+        name = written if self.writer is None else f"client {self.writer}"
         self.counts[name, -1] += 1
         found = self.files_hit.pop((name, self.counts[name, -1]), None)
         if found is not None:

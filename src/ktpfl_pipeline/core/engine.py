@@ -60,6 +60,7 @@ class Run:
     """A finished run."""
 
     state: Any  #: the method's state after the last round; with early stopping, after the best one
+    rounds: int  #: the number of this round
     history: list[RoundRecord]  #: one record a round
     #: (rounds, N, N) float32, the coefficient matrix after each round up to that of `state`; None without one
     coefficients: Tensor | None
@@ -183,10 +184,12 @@ def _run(
         if checkpoint_file is not None:
             _save(checkpoint_file, settings, state, history, matrices, best, fed)
         tell(history[-1])
+    rounds = len(history)
     if best is not None:
-        state, matrices = best[1], matrices[: best[0]]
+        rounds, state = best
+        matrices = matrices[:rounds]
     state = replace(state, **_entries(state))  # type: ignore[type-var]
-    return Run(state, history, torch.stack(matrices) if matrices else None)
+    return Run(state, rounds, history, torch.stack(matrices) if matrices else None)
 
 
 def _save(

@@ -22,6 +22,7 @@ from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, headline, local_only, summarise
 from ktpfl_pipeline.analysis.study import check_settings, comparable
+from ktpfl_pipeline.config.checks import ALWAYS
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.tuned import resolve
@@ -48,23 +49,31 @@ TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)),
 def train(
     experiment: Experiment, federation: FederatedData, *, name: str, method: str
 ) -> list[FinishedRun] | InputError:
-    """Run `method` once for each seed, resuming what was started; an InputError names other settings of the data.
-
-    If a run diverges, an InputError is returned instead, so that the methods after it are trained before it is raised.
-    """
+    """Run `method` as `attempt` does; an InputError names other settings of the data."""
     check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
+    return attempt(Job(name, method, experiment, federation))
+
+
+def attempt(job: Job) -> list[FinishedRun] | InputError:
+    """Run a method once for each seed, resuming what was started.
+
+    If a run diverges, the error is returned, so that the methods after it are trained before the error is raised.
+    """
     try:
-        return run_all(Job(name, method, experiment, federation))
+        return run_all(job)
     except DivergedError as error:
-        logger.warning("%s The other methods are trained all the same.", error)
+        logger.warning("%s Any further methods are still trained.", error)
+        stops = job.experiment.on_divergence == "stop"
+        other = f" Or set {job.name}.on_divergence to skip or restore." if stops else ""
+        end = "." if job.method in ALWAYS else f"; leaving the method out of {job.name}.compare does not."
         return InputError(
-            f"{title_of(method)} of {name} has no result, so there is no report. {error} Or set {name}.on_divergence "
-            f"to skip or restore, or leave the method out of {name}.compare. Then give the same command again."
+            f"{title_of(job.method)} of {job.name} has no result, so there is no report. {error}{other} A changed "
+            f"setting trains all methods again{end}"
         )
 
 
 def evaluate(experiment: Experiment, runs: list[FinishedRun] | InputError) -> MethodResult:
-    """Return the summary of a method's runs, with the settings that they were made with; raise the error of `train`."""
+    """Return the summary of a method's runs, with the settings that they were made with, or raise `attempt`'s error."""
     if isinstance(runs, InputError):
         raise runs
     return summarise(runs, asdict(method_of(experiment, runs[0].method)), experiment.settings())

@@ -41,7 +41,8 @@ def run_tuning(
     """Run all candidates of all methods with every seed, resuming unfinished runs, and return the results.
 
     Of the experiment's `methods`, those without a space run once, as configured. An `InputError` says that the data
-    cannot be made, that a client has no validation samples to choose by, or that all candidates of a method diverge.
+    cannot be made, that a client has no validation samples to choose by, or, after all others are run, that all
+    candidates of a method diverged.
     """
     section, at = name.removeprefix(TUNE), tune.applied(experiment)
     planned = plan(name, [CellSettings(section, "", method, at) for method in methods], raw_folder)
@@ -50,14 +51,20 @@ def run_tuning(
     with parent_run(name, flat(plain(tune)), planned, {"kind": "tuning", "tune": name}) as (key, tracked):
         progress.expect(sum(map(tune.most, methods)))
         found = [search_method(tune, each, tracked.run_id) for each in planned]
+        if failed := [cells[0].method for cells in found if all(cell.failed for cell in cells)]:
+            raise InputError(
+                f"{name}: all candidates of {' and of '.join(failed)} diverged, and the other methods are finished. "
+                f"Lower training.learning_rate of {section}, which trains all candidates again, or change what "
+                f"{name}.spaces has for the method, or leave it out of {section}.compare."
+            )
         best = {f"validation/{cells[0].method}": highest(cells).score or 0.0 for cells in found}
         tracked.finish(Ending(best))
     return Study(plain(tune), key, tracked.run_id, [cell for cells in found for cell in cells]).to_dict()
 
 
 def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
-    """Run the candidates of one method, below the tracker's run `parent`; not all of them may diverge."""
-    name, method, found = planned.job.name, planned.cell.method, list[Cell]()
+    """Run the candidates of one method, below the tracker's run `parent`."""
+    method, found = planned.cell.method, list[Cell]()
     space, configured = tune.space(method), planned.cell.hyperparameters
 
     def evaluate(changes: dict[str, Any]) -> float | None:
@@ -66,11 +73,6 @@ def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
 
     search(space, {entry: configured[entry] for entry in space}, tune.trials, stream(tune.seeds[0], method), evaluate)
     progress.fewer(tune.most(method) - len(found))
-    if all(cell.failed for cell in found):
-        raise InputError(
-            f"{name}: all {len(found)} candidates of {method} diverged; lower training.learning_rate of "
-            f"{name.removeprefix(TUNE)}, or change what {name}.spaces has for the method."
-        )
     return found
 
 

@@ -28,13 +28,16 @@ PUBLIC = torch.tensor([255, 255, 255, 0], dtype=torch.uint8).reshape(4, 1, 1, 1)
 PRIVATE = LabelledDataset(torch.tensor([255, 0], dtype=torch.uint8).reshape(2, 1, 1, 1), torch.tensor([0, 1]))
 
 
-def normalized(policy: Any, weight: float = 1.0, public: Any = PUBLIC, size: int = 4) -> Federation:
+def normalized(
+    policy: Any, weight: float = 1.0, public: Any = PUBLIC, size: int = 4, frozen: bool = False
+) -> Federation:
     """Return one client whose logits are (weight · x̂, 0), x̂ a pixel after BatchNorm with mean 0 and variance 4."""
     module = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(1, eps=1e-30), nn.Linear(1, 2))
     nn.init.zeros_(module[2].weight)
     nn.init.zeros_(module[2].bias)
     module[2].weight.data[0] = weight
     module[1].running_var.fill_(4.0)
+    module[1].requires_grad_(not frozen)
     distillation = Distillation(epochs=1, batch_size=size, learning_rate=0.5, batch_norm=policy)
     return toy.one_client(module, PRIVATE, public, distillation=distillation)
 
@@ -61,6 +64,13 @@ class TestPredictions:
         fed = normalized(Distillation().batch_norm)
         logits = fed.logits(fed.initial_models(), torch.arange(4))[0, :, 0]
         assert logits.tolist() == pytest.approx([0.5] * 3 + [-1.5], abs=1e-15)
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_of_a_frozen_part_use_its_statistics(self, policy: str) -> None:
+        """As private training, evaluation and distillation do; x / √4."""
+        fed = normalized(policy, frozen=True)
+        logits = fed.logits(fed.initial_models(), torch.arange(4))[0, :, 0]
+        assert logits.tolist() == pytest.approx([0.5, 0.5, 0.5, -0.5], abs=1e-15)
 
     def test_parts_count_alike(self) -> None:
         """x = 1, 1 | 1, -1 in two parts: means 1 and 0, unbiased variances 0 and 2; their means are 1/2 and 1."""

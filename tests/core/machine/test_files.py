@@ -1,5 +1,6 @@
 """Files that are replaced whole, and a folder that one process has for itself."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -20,6 +21,10 @@ with alone(Path(sys.argv[1])):
     print("mine", flush=True)
     sys.stdin.readline()
 """
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Waited(Exception):
@@ -80,13 +85,24 @@ class TestReplacing:
     @pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
     def test_what_a_killed_process_left_goes(self, tmp_path: Path, make: Callable[[Path], None]) -> None:
         (dead := subprocess.Popen(["true"])).wait()
-        make(tmp_path / f"x.json.{dead.pid}.partial")
-        make(tmp_path / "x.json.1.partial")  # somebody writes it
-        make(tmp_path / f"other.json.{dead.pid}.partial")
+        make(tmp_path / f"x.json.{files.HOST}-{dead.pid}.partial")
+        make(tmp_path / f"x.json.{files.HOST}-1.partial")  # somebody writes it
+        make(tmp_path / f"x.json.0123abcd-{dead.pid}.partial")  # somebody on another machine may
+        make(tmp_path / f"other.json.{files.HOST}-{dead.pid}.partial")
         with replacing(tmp_path / "x.json", summed=True) as partial:
             partial.write_text("whole")
-        left = {"x.json.1.partial", f"other.json.{dead.pid}.partial"}
+        left = {f"x.json.{files.HOST}-1.partial", f"x.json.0123abcd-{dead.pid}.partial"}
+        left.add(f"other.json.{files.HOST}-{dead.pid}.partial")
         assert {each.name for each in tmp_path.iterdir()} == {"x.json", "x.json.sha256", *left}
+
+    def test_without_its_checksum_nothing_is_replaced(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with replacing(tmp_path / "x.json", summed=True) as partial:
+            partial.write_text("old")
+        monkeypatch.setattr(Path, "write_text", full)
+        with pytest.raises(InputError, match="No space left"), replacing(tmp_path / "x.json", summed=True) as partial:
+            partial.write_bytes(b"new")
+        assert content_of(tmp_path / "x.json") == b"old"
+        assert {each.name for each in tmp_path.iterdir()} == {"x.json", "x.json.sha256"}
 
     def test_what_was_told_already_is_not_told_as_a_full_disk(self, tmp_path: Path) -> None:
         with (

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from ktpfl_pipeline import __version__ as VERSION
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.machine.files import HOST
 from ktpfl_pipeline.core.rounds import checkpoint
 
 CPU = torch.device("cpu")
@@ -68,7 +69,7 @@ class TestRoundTrip:
 
     def test_a_partial_file_left_behind_is_harmless(self, file: Path) -> None:
         file.parent.mkdir()
-        partial = file.with_name(f"run.ckpt.{os.getpid()}.partial")
+        partial = file.with_name(f"run.ckpt.{HOST}-{os.getpid()}.partial")
         partial.write_bytes(b"half a checkpoint")
         assert load(file) is None
         checkpoint.save(file, CONTENT)

@@ -1,5 +1,6 @@
 """Early stopping by validation: when a run ends, which round counts, and that nothing else decides it."""
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -54,6 +55,15 @@ def test_adversaries_do_not_count() -> None:
     assert early_stopping.best([one, other], [0]) is other
 
 
+def test_a_round_with_an_unknown_client_is_not_the_best() -> None:
+    """A real client has NaN until it answers an evaluation."""
+    unknown, *known = history(0.9, 0.5, 0.6)
+    unknown = replace(unknown, accuracy={VALIDATION: [0.9, math.nan]})
+    assert early_stopping.best([unknown, *known], ()) is known[1]
+    assert early_stopping.best([unknown], ()) is unknown
+    assert not early_stopping.ends([unknown, *known], 2, ())
+
+
 def federation(method: str, **settings: Any) -> Any:
     return toy.federation_for(create(method), **settings)
 
@@ -84,6 +94,7 @@ def test_a_run_is_that_of_all_rounds_until_it_ends(method: str, stopped: engine.
     assert found is not None
     assert [record.accuracy for record in stopped.history] == [r.accuracy for r in whole.history[:rounds]]
     assert rounds == 8 or rounds == found.round + 2
+    assert stopped.rounds == found.round
     until = run(method, engine.Schedule(rounds=found.round), replace(federation(method), rounds=8))
     assert toy.same(models(method, stopped), models(method, until)), "models are those of the best round"
     if stopped.coefficients is not None:

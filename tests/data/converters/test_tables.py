@@ -46,7 +46,7 @@ def test_the_command_writes_what_a_source_reads(patients: Path) -> None:
         "id: left out",
         "1 of 4 rows without diagnosis",
         "sex: 2 features, one per value (f, m)",
-        "median 250",
+        "median of all rows, 250",
     ):
         assert line in done.output
 

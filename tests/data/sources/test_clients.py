@@ -72,6 +72,21 @@ def test_clients_keep_what_they_are_tested_on(tmp_path):
     assert samples.labels.tolist() == [*LABELS, *LABELS[:2]] * 2
 
 
+def test_clients_keep_the_split_of_their_images(tmp_path):
+    for n, client in enumerate(("a", "b")):
+        for part, images in (("train", 2), ("val", 1), ("test", 1)):
+            for image in range(images):
+                draw(tmp_path / f"ours/{client}/{part}/cat/{image}.png", RGB[n])
+                draw(tmp_path / f"ours/{client}/{part}/dog/{image}.png", RGB[n])
+    samples = load("clients:ours", tmp_path)
+    assert samples.class_names == ("cat", "dog")
+    assert samples.owners.tolist() == [0] * 8 + [1] * 8
+    assert samples.test.tolist() == ([True] * 2 + [False] * 6) * 2  # test, train, val
+    draw(tmp_path / "ours/c/cat/1.png", RGB[0])
+    with input_error("a has a given split, such as train and test, and ", "c has not"):
+        load("clients:ours", tmp_path)
+
+
 def test_without_public_inputs(tmp_path):
     draw(tmp_path / "ours/a/cat/1.png", GREY[0])
     with input_error("ours has no folder 'public' and no 'public.npz'", "add one of them"):

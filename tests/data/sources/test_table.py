@@ -37,6 +37,13 @@ def test_images_labels_clients_and_split(shots: Path, caplog: pytest.LogCaptureF
     assert caplog.messages == []
 
 
+def test_rows_of_val_are_tested_on_where_there_is_no_test(shots: Path) -> None:
+    """As a folder's images of `val` are."""
+    samples = load(write(shots, "path,label,split\na/1.png,1,train\na/2.png,2,val\n"), shots.parent)
+    assert samples.test is not None
+    assert samples.test.tolist() == [False, True]
+
+
 def test_path_and_label_are_enough_and_public_images_need_no_label(shots: Path) -> None:
     source = write(shots, "Label;Path\ncat;a/1.png\ndog;b c.png\n")
     samples = load(source, shots.parent)

@@ -181,9 +181,8 @@ def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[Labelled
     Raises:
         InputError: if there are too few samples.
     """
-    tested = found.test if isinstance(found, OwnedDataset) else None
     how = Partition(test_share=own.test_share, validation_share=own.validation_share)
-    indices = split(torch.arange(len(found)).numpy(), found.labels, how, stream(seed, "split", own.client), tested)
+    indices = split(torch.arange(len(found)).numpy(), found.labels, how, stream(seed, "split", own.client), found.test)
     if not is_whole(indices, how):
         raise InputError(f"{own.source} has {len(found)} samples, but {least(how)}. Add samples.")
     known = found.vocabulary

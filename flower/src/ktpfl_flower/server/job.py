@@ -35,10 +35,9 @@ from ktpfl_pipeline.data.sources import Reading, load_with_vocabulary
 from ktpfl_pipeline.hooks import configure_tracking
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
-from ktpfl_pipeline.pipelines.experiment import evaluate, report
+from ktpfl_pipeline.pipelines.experiment import attempt, evaluate, report
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
-from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, CONFIG_LOADER_CLASS
 
 logger = logging.getLogger(__name__)
@@ -219,9 +218,9 @@ def run(path: Path, link: Link) -> Path:
     configure_tracking(CONFIG_LOADER_CLASS(str(conf), **CONFIG_LOADER_ARGS), plan.project)
     made = jobs(plan, link)
     progress.expect(len(made))
-    results = []
-    for job in made:
-        result = evaluate(job.experiment, run_all(job))
+    results, tried = [], [(job, attempt(job)) for job in made]
+    for job, runs in tried:
+        result = evaluate(job.experiment, runs)
         file = plan.project / "data" / "07_model_output" / job.name / slug(job.method) / "result.json"
         ResultDataset(filepath=str(file)).save(result)
         results.append(result)

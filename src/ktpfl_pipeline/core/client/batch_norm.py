@@ -32,11 +32,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core.recipe import BatchNormPolicy
+from ktpfl_pipeline.core.weights import is_frozen
 
 
 def layers(module: nn.Module) -> list[_BatchNorm]:
-    """Return the BatchNorm layers of a module that keep running statistics."""
-    return [part for part in module.modules() if isinstance(part, _BatchNorm) and part.track_running_stats]
+    """Return the BatchNorm layers of a module that keep running statistics and are not frozen."""
+    found = (part for part in module.modules() if isinstance(part, _BatchNorm) and part.track_running_stats)
+    return [layer for layer in found if not is_frozen(layer)]
 
 
 @contextmanager

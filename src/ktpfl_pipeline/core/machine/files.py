@@ -8,6 +8,7 @@ import contextlib
 import glob
 import hashlib
 import os
+import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,8 @@ try:
 except ImportError:  # Windows: no process waits for another
     flock = None  # type: ignore[assignment]
 
+HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+"""What unfinished files are marked with: process numbers are those of one machine, and a disk may belong to several."""
 PARTIAL = ".partial"
 """Suffix of a file or folder that is not, or no longer, whole."""
 CHANGED = "its checksum is not the one next to it: it was changed, or writing it was interrupted"
@@ -62,7 +65,8 @@ def replacing(place: Path, what: str = "", *, summed: bool = False) -> Iterator[
     if the system does not let it be written, mostly because the disk is full: what was there is kept, and nothing is
     left of the new one.
     """
-    partial = place.with_name(f"{place.name}.{os.getpid()}{PARTIAL}")  # another process may write the same file
+    partial = place.with_name(f"{place.name}.{HOST}-{os.getpid()}{PARTIAL}")  # another process may write it too
+    sum_ = partial.with_name(f"{partial.name}.sha256")
     try:
         _remove_leftovers(place)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -70,11 +74,15 @@ def replacing(place: Path, what: str = "", *, summed: bool = False) -> Iterator[
         if partial.is_dir():
             _put_folder(partial, place)
         else:
+            if summed:
+                with partial.open("rb") as opened:
+                    sum_.write_text(_line(sha256(opened, partial.stat().st_size), place.name), encoding="utf-8")
             partial.replace(place)
             if summed:
-                _sum_of(place).write_text(sums(place.parent, [place]), encoding="utf-8")
+                sum_.replace(_sum_of(place))
     except Exception as error:
         _remove(partial)
+        _remove(sum_)
         reason = None if isinstance(error, InputError) else system_error(error)
         if reason is None:
             raise
@@ -126,8 +134,8 @@ def check(file: Path) -> None:
 def _remove_leftovers(place: Path) -> None:
     """Remove the unfinished new versions of a file or folder that this process, or a killed one, left."""
     for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}*"):  # of a database, its journal too
-        writer = re.match(r"\d+", partial.name.removeprefix(f"{place.name}."))
-        if writer and (int(writer[0]) == os.getpid() or not runs(int(writer[0]))):
+        writer = re.match(rf"{HOST}-(\d+)", partial.name.removeprefix(f"{place.name}."))
+        if writer and (int(writer[1]) == os.getpid() or not runs(int(writer[1]))):
             _remove(partial)
 
 

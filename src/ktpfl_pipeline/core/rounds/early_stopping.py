@@ -7,6 +7,7 @@ benign clients. The rule reads only records, so it is the same for every method 
 where the other did.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 def best(history: Sequence[RoundRecord], adversaries: Collection[int]) -> RoundRecord | None:
     """Return the evaluated round with the highest mean validation accuracy, the first of equals; None without one.
 
-    The means do not count `adversaries`, places of clients.
+    The means do not count `adversaries`, places of clients. A round in which another client's value is unknown (NaN)
+    comes after all others, because its mean is over fewer clients.
     """
 
     def mean(record: RoundRecord) -> float:
-        return fmean(x for place, x in enumerate(record.accuracy[VALIDATION]) if place not in adversaries)
+        found = fmean(x for place, x in enumerate(record.accuracy[VALIDATION]) if place not in adversaries)
+        return -math.inf if math.isnan(found) else found
 
     return max((record for record in history if VALIDATION in record.accuracy), key=mean, default=None)
 

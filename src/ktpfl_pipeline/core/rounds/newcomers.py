@@ -34,8 +34,8 @@ def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Clien
     """Let newcomers join, and return their accuracies after each number of epochs of local training.
 
     The clients that took part are evaluated too, after as many further epochs (`Method.adapt`). All adapted models are
-    discarded. `state` is that after the last round, `fed` has the clients that were there, `held` are the newcomers, at
-    least one, and `epochs` are above 0 and ascending, E among them say; 0, as they joined, is always there.
+    discarded. `state` is that after the last of the rounds of `fed`, which has the clients that were there. `held` are
+    the newcomers, at least one. `epochs` are above 0 and ascending; 0, as they joined, is always evaluated.
     """
     there = opened(method.personal(state, fed.by_id, fed))
     everyone = replace(

@@ -87,7 +87,7 @@ def _feature(file: Path, name: str, cells: Cells, decimal: str) -> _Feature:
     if absent:
         middle = float(np.nanmedian(numbers))
         numbers = np.where(np.isnan(numbers), middle, numbers)
-        said += f", {absent:,} missing, which are now the median {middle:g}"
+        said += f", {absent:,} missing, which are now the median of all rows, {middle:g}"
     elif len(numbers) > 2 and (np.diff(numbers) == 1).all():
         said += f" that count the rows, which no model should learn from: leave them out with --drop {name!r}"
     return _Feature(numbers[:, None].astype(np.float32), [name], said)

@@ -1,5 +1,6 @@
 """A folder with one subfolder per client, so that no array of owners is needed."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,7 +13,7 @@ from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.arguments import folder_in
-from ktpfl_pipeline.data.sources.folder import by_class, check_file, classified, is_given_split, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.folder import check_file, classified, is_given_split, parts_of, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import agreed
 
@@ -25,6 +26,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
 
     All subfolders have the same one of these layouts:
         a subfolder of images per class: classes are numbered by the sorted names that any client has;
+        `train`, `test` and optionally `val`, each with a subfolder per class, as for the source `folder`;
         ``data.npz``, with images, features or tokens, and labels, as for the source `npz`;
         ``train.npz`` and ``test.npz``: the client is tested on the second.
 
@@ -46,8 +48,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         if forms[0] != forms[1]:
             raise InputError(f"{place} has {forms[0]} and {places[0]} has {forms[1]}: give all clients the same files.")
     if not files[places[0]]:
-        images, labels, owners, called = classified(root, [by_class(place, root) for place in places], reading)
-        return OwnedDataset(images, labels, owners, names, class_names=called)
+        return _from_images(root, names, places, reading)
     return _from_arrays(root, names, list(files.values()))
 
 
@@ -77,6 +78,25 @@ def _arrays(place: Path, root: Path) -> list[Path]:
             " test.npz."
         )
     return found
+
+
+def _from_images(root: Path, names: tuple[str, ...], places: Sequence[Path], reading: Reading) -> OwnedDataset:
+    """Return the images of the clients' folders; images of a part for testing are marked."""
+    found = [parts_of(place, root) for place in places]
+    if odd := next((place for place, (_, test) in zip(places, found, strict=True) if not test), None):
+        given = next((place for place, (_, test) in zip(places, found, strict=True) if test), None)
+        if given:
+            raise InputError(
+                f"{given} has a given split, such as train and test, and {odd} has not: give all clients the same"
+                " folders."
+            )
+    parts = [part for own, _ in found for part in own]
+    images, labels, part, called = classified(root, parts, reading)
+    owners = torch.tensor([n for n, (own, _) in enumerate(found) for _ in own])[part]
+    tests = [test for _, own in found for test in own or ()]
+    return OwnedDataset(
+        images, labels, owners, names, test=torch.tensor(tests)[part] if tests else None, class_names=called
+    )
 
 
 def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) -> OwnedDataset:

@@ -1,7 +1,7 @@
 """Photographs of the user's own: folders of image files, one subfolder per class or without labels."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -30,16 +30,22 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     draws its validation images.
     """
     path = folder_in("folder", argument, folder)
-    places = subfolders(path, path)
-    tested = _given_split(places, path)
-    if tested is None:
-        _check_classes(places, path)
-        parts = [by_class(path, path)]
-    else:
-        parts = [by_class(place, path) for place in places]
+    parts, test = parts_of(path, path)
+    if test is None:
+        _check_classes(subfolders(path, path), path)
     images, labels, part, called = classified(path, parts, reading)
-    test = None if tested is None else torch.tensor(tested)[part]
-    return LabelledDataset(images, labels, class_names=called, test=test)
+    return LabelledDataset(images, labels, class_names=called, test=None if test is None else torch.tensor(test)[part])
+
+
+def parts_of(place: Path, root: Path) -> tuple[list[dict[str, list[Path]]], list[bool] | None]:
+    """Return the image files by class of each part of a given split, and which of the parts are to test on.
+
+    A folder without a given split is one part, and the second value is None.
+    """
+    inside = subfolders(place, root)
+    if not is_given_split(inside) or any(files_in(each, root) or not subfolders(each, root) for each in inside):
+        return [by_class(place, root)], None
+    return [by_class(each, root) for each in inside], tested([each.name for each in inside])
 
 
 def classified(
@@ -72,13 +78,11 @@ def _check_classes(places: list[Path], root: Path) -> None:
         )
 
 
-def _given_split(places: list[Path], root: Path) -> list[bool] | None:
-    """Return which of the folders are to test on, where they are a given split; None where they are classes."""
-    if not is_given_split(places) or any(files_in(place, root) or not subfolders(place, root) for place in places):
-        return None
-    names = [place.name.lower() for place in places]
-    tested = TEST if TEST.intersection(names) else VALIDATION  # with train and val only, val is what is tested on
-    return [name in tested for name in names]
+def tested(names: Iterable[str]) -> list[bool]:
+    """Return of which parts of a given split, by name, the samples are to test on: of test, or of val without test."""
+    lower = [name.lower() for name in names]
+    chosen = TEST if TEST.intersection(lower) else VALIDATION
+    return [name in chosen for name in lower]
 
 
 def is_given_split(places: list[Path]) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,19 +17,20 @@ from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
-from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file
+from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file, tested
 from ktpfl_pipeline.data.sources.labels import numbered
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, MAX_FILE, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
 logger = logging.getLogger(__name__)
+Meaning = TypeVar("Meaning")
 Cells = list[str | None]
 Table = dict[str, Cells]
 """The cells of each column by its name; None for a value that is missing."""
 
 MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None", "")
 """Texts that usually stand for a value that is missing."""
-SPLITS = {**dict.fromkeys(TRAIN | VALIDATION, False), **dict.fromkeys(TEST, True)}
+SPLITS = TRAIN | VALIDATION | TEST
 EVERY = slice(None)
 PARSED = 100  # bytes of memory that one byte of a CSV file may take as Python texts
 
@@ -41,8 +42,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
         path: of the image file, relative to the table's folder and within it.
         label: the class, a name or a number. Names are sorted, as numbers where all are numbers.
         client: optional: whose the image is.
-        split: optional: train, val or test. Clients are tested on images of test only; images of val count as training
-            images, from which each client draws its validation images.
+        split: optional: train, val or test, with the meaning that the folders of these names have for `folder`.
 
     An `InputError` names a column or a cell that is missing, all files that are missing, or an unreadable image.
     """
@@ -149,14 +149,14 @@ def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor
     return images, kept
 
 
-def flagged(
+def meant(
     place: Path,
     column: str,
     cells: Cells,
-    meanings: Mapping[str, bool],
+    meanings: Mapping[str, Meaning],
     allowed: str,
     rows: Sequence[int] | None = None,
-) -> list[bool]:
+) -> list[Meaning]:
     """Return what the cells of a column mean; the error for one that means nothing says what is `allowed`."""
     names = [str(cell or "").lower() for cell in cells]
     for row, name in enumerate(names):
@@ -187,8 +187,8 @@ def labelled(
         )
     common: dict[str, Any] = {"class_names": class_names(names, labels, place), "vocabulary": vocabulary}
     if "split" in table:
-        test = flagged(place, "split", table["split"], SPLITS, "train, val or test", rows)
-        common["test"] = torch.tensor(test)[kept]
+        split = meant(place, "split", table["split"], {name: name for name in SPLITS}, "train, val or test", rows)
+        common["test"] = torch.tensor(tested(split))[kept]
     if "client" not in table:
         return LabelledDataset(inputs, labels[kept], **common)
     owners, clients = owners_of([str(name) for name in table["client"]], place)

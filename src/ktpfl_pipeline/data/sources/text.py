@@ -7,7 +7,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
-from ktpfl_pipeline.data.sources.table import Table, check_filled, flagged, labelled, opened
+from ktpfl_pipeline.data.sources.table import Table, check_filled, labelled, meant, opened
 from ktpfl_pipeline.data.sources.tokens import Tokens, tokenized
 
 OPTIONAL = ("client", "split", "public")
@@ -74,4 +74,4 @@ def _texts(table: Table) -> list[str]:
 def _public(place: Path, table: Table) -> list[bool]:
     if "public" not in table:
         return [False] * len(table["text"])
-    return flagged(place, "public", table["public"], _PUBLIC, "true or false")
+    return meant(place, "public", table["public"], _PUBLIC, "true or false")

@@ -91,6 +91,7 @@ def _conclude(
     """Measure what is measured after the last round, and return the finished run, with the fields that are `known`."""
     experiment, beside, held = job.experiment, job.ended(made, result, fed, trained), job.newcomers(fed.seed)
     epochs = experiment.evaluation.epochs(experiment.training.epochs)
+    behind = replace(fed, rounds=result.rounds)  # the state
     finished = finished_run(
         job.method,
         fed,
@@ -104,7 +105,7 @@ def _conclude(
         native=facts.native,
         kind=facts.kind,
         class_names=list(facts.class_names or ()),
-        newcomers=newcomers.judge(made, result.state, fed, held, epochs) if held else None,
+        newcomers=newcomers.judge(made, result.state, behind, held, epochs) if held else None,
         patience=experiment.evaluation.patience,
         **known,
         **beside,
