@@ -411,6 +411,8 @@ class TestReports:
         assert {client.get_run(child).data.tags[PARENT] for child in children} == {parent.info.run_id}
         assert parent.data.tags["mlflow.note.content"] == "**second**"
         assert points(client, parent.info.run_id, "gain/kt_pfl") == [(0, 0.125)]
+        log_report(tracker, **self.REPORT, folder=folder, metrics={"gain/kt_pfl": -0.5})
+        assert client.get_run(parent.info.run_id).data.metrics["gain/kt_pfl"] == -0.5
 
     def test_untracked(self, tmp_path: Path) -> None:
         log_report(Tracker(), **self.REPORT, folder=tmp_path)

@@ -11,7 +11,7 @@ from written import keys, row
 
 from ktpfl_pipeline.analysis.classes import majority, recalls
 from ktpfl_pipeline.analysis.results import MethodResult, headline, subject, summarise
-from ktpfl_pipeline.reports import comparison, measures, tables
+from ktpfl_pipeline.reports import comparison, measures, notes, tables
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.headline import adapted, leaders, tiles
 from ktpfl_pipeline.reports.words import MAJORITY
@@ -98,6 +98,13 @@ class TestHeadline:
         assert [str(row[0]) for row in table.entries[:3]] == ["KT-pFL", "Local-only", "FedMD"]
         assert keys(table)[1] == "auc"
         assert tiles(results)[0].value == "90.0 ± 0.0 % in AUC"
+        assert [column.title for column in table.columns[1:5]] == [
+            *("AUC", "After transfer", "After local training", "Minus local-only in AUC")
+        ]
+        meanings = notes.meanings(results)
+        assert meanings["auc"].endswith("This is the headline.")
+        assert "headline" not in meanings["after_transfer"]
+        assert not any("most frequent class" in tile.note for tile in tiles(results)), "its accuracy is no AUC"
 
     def test_accuracy_leads_where_a_result_does_not_have_the_metric(self, study):
         led = [replace(each, settings={"headline": "auc"}) for each in study]

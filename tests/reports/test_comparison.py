@@ -115,6 +115,10 @@ class TestSummary:
         )
         assert "the same mean as local-only" in comparison.summary([result("kt_pfl", 0.8), result("local", 0.8)])
 
+    def test_a_small_difference_is_none_to_round_away(self, result):
+        told = comparison.summary([result("kt_pfl", 0.8003, 0.8004, 0.8005), result("local", 0.8, 0.8, 0.8)])
+        assert told.startswith("KT-pFL is less than 0.1 percentage points above local-only training after transfer,")
+
     def test_a_better_baseline_is_named(self, result):
         results = [result("kt_pfl", *[0.8] * 3), result("fedmd", *[0.9] * 3), result("local", *[0.7] * 3)]
         assert comparison.summary(results) == (
@@ -297,6 +301,15 @@ class TestFirstGlance:
             in advice(results)["Which method"]
         )
 
+    def test_a_noisy_difference_is_no_equality(self, result):
+        told = advice([result("kt_pfl", 0.37, 0.53, 0.69), result("local", 0.5, 0.5, 0.5)])
+        assert told["How many seeds"] == "KT-pFL and local-only: more than 100 for a significant difference."
+
+    def test_a_method_that_leads_with_the_common_seeds_is_not_below(self, result):
+        best, other = result("kt_pfl", 0.90, 0.91, 0.90), result("fedmd", 0.95, 0.96, 0.95, 0.3, 0.3, 0.3)
+        told = advice([best, other, result("local", 0.8, 0.8, 0.8)])
+        assert told["Which method"].startswith("KT-pFL has the highest mean; 1 other is not significantly below it.")
+
     @pytest.mark.parametrize("seeds", [1, 2])
     def test_fewer_than_three_seeds_give_no_advice(self, result, seeds):
         told = advice([result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)])
@@ -438,7 +451,7 @@ class TestOneArchitecture:
 
     def test_where_predictions_cost_as_much(self, text):
         """4,000 bytes are 4 bytes for each of 3 classes of 333 images."""
-        assert "A model (MLP) has 4 kB." in text
+        assert "A client uploads 4 kB of parameters per round." in text
         assert "with 3 classes, those of 333 public samples have as many bytes each way" in text
 
     def test_predictions_are_not_set_against_themselves(self, built):

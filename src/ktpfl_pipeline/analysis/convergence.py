@@ -33,9 +33,11 @@ class Gain:
 def gain(result: MethodResult) -> Gain | None:
     """Return how much a method's accuracy after transfer rises over its final evaluations; None for fewer than two.
 
-    The evaluations are those that count in the final value of every seed (`FinishedRun.counted`). A result without its
-    runs has the last five evaluations of its curve.
+    With early stopping there is one. The evaluations are those that count in the final value of every seed
+    (`FinishedRun.counted`). A result without its runs has the last five evaluations of its curve.
     """
+    if result.early_stopping:
+        return None
     curve = result.curve[HEADLINE]
     counted = [{record.round for record in run.counted} for run in result.runs]
     known = set.intersection(*counted) if counted else set(curve.rounds[-LAST:])

@@ -230,6 +230,12 @@ class MethodResult(Kept):
     runs: list[FinishedRun]  #: one finished run a seed; none in what a comparison leaves for the overview
 
     @property
+    def early_stopping(self) -> bool:
+        """Whether the round with the highest mean validation accuracy counts, and no other."""
+        asked = any(run.patience is not None for run in self.runs)
+        return asked or bool(self.settings.get("evaluation", {}).get("patience"))
+
+    @property
     def clients(self) -> int:
         """N."""
         return len(self.runs[0].architectures)

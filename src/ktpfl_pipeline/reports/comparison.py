@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Setting
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.paper import DATASETS
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.style import architecture_title, look
+from ktpfl_pipeline.reports.style import NAMED, architecture_title, look
 from ktpfl_pipeline.reports.variant import asked, variant
 from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
@@ -163,7 +163,11 @@ def _differences(results: Sequence[MethodResult]) -> list[Block]:
     """Return the differences to local-only as a figure, where there are some, and the advice."""
     lead = headline(results)
     what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead].title
-    caption = f"Mean {what} after transfer minus that of local-only, {words.CORRECTED}"
+    caption = (
+        f"Mean {what} after transfer minus that of local-only, paired by seed, with t intervals over the seeds, "
+        "corrected for the number of methods. Filled: significant, the interval excludes zero. Bold: the subject of "
+        "this report."
+    )
     shown = any(against(local_only(results), results, lead).values())
     drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []
     return [*drawn, Notes(advice(results))] if len(results) > 1 else []
@@ -172,12 +176,14 @@ def _differences(results: Sequence[MethodResult]) -> list[Block]:
 def _by_round(results: Sequence[MethodResult]) -> list[Block]:
     """Return the curves of all methods, with what a page says of the points of each."""
     main, present = subject(results), len(subject(results).runs[0].history[0].sampled)
+    bands = " Bands: the range over seeds." if len(main.seeds) > 1 else ""
+    only = f"; only these have colors{', dashed lines and bands' if bands else ' and dashed lines'}"
+    if bands and not words.too_few(len(main.seeds)):
+        bands += " Differences are tested paired by seed: methods whose bands overlap can differ significantly."
     caption = (
         f"Mean test accuracy over the clients by round{over_seeds(results)}. Solid: at the end of the round, after "
-        "transfer. Dashed: after local training, before transfer. Bands: the range over seeds. Differences are tested "
-        "paired by seed: methods whose bands overlap can differ significantly. Thick: "
-        f"{' and '.join(result.title for result in chief(results))}"
-        + ("; only these have colors, dashed lines and bands." if len(results) > FEW else ".")
+        f"transfer. Dashed: after local training, before transfer.{bands} Thick: "
+        f"{' and '.join(result.title for result in chief(results))}{only if len(results) > FEW else ''}."
     )
     if present < main.clients:
         caption += f" {present} of {main.clients} clients are in a round; the others are evaluated without training."
@@ -194,7 +200,8 @@ def _by_client(results: Sequence[MethodResult]) -> list[Block]:
     main = subject(results)
     caption = f"Each client's final accuracy after transfer{over_seeds(results)}."
     if local_only(results) not in (None, main):
-        caption += f" Sorted by the gain of {main.title} over local-only, in percentage points at the right."
+        caption += f" Sorted by the gain of {main.title} over local-only"
+        caption += ", in percentage points at the right." if main.clients <= NAMED else "."
     if len({str(run.label_counts) for run in main.runs}) > 1:
         caption += (
             " Each seed draws other private samples of a client, so a row averages over several sets."
@@ -216,10 +223,10 @@ def _spread(results: Sequence[MethodResult]) -> list[Block]:
 
 def _matrix(results: Sequence[MethodResult]) -> list[Block]:
     main = subject(results)
-    seed = f"seed {main.seeds[0]}" + f" (MLflow run {main.run_ids[0]})" * bool(main.run_ids[0])
     found = [result for result in results if result.runs[0].coefficients is not None and result.clients > 1]
     blocks: list[Block] = []
     for first in sorted(found, key=lambda result: result is not main)[:1]:
+        seed = _first_run(first)
         caption = (
             f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}; "
             "right, the similarity of the clients' label distributions. Clients are ordered by their two most frequent "
@@ -229,19 +236,25 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
         )
         blocks.append(Picture(f"coefficients_{first.method}", figures.coefficient_heatmaps(first), caption))
         if others := [result for result in found if result is not first]:
-            caption = "The weights that the other methods with a matrix end with, same seed; rows and columns as above."
+            caption = "The weights that the other methods with a matrix end with, each with its first seed; as above."
             blocks.append(Picture("coefficients_others", figures.coefficient_panels(others), caption))
     if main in found and main.runs[0].matrices:
+        seed, spread = _first_run(main), ", with the range over seeds" * (len(main.seeds) > 1)
         equal = "plain average" if aggregates(main) else "consensus of FedMD"
         caption = (
             f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row gives to the "
             f"client itself, to similar clients (cosine similarity of the label distributions above {ALIKE}) and to "
-            f"others, mean over students and seeds, with the range over seeds. Dotted: weights of 1/N, the {equal}."
+            f"others, mean over students and seeds{spread}. Dotted: weights of 1/N, the {equal}."
             if all(run.attention for run in main.runs)
             else f"The weights of {main.title} after a few rounds, {seed}."
         )
         blocks.append(Picture("matrix_over_rounds", figures.matrix_over_rounds(main), caption))
     return blocks
+
+
+def _first_run(result: MethodResult) -> str:
+    """Return a result's first seed and, with tracking, its run."""
+    return f"seed {result.seeds[0]}" + f" (MLflow run {result.run_ids[0]})" * bool(result.run_ids[0])
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:

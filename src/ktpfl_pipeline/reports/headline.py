@@ -39,9 +39,15 @@ def _the_best(results: Sequence[MethodResult], main: MethodResult, local: Method
     if found is None:
         return f"{best.title} has the highest mean, over other seeds."
     over = f", {between(found)}" if found.ends else ""
-    above = f"{percent(abs(found.mean))} percentage points above {main.title}{over}"
+    other = "" if found.mean > 0 else "but with the seeds that both have it is "
     note = "; the difference is not significant" if found.ends and not found.sign else ""
-    return f"{best.title} has the highest mean, {above}{note}."
+    return f"{best.title} has the highest mean, {other}{_distance(found)} {main.title}{over}{note}."
+
+
+def _distance(found: Difference) -> str:
+    """Return a difference in words: ``3.1 percentage points above``."""
+    size = percent(abs(found.mean)) if round(100 * found.mean, 1) else "less than 0.1"
+    return f"{size} percentage points {'above' if found.mean > 0 else 'below'}"
 
 
 def leaders(results: Sequence[MethodResult], point: str) -> list[MethodResult]:
@@ -81,11 +87,8 @@ def _verdict(main: MethodResult, found: Difference | None, kind: str) -> str:
     if found.ends and not found.sign:
         between_them = f"{main.title} and local-only training do not differ significantly{kind} after transfer:"
         return f"{between_them} {points(found.mean)} percentage points, {over}."
-    side = "above" if found.mean > 0 else "below"
-    if round(100 * found.mean, 1) == 0:
-        differ = f"{main.title} has the same mean as"
-    else:
-        differ = f"{main.title} is {percent(abs(found.mean))} percentage points {side}"
+    same = round(100 * found.mean, 1) == 0 and not found.sign
+    differ = f"{main.title} {'has the same mean as' if same else f'is {_distance(found)}'}"
     if not found.ends:
         return f"{differ} local-only training{kind} after transfer, with {too_few(found.seeds)}: it may be chance."
     return f"{differ} local-only training{kind} after transfer, a significant difference: {over}."
@@ -111,7 +114,7 @@ def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     best, gained = leaders(results, lead)[0], against(local, results, lead)
     roles = {"highest mean": best, "subject of this report": subject(results), "local-only training": local}
     reference = "the reference of all differences"
-    if guesses := majority(results):
+    if (guesses := majority(results)) and lead == HEADLINE:
         reference += f"; always predicting the most frequent class: {percent(fmean(guesses.values()))} %"
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():
@@ -130,7 +133,7 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     point, main, local = headline(results), subject(results), local_only(results)
     best = leaders(results, point)[0]
     lead = ahead(best, results, point)
-    close = [result for result in results if result is not best and not ((found := lead[result.method]) and found.sign)]
+    close = [each for each in results if each is not best and not ((found := lead[each.method]) and found.sign > 0)]
     cheapest = min([best, *close], key=lambda result: result.sent)
     which = _highest(results, point)
     if few := too_few(len(best.seeds)):
@@ -138,7 +141,7 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     elif not close:
         which += ", significantly above every other method."
     else:
-        which += f"; {plural(len(close), 'other')} {'is' if len(close) == 1 else 'are'} not significantly different."
+        which += f"; {plural(len(close), 'other')} {'is' if len(close) == 1 else 'are'} not significantly below it."
         if cheapest is not best:
             price = "sends nothing" if not cheapest.sent else f"{megabytes(cheapest.sent)} MB"
             which += f" The one with the least traffic is {cheapest.title} ({price}; {best.title}: "
@@ -173,7 +176,7 @@ def _seeds(found: Difference | None) -> str:
         return f"significant with {found.seeds}"
     needed = seeds_to_decide(found)
     if needed is None:
-        return f"not significant even with {MOST_SEEDS}, so no difference for most purposes"
+        return f"more than {MOST_SEEDS} for a significant difference"
     return f"about {needed} instead of {found.seeds} for a significant difference"
 
 

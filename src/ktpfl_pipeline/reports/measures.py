@@ -174,6 +174,8 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
             if local is None or result is local:
                 return None
             by_seed = contrasts.to_local_only(result, local)
+            if not by_seed:
+                return None
             found = [show(each) for each in by_seed if each]  # the mean is over the seeds that do
             part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
             return Number(fmean(found), lambda value: f"{written(value)}{part}") if found else "not reached"
@@ -278,7 +280,7 @@ def communication(results: Sequence[MethodResult]) -> list[Block]:
     if aggregates(main) and len(set(run.architectures)) == 1 and run.labels_known:
         size, k = main.traffic["parameters_up"] / main.turns, len(run.label_counts[0])
         caption += (
-            f" A model ({architecture_title(run.architectures[0])}) has {size / 1e3:,.0f} kB. "
+            f" A client uploads {size / 1e3:,.0f} kB of parameters per round. "
             f"Soft predictions have 4 bytes per sample and class: with {k} classes, those of {size / 4 / k:,.0f} "
             "public samples have as many bytes each way, plus the inputs."
         )
@@ -349,13 +351,14 @@ def by_class(results: Sequence[MethodResult]) -> list[Block]:
     named = Column("class", "Class", value=lambda label: names[label])
     counted = Column("test_samples", "Test samples", value=samples)
     fewer = f" Shown are the {MOST} of {len(names)} classes that {shown[0].title} recognizes worst."
+    last = "the best validated round" if shown[0].early_stopping else "the last round"
     caption = (
-        "Accuracy on the test samples of each class, of all clients together, with the models after the last round"
+        f"Accuracy on the test samples of each class, of all clients together, with the models after {last}"
         f"{over_seeds(results)}. A client without samples of a class does not count in it.{fewer * (len(names) > MOST)}"
     )
     matrices = (
         f"Confusion matrices: of all clients' test samples of a true class (row), the share predicted as each class "
-        f"(column), with the models after the last round, {plural(seeds, 'seed')} together."
+        f"(column), with the models after {last}, {plural(seeds, 'seed')} together."
     )
     table = Table.of("classes", [named, counted, *map(of, shown)], sorted(order))
     return [*table.captioned(caption), Picture("confusion", figures.confusion_matrices(results), matrices)]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.classes import majority
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, local_only
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, headline, local_only
 from ktpfl_pipeline.reports import columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
 from ktpfl_pipeline.reports.model import ALERT
@@ -34,10 +34,17 @@ def final_values(results: Sequence[MethodResult]) -> str:
 def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the meanings of those columns of the main table that depend on the comparison, by key."""
     alike = ", ".join(result.title for result in results if _one_point(result))
+    lead = headline(results)
+    first = {
+        HEADLINE: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the client was "
+        "in the round's cohort or not."
+    }
+    if lead != HEADLINE:
+        first[lead] = words.MEASURES[lead].meaning
+    first[lead] += " This is the headline."
     one = f" The two are the same where knowledge comes back only before training: {alike}." if alike else ""
     return {
-        HEADLINE: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the client was "
-        "in the round's cohort or not. This is the headline.",
+        **first,
         "after_local": "the same clients before any knowledge came back in that round. It can be far from accuracy "
         f"after transfer: compare methods at one of the two.{one}",
         columns.PAPER.key: papers_numbers(results),
@@ -76,7 +83,7 @@ def papers_numbers(results: Sequence[MethodResult]) -> str:
 def inequalities(results: Sequence[MethodResult]) -> list[str]:
     """Return in what the methods of a comparison were not treated alike, in words; empty where they were."""
     found = []
-    stopped = any(run.patience is not None for result in results for run in result.runs)  # by one rule for all
+    stopped = any(result.early_stopping for result in results)  # by one rule for all
     for what in ("seeds",) if stopped else ("seeds", "rounds"):
         given = {result.title: words.setting(getattr(result, what)) for result in results}
         if len(set(given.values())) > 1:

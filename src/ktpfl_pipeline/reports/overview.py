@@ -269,9 +269,11 @@ def notes(columns: Columns) -> dict[str, str]:
     """Return the notes on the tables, by term."""
     differing = {name: why for name, each in columns.items() if (why := paper.differences(each.settings))}
     rising = [name for name, each in columns.items() if "local" in each.methods and gaining(each.methods["local"])]
+    stopping = [name for name, each in columns.items() if any(one.early_stopping for one in each.methods.values())]
+    stopped = f" With early stopping, in {' and '.join(stopping)}: {words.BEST_VALIDATED}." if stopping else ""
     every = "all comparisons" if len(differing) == len(columns) else " and ".join(differing)
     return {
-        "Accuracy": f"{words.OWN_MODEL} {words.averaged(None)}",
+        "Accuracy": f"{words.OWN_MODEL} {words.averaged(None)}{stopped}",
         "Bold": words.BOLD,
         "Differences": DIFFERENCES,
         **signs(result for each in columns.values() for result in each.methods.values()),

@@ -22,7 +22,9 @@ def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     shown = [
         columns.METHOD,
         *(accuracy_at(point, clear_best(results, point)) for point in points),
-        gained_at(lead, results, MINUS_LOCAL.title, MINUS_LOCAL.meaning).but(key=MINUS_LOCAL.key),
+        gained_at(lead, results, f"{MINUS_LOCAL.title}{words.leading(lead)}", MINUS_LOCAL.meaning).but(
+            key=MINUS_LOCAL.key
+        ),
         *(columns.TRAFFIC, columns.TIME),
         *([columns.PAPER.but(value=lambda result: cited.get(result.method))] if cited else []),
     ]

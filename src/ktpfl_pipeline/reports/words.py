@@ -31,9 +31,11 @@ BEST = (
     "number, are significant"
 )
 BOLD = f"{BEST}; a difference, where it is significant itself. Nothing in bold: no significant difference."
+BEST_VALIDATED = "mean over clients in the round with the highest mean validation accuracy"
 LANDMARK = (
-    "Table 1 of the paper, with the same data, partition, clients, models, epochs and batches. It has no local-only "
-    "row and states no rounds, no temperature and no evaluation point, so its numbers are only a rough guide."
+    "Table 1 of the paper, or Table 2 for one architecture, with the same data, partition, clients, models, epochs and "
+    "batches. The paper has no local-only row and states no rounds, no temperature and no evaluation point, so its "
+    "numbers are only a rough guide."
 )
 
 
@@ -167,8 +169,8 @@ def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
     """Return how an accuracy is averaged, in words; the number of seeds is None if comparisons have different ones."""
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
-    if any(run.patience is not None for result in results for run in result.runs):
-        return f"mean over clients in the round with the highest mean validation accuracy{over}."
+    if any(result.early_stopping for result in results):
+        return f"{BEST_VALIDATED}{over}."
     found = sorted({len(run.counted) for result in results for run in result.runs})
     if found == [1]:
         return f"mean over clients of the last evaluation{over}."

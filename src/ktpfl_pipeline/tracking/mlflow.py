@@ -153,7 +153,9 @@ class MlflowRun(TrackedRun):
                 _set_parent(client, client.get_run(child), self.run_id)
             client.set_tag(self.run_id, MLFLOW_NOTE, note)
             client.log_artifacts(self.run_id, str(folder))
-            self.finish(Ending(metrics))
+            known = client.get_run(self.run_id).data.metrics
+            changed = {name: value for name, value in metrics.items() if known.get(name) != value}
+            client.log_batch(self.run_id, _points(changed, 0))
 
     def _log_model(self, client: Any, folder: Path) -> None:
         from mlflow.entities import LoggedModelOutput, LoggedModelStatus

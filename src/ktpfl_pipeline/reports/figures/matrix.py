@@ -137,7 +137,7 @@ def matrix_over_rounds(result: MethodResult) -> Figure:
 
 def _attention(axes: Axes, result: MethodResult) -> None:
     """Draw the lower half of `matrix_over_rounds`."""
-    by_run = [even_attention(run.label_counts) for run in result.runs]
+    by_run = [even_attention(run.label_counts, run.adversaries) for run in result.runs]
     ends = []
     for group, (name, colour) in ATTENTION.items():
         even = fmean(one[group] for one in by_run)
@@ -161,11 +161,11 @@ def _attention(axes: Axes, result: MethodResult) -> None:
     base.label_ends(axes, ends)
 
 
-def even_attention(label_counts: Sequence[Sequence[int]]) -> dict[str, float]:
+def even_attention(label_counts: Sequence[Sequence[int]], adversaries: Sequence[int] = ()) -> dict[str, float]:
     """Return what `analysis.matrix.attention` makes of a matrix whose entries are all 1/N."""
     n = len(label_counts)
     even = torch.full((1, n, n), 1.0 / n, dtype=torch.float64)
-    by_group = attention(even, label_similarity(torch.tensor(label_counts)))
+    by_group = attention(even, label_similarity(torch.tensor(label_counts)), adversaries)
     return {group: by_round[0] for group, by_round in by_group.items()}
 
 
