@@ -1,7 +1,7 @@
-"""KT-pFL (joint) against what it is made of, and against its rivals: paired by seed, on nine settings and three more.
+"""KT-pFL (joint) against its parts and against its baselines: paired by seed, on nine settings and three more.
 
     python benchmarks/ablation.py run                       what is not in build/ablation.jsonl yet, some hours
-    python benchmarks/ablation.py run digits rivals 0,1     one dataset, one set of rows, some seeds
+    python benchmarks/ablation.py run digits baselines 0,1     one dataset, one set of rows, some seeds
     python benchmarks/ablation.py run mnist unseen          clients with images that no idea was tried on
     python benchmarks/ablation.py run "" longer             with all labels and more epochs: is a gain only more work?
     python benchmarks/ablation.py table                     writes benchmarks/results/<date>-ablation.md
@@ -85,7 +85,7 @@ class PlainAverage(KTpFLJoint):
         return shares.expand_as(common)
 
 
-RIVALS: dict[str, Any] = {
+BASELINES: dict[str, Any] = {
     name: name for name in ("local", "local_matched", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")
 }
 PARTS: dict[str, Any] = {
@@ -94,7 +94,7 @@ PARTS: dict[str, Any] = {
     "joint with confidence": KTpFLJoint(confidence=2.0),
 }
 WORK: dict[str, Any] = {name: name for name in ("local", "local_matched", "kt_pfl", "kt_pfl_joint")}
-ROWS = {"rivals": RIVALS, "parts": PARTS, "longer": WORK, "unseen": RIVALS}
+ROWS = {"baselines": BASELINES, "parts": PARTS, "longer": WORK, "unseen": BASELINES}
 CONFIGURED: dict[str, dict[str, Any]] = {  # as in conf/base
     "sim_pfl": {"weights": "minmax", "temperature": 3.0},
     "pfeddf": {"epochs": 10},
@@ -103,7 +103,7 @@ CONFIGURED: dict[str, dict[str, Any]] = {  # as in conf/base
 
 def made(row: str) -> Method[Any]:
     """Return the method of a row."""
-    kind = {**RIVALS, **PARTS}[row]
+    kind = {**BASELINES, **PARTS}[row]
     return create(kind, CONFIGURED.get(kind)) if kind in METHODS else kind
 
 
@@ -141,7 +141,7 @@ def key(run: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def run(dataset: str = "", rows: str = "", seeds: str = "") -> None:
-    """Run what is missing, seed by seed, the rivals first."""
+    """Run what is missing, seed by seed, the baselines first."""
     torch.set_num_threads(1)
     KEPT.parent.mkdir(exist_ok=True)
     done = set(map(key, runs()))
@@ -170,7 +170,7 @@ def table() -> None:
     found = {key(one): one for one in runs()}
     seconds = sum(one["seconds"] for one in found.values()) / 3600
     lines = [
-        f"# KT-pFL (joint), its parts and its rivals, {measure.today()}",
+        f"# KT-pFL (joint), its parts and its baselines, {measure.today()}",
         "",
         f"{CLIENTS} clients (LeNet, two CNNs, an MLP), {ROUNDS} rounds, {len(found)} runs, {seconds:.1f} CPU hours;",
         f"{measure.hardware()}. Digits: 1,257 private images, E = 3 in batches of 16, R = 2 on 150 public digits a",
@@ -183,7 +183,7 @@ def table() -> None:
         "local training, after the last round. *Harmed*: the share of clients below themselves with local-only.",
         "",
     ]
-    for dataset, partition in [*settings("rivals"), *settings("longer"), *settings("unseen")]:
+    for dataset, partition in [*settings("baselines"), *settings("longer"), *settings("unseen")]:
         lines += list(_setting(found, dataset, partition))
     measure.write("ablation", lines)
 
@@ -191,7 +191,7 @@ def table() -> None:
 def _setting(found: dict[tuple[Any, ...], dict[str, Any]], dataset: str, partition: str) -> Iterator[str]:
     by_row = {
         row: {seed: found[dataset, partition, row, seed] for seed in SEEDS if (dataset, partition, row, seed) in found}
-        for row in (*RIVALS, *PARTS)
+        for row in (*BASELINES, *PARTS)
     }
     if not by_row["local"]:
         return

@@ -2,7 +2,7 @@
 
     python benchmarks/boxes.py
 
-It runs ``compare_hetero_digits`` twice with ``--env=test``, one round and one rival, in temporary copies of the
+It runs ``compare_hetero_digits`` twice with ``--env=test``, one round and one baseline, in temporary copies of the
 project, and ends with an error where results differ in more than times and the tracker's ids.
 """
 

@@ -1,20 +1,19 @@
 """Methods where clients have converged: twelve clients of Fashion-MNIST or CIFAR-10, paired by seed.
 
-    python benchmarks/converged.py run                      what is not in build/converged.csv yet, hours
+    python benchmarks/converged.py run                      what is not finished yet, hours
     python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, some seeds, both datasets
-    python benchmarks/converged.py keep                     copies the rows to benchmarks/results/converged.csv
+    python benchmarks/converged.py keep                     adds the rows to benchmarks/results/converged.csv
     python benchmarks/converged.py table                    writes the tables of the kept rows into
                                                             docs/results/converged.md; needs no images
 
-The datasets are looked for as npz files in the folder KTPFL_REAL_DATA, else in data/01_raw. A run that is
-finished is never run again; stop it at any time. `LABEL=name` before the command writes a method's rows under
-another name, for the code of another commit.
+The datasets are looked for as npz files in the folder KTPFL_REAL_DATA, else in data/01_raw. New rows go to
+build/converged.csv. A run that is finished there or in the kept rows is never run again; stop it at any time.
+`LABEL=name` before the command writes a method's rows under another name, for the code of another commit.
 """
 
 import csv
 import os
 import re
-import shutil
 import sys
 import time
 from contextlib import closing
@@ -27,7 +26,7 @@ from typing import Any
 import torch
 from ablation import PlainAverage
 
-from ktpfl_pipeline.analysis.statistics import difference
+from ktpfl_pipeline.analysis.statistics import difference, holm
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.core.metrics import ADAPTED
@@ -42,7 +41,7 @@ ROOT = Path(__file__).parents[1]
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
 PAGE = ROOT / "docs" / "results" / "converged.md"
 RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
-SEEDS, ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = (0, 1, 2), 20, 10, 12, 750, 5
+ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = 20, 10, 12, 750, 5
 TEST_SHARE = 0.9
 """Each client has 75 samples for training and validation, and 675 for testing, so that accuracies have little noise."""
 DATA = {"Fashion-MNIST": ("fashion_mnist", "mnist"), "CIFAR-10": ("cifar10", "cifar100")}
@@ -63,6 +62,8 @@ METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
     *("feddf", "feddf_soft", "pfeddf_soft", *PARTS),
 )
+SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: METHODS[:6], 4: METHODS[:6]}
+"""The methods that are run with each seed."""
 SUBJECT, LOCAL, PAPERS = "kt_pfl_joint", "local", "kt_pfl"
 Rows = list[dict[str, str]]
 
@@ -105,15 +106,20 @@ def read(file: Path) -> Rows:
         return list(csv.DictReader(opened))
 
 
+def run_of(row: dict[str, str]) -> tuple[str, ...]:
+    """Return what a row's run is known by."""
+    return row["data"], row["partition"], row["method"], row["seed"]
+
+
 def run(names: str = "", seeds: str = "") -> None:
     """Run what is missing, seed by seed."""
     torch.set_num_threads(1)
     FOUND.parent.mkdir(exist_ok=True)
     for seed in map(int, seeds.split(",")) if seeds else SEEDS:
-        for name in names.split(",") if names else METHODS:
+        for name in names.split(",") if names else SEEDS.get(seed, METHODS):
             for data, partition in product(DATA, PARTITIONS):
                 wanted = data, partition, os.environ.get("LABEL", name), str(seed)
-                if wanted in {(row["data"], row["partition"], row["method"], row["seed"]) for row in read(FOUND)}:
+                if wanted in {run_of(row) for row in (*read(FOUND), *read(KEPT))}:
                     continue
                 began = time.process_time()
                 rows = finished(data, partition, name, seed)
@@ -135,10 +141,23 @@ def by_seed(rows: Rows, column: str) -> dict[int, float]:
     return {seed: fmean(values) for seed, values in sorted(found.items())}
 
 
-def compared(one: dict[int, float], other: dict[int, float]) -> str:
-    """Return the difference in points paired by seed, bold where its interval excludes zero."""
-    found = interval(difference([(one[seed] - other[seed]) / 100 for seed in one if seed in other]))
-    return "" if found is None else f"**{found}**" if found.bold else str(found)
+def compared(pairs: dict[str, tuple[dict[int, float], dict[int, float]]]) -> dict[str, str]:
+    """Return the differences in points of a column, by method, from pairs of percentages by seed.
+
+    Bold is significant after Holm's correction for the methods of the column; the parts of KT-pFL (joint) are a family
+    of their own. Intervals are not corrected.
+    """
+    found = {
+        name: difference([(one[seed] - other[seed]) / 100 for seed in one if seed in other])
+        for name, (one, other) in pairs.items()
+    }
+    families = [{name: each for name, each in found.items() if (name in PARTS) == part} for part in (False, True)]
+    significant = {name for family in families for name, each in holm(family).items() if each and each.sign}
+    shown = {name: interval(each) for name, each in found.items()}
+    return {
+        name: "" if each is None else f"**{each}**" if name in significant else str(each)
+        for name, each in shown.items()
+    }
 
 
 def title(name: str) -> str:
@@ -154,21 +173,28 @@ def comparison(rows: Rows) -> str:
     here = {
         name: [row for row in rows if row["method"] == name] for name in dict.fromkeys(row["method"] for row in rows)
     }
-    local, subject = here.get(LOCAL, []), here.get(SUBJECT, [])
     lines = [
         "| method | seeds | accuracy (%) | minus local-only | joint minus it | adapted (%) | joint minus it, adapted |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for name, own in sorted(here.items(), key=lambda item: -fmean(by_seed(item[1], "as is").values())):
-        as_is, adapted = by_seed(own, "as is"), by_seed(own, "adapted")
+    as_is_of, adapted_of = (
+        {name: by_seed(own, column) for name, own in here.items()} for column in ("as is", "adapted")
+    )
+    gained = compared({name: (own, as_is_of[LOCAL]) for name, own in as_is_of.items() if name != LOCAL})
+    behind, behind_adapted = (
+        compared({name: (values[SUBJECT], own) for name, own in values.items() if name != SUBJECT})
+        for values in (as_is_of, adapted_of)
+    )
+    for name, as_is in sorted(as_is_of.items(), key=lambda item: -fmean(item[1].values())):
+        adapted = adapted_of[name]
         cells = [
             title(name),
             str(len(as_is)),
             f"{fmean(as_is.values()):.1f}" + (f" ± {stdev(as_is.values()):.1f}" if len(as_is) > 1 else ""),
-            "" if name == LOCAL else compared(as_is, by_seed(local, "as is")),
-            "" if name == SUBJECT else compared(by_seed(subject, "as is"), as_is),
+            gained.get(name, ""),
+            behind.get(name, ""),
             f"{fmean(adapted.values()):.1f}",
-            "" if name == SUBJECT else compared(by_seed(subject, "adapted"), adapted),
+            behind_adapted.get(name, ""),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -178,16 +204,18 @@ def beside_the_paper(rows: Rows) -> str:
     """Return what KT-pFL is above each of the paper's baselines, with the paper's difference in Table 1 in brackets."""
     shown = parts(rows)
     lines = [f"| KT-pFL minus | {' | '.join(shown)} |", "| --- |" + " --- |" * len(shown)]
-    for name in METHODS:
-        if name == PAPERS or name not in (cited := names()):
-            continue
-        cells = []
-        for own in shown.values():
-            ours, other = (by_seed([row for row in own if row["method"] == each], "as is") for each in (PAPERS, name))
-            column = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
+    cited = names()
+    baselines, cells = [name for name in METHODS if name != PAPERS and name in cited], dict[str, list[str]]()
+    for own in shown.values():
+        values = {
+            name: by_seed([row for row in own if row["method"] == name], "as is") for name in (PAPERS, *baselines)
+        }
+        leads = compared({name: (values[PAPERS], values[name]) for name in baselines})
+        column = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
+        for name in baselines:
             theirs = SEVERAL[*column, cited[PAPERS]].value - SEVERAL[*column, cited[name]].value
-            cells.append(f"{compared(ours, other) or 'not run'} ({points(theirs / 100)})")
-        lines.append(f"| {title(name)} | {' | '.join(cells)} |")
+            cells.setdefault(name, []).append(f"{leads[name] or 'not run'} ({points(theirs / 100)})")
+    lines += [f"| {title(name)} | {' | '.join(own)} |" for name, own in cells.items()]
     return "\n".join(lines)
 
 
@@ -231,8 +259,14 @@ def table() -> None:
 
 
 def keep() -> None:
-    """Copy the rows that are found into the repository."""
-    shutil.copyfile(FOUND, KEPT)
+    """Add the rows that are found to those in the repository; a run that both have is taken from the new rows."""
+    new = read(FOUND)
+    found = {run_of(row) for row in new}
+    rows = [*(row for row in read(KEPT) if run_of(row) not in found), *new]
+    with KEPT.open("w", newline="") as opened:
+        writer = csv.DictWriter(opened, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

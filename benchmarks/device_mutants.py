@@ -1,4 +1,4 @@
-"""Whether the tests on the pretended GPU notice what would go wrong on a real one, by mutants of the source.
+"""Whether the tests on the emulated GPU notice what would go wrong on a real one, by mutants of the source.
 
     python benchmarks/device_mutants.py
 

@@ -5,7 +5,7 @@
 
 It runs the tests of `tests/devices` on the GPU, KT-pFL there and on the CPU, and local training of five clients by
 architecture, precision and memory format. It writes gpu_report.md: the machine, torch and driver
-stand in it, and no names of hosts, users or folders.
+are in it, and no names of hosts, users or folders.
 """
 
 import argparse

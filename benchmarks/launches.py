@@ -1,4 +1,4 @@
-"""Launches of a step by architecture, and waits of a round by method, before and after: counted on a pretended GPU.
+"""Launches of a step by architecture, and synchronizations of a round by method, at two commits, on an emulated GPU.
 
     python benchmarks/launches.py <commit>     427c8e8 or a later one, which the tests' support of today can import
 
@@ -22,7 +22,7 @@ ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn",
 
 
 def launches(architecture: str, **compute: Any) -> int:
-    """Return the launches of one step of a client's local training; the pretended GPU must be there."""
+    """Return the launches of one step of a client's local training; the emulated GPU must be there."""
     import pretend
     import torch
 
@@ -102,7 +102,7 @@ def counted() -> dict[str, dict[str, list[Any]]]:
 
 
 def at(tree: Path) -> dict[str, Any]:
-    """Return `counted` with the source of `tree` and the pretended GPU of the working tree."""
+    """Return `counted` with the source of `tree` and the emulated GPU of the working tree."""
     paths = [str(tree / "src"), str(ROOT / "tests" / "support"), str(ROOT / "benchmarks")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, __file__, "--here"]

@@ -1,4 +1,4 @@
-"""Who can tell which images a client was trained on, and what private local training does about it, on digits.
+"""Which attacker can tell which digits a client was trained on, and what private local training does about it.
 
     python benchmarks/membership.py        writes benchmarks/results/<date>-membership.md and .png
 

@@ -1,8 +1,8 @@
 """Five methods on five clients with digits, each a process of its own, beside the same federation in one process.
 
-Is it the same, bit for bit? What does the ledger say, what do the messages take, what does a socket between client and
-SuperLink carry? Is a private image, a vector of labels or a model in what clients send? Run it in the environment of
-`make flower`: ``.venv-flower/bin/python benchmarks/real_clients.py [--tls] [method ...]``.
+Is it the same, bit for bit? What is the counted traffic, what do the messages take, and what does a socket between
+client and SuperLink carry? Is a private image, a vector of labels or a model in what clients send? Run it in the
+environment of `make flower`: ``.venv-flower/bin/python benchmarks/real_clients.py [--tls] [method ...]``.
 """
 
 import argparse

@@ -25,6 +25,8 @@ from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
 from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.methods.fedmrl import FedMRL
+from ktpfl_pipeline.methods.fedproto import FedProto
 
 DOCUMENT = Path(__file__).parents[1] / "project" / "what_leaves.md"
 BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
@@ -211,9 +213,10 @@ def paper_sizes(*, alike: bool) -> list[Sizes]:
     """Return the sizes of the paper's clients: Fashion-MNIST, |D_r| = 3,000, twenty clients with two labels each."""
     own = list((ALIKE if alike else PAPER).values()) * (20 if alike else 5)
     head = 10 * 512 + 10
-    make = partial(Sizes, 3000, 784, 10, 2, 64, 20, 20, 4)
+    make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 20, 20, 4)
     lenet = PAPER["lenet"]
-    return [make(d, sum(own) - d, d - head, lenet, d, lenet - 850 + 65 * 10) for d in own]  # its head has 850
+    small = lenet - 850 + (min(FedMRL().dimension, 84) + 1) * 10  # its feature has 84 numbers, and its head 850
+    return [make(d, sum(own) - d, d - head, lenet, d, small) for d in own]
 
 
 def row(name: str) -> str:

@@ -181,8 +181,8 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
 def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traffic]:
     """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
 
-    The download has a prototype of every class for which the server has one. `owned`, (|S|, K) bool, are the classes
-    for which each client has a prototype. `numbers` is the size of a prototype.
+    The download has a prototype for every class, of zeros while the server has none. `owned`, (|S|, K) bool, are the
+    classes for which each client has a prototype. `numbers` is the size of a prototype.
     """
     counts, size = owned.sum(dim=1).tolist(), 4 * numbers
     down = size * owned.shape[1]

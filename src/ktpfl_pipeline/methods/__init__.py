@@ -58,14 +58,14 @@ ANY_ARCHITECTURES = {
     "kt_pfl": Preset(".kt_pfl:KTpFL"),
     "kt_pfl_joint": Preset(".kt_pfl_joint:KTpFLJoint"),
     "kt_pfl_likelihood": Preset(".kt_pfl_likelihood:KTpFLLikelihood"),
-    # The paper's Eq. (8) with its constants; the only repair is a projection.
+    # The paper's Eq. (8) with its constants, projected; the mean over public samples and λ = 1 are ours.
     "kt_pfl_paper_literal": Preset(
         ".kt_pfl:KTpFL",
         "KT-pFL (paper-literal)",
         {"update": "pgd", "step": 0.01, "steps": 1, "rho": 0.7, "divergence_weight": 1.0},
         compared=False,
     ),
-    # The update of the authors' released code, which takes it before mixing.
+    # The update of the authors' released code, which takes it before mixing; the code's predictions have T = 10 there.
     "kt_pfl_authors": Preset(
         ".kt_pfl:KTpFL",
         "KT-pFL (authors' code)",

@@ -1,4 +1,4 @@
-"""Features of different widths in a common dimension: averages of neighbours that keep the features' length."""
+"""Features of different widths in a common dimension: averages of neighbours, scaled."""
 
 import math
 
@@ -10,7 +10,7 @@ def pooled(features: Tensor, dimension: int) -> Tensor:
     """Return features, (b, f), in `dimension` numbers, (b, F): averages of neighbours, times √(f/F).
 
     With F = f they are as they were, to the bit. Features that are equal among neighbours keep their length, and those
-    that are repeated, where F is above f, do too.
+    that are repeated, where F is a multiple of f, do too.
     """
     scale = math.sqrt(features.shape[1] / dimension)
     return F.adaptive_avg_pool1d(features, dimension) * scale
