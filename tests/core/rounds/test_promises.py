@@ -2,7 +2,7 @@
 
 import collections
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,10 @@ class TestRounds:
             (lambda state, report: (PersonalState({}), report), "the state that follows, a Beside as before, and a"),
             (lambda state, report: (state, type(report)({}, report.traffic)), "reported no after_local of client 3;"),
             (lambda state, report: (state, type(report)(report.after_local, {})), "reported no traffic of client 3;"),
+            (
+                lambda state, report: (state, replace(report, metrics={"spread": [0.1]})),
+                "reported a list as the metric 'spread'; a metric is one number.",
+            ),
         ],
     )
     def test_what_is_no_round(

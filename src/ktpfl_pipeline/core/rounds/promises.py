@@ -5,6 +5,7 @@ Only types and names are looked at: no tensor is copied or waited for, and no mo
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from numbers import Real
 from types import NoneType
 from typing import Any
 
@@ -79,6 +80,9 @@ def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None
                 f"{round_of} reported no {part} of client {missing[0]}; RoundReport.{part} must have an entry for each "
                 "of the cohort."
             )
+    for name, value in report.metrics.items():
+        if not isinstance(value, Real) and not (isinstance(value, Tensor) and value.numel() == 1):
+            raise InputError(f"{round_of} reported {_called(value)} as the metric {name!r}; a metric is one number.")
 
 
 def name_of(method: Any) -> str:
