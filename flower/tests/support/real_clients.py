@@ -25,6 +25,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data.sources import digits
+from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 
 COMPARED = ("round", "cohort", "accuracy", "loss", "measures", "traffic", "work")
 """Of a round's record: all but its time."""
@@ -72,7 +73,7 @@ def run(folder: Path, link: Link, **changes: Any) -> FinishedRun:
     checkpoints = {"enabled": False, "store": "none", "artifacts": "none", "checkpoints": "results"}
     tracking.configure(checkpoints, folder)
     first, *_ = job.jobs(planned(folder, **changes), link)
-    (done,) = job.run_all(first)
+    (done,) = run_all(first)
     return done
 
 
