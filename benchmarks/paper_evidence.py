@@ -4,7 +4,7 @@
     python benchmarks/paper_evidence.py draw                a page for each scale that is kept, without any images
 
 `make paper` writes what is finished to `data/07_model_output/paper_evidence.json.gz`. `keep` merges it into
-`benchmarks/results/paper/<scale>.json.gz`, cell by cell: the cell with more finished runs is kept.
+`benchmarks/results/paper/<scale>.json.gz`, cell by cell and seed by seed.
 """
 
 import argparse

@@ -91,6 +91,15 @@ def test_seeds_of_equal_settings_are_put_together(cells: list[Cell]) -> None:
         assert all(list(cell.keys) == list(cell.seeds) for cell in found.cells)
 
 
+def test_a_finished_cell_stays_so_while_further_seeds_are_run(cells: list[Cell]) -> None:
+    whole, further = cells[0], replace(cells[0], seeds=[2, 3], keys={2: "kt_pfl-2", 3: "kt_pfl-3"}, runs=[])
+    done = replace(further, runs=[replace(cells[0].runs[0], seed=2, key="kt_pfl-2")])
+    for new, seeds in ((further, [0, 1]), (done, [0, 1, 2])):
+        for pair in ((whole, new), (new, whole)):
+            (found,) = evidence.merged(*(Evidence("", PARTS, [cell]) for cell in pair)).cells
+            assert found.seeds == seeds == [run.seed for run in found.runs] == list(found.keys)
+
+
 def test_a_further_method_stands_in_the_column_of_its_setting(cells: list[Cell]) -> None:
     """A table has a column for neighbours with one setting."""
     parts = {"table1": ("Accuracy", "table")}

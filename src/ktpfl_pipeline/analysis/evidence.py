@@ -51,12 +51,16 @@ def merged(old: Evidence, new: Evidence) -> Evidence:
 
 
 def _together(old: Cell, new: Cell) -> Cell:
-    """Return the newer cell with the older one's further seeds; if their settings differ, the one with more runs."""
+    """Return the newer cell with the older one's further seeds; if their settings differ, the one with more runs.
+
+    A finished cell gets the other's finished seeds only, because tables leave a cell with a missing run empty.
+    """
     before, now = (({**cell.settings, "seeds": []}, cell.hyperparameters) for cell in (old, new))
     if before != now:
         return old if len(old.runs) > len(new.runs) else new
-    seeds = sorted({*old.seeds, *new.seeds})
     runs = {run.seed: run for run in (*old.runs, *new.runs)}
+    finished = any(cell.runs and len(cell.runs) == len(cell.seeds) for cell in (old, new))
+    seeds = sorted(runs if finished else {*old.seeds, *new.seeds})
     keys = {**old.keys, **new.keys, **{seed: run.key for seed, run in runs.items()}}
     keys = {seed: keys[seed] for seed in seeds if seed in keys}
     return replace(
