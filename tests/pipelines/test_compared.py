@@ -82,7 +82,7 @@ def test_a_method_that_diverges_leaves_the_others(untracked: Project, monkeypatc
         with pytest.raises(
             ClickException,
             match=r"^KT-pFL of hetero_digits has no result, so there is no report\. Client 3 diverged in round 1 "
-            r"\(its train loss is nan\); .* to skip or restore\. A changed setting trains all methods again\.$",
+            r"\(its train loss is nan\); .* Another remedy is .* A changed setting of all methods .*\.$",
         ):
             untracked.run(name, **settings)
     assert not untracked.checkpoints("kt_pfl")

@@ -64,11 +64,11 @@ def attempt(job: Job) -> list[FinishedRun] | InputError:
     except DivergedError as error:
         logger.warning("%s Any further methods are still trained.", error)
         stops = job.experiment.on_divergence == "stop"
-        other = f" Or set {job.name}.on_divergence to skip or restore." if stops else ""
-        end = "." if job.method in ALWAYS else f"; leaving the method out of {job.name}.compare does not."
+        other = f" Another remedy is {job.name}.on_divergence=skip or restore." if stops else ""
+        end = "." if job.method in ALWAYS else "; one of the method's own, or leaving it out of compare, does not."
         return InputError(
-            f"{title_of(job.method)} of {job.name} has no result, so there is no report. {error}{other} A changed "
-            f"setting trains all methods again{end}"
+            f"{title_of(job.method)} of {job.name} has no result, so there is no report. {error}{other} A "
+            f"changed setting of all methods trains them all again{end}"
         )
 
 
