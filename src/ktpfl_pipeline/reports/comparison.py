@@ -164,9 +164,8 @@ def _differences(results: Sequence[MethodResult]) -> list[Block]:
     lead = headline(results)
     what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead].title
     caption = (
-        f"Mean {what} after transfer minus that of local-only, paired by seed, with t intervals over the seeds, "
-        "corrected for the number of methods. Filled: significant, the interval excludes zero. Bold: the subject of "
-        "this report."
+        f"Mean {what} after transfer minus that of local-only, {words.PAIRED}. Filled: significant, the interval "
+        "excludes zero. Bold: the subject of this report."
     )
     shown = any(against(local_only(results), results, lead).values())
     drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []

@@ -18,10 +18,8 @@ INTERVAL = (
     f"paired by seed, with the 95 % t interval over the seeds; significant, in bold, where it excludes zero. {FEW}, "
     "and intervals are not corrected for their number."
 )
-CORRECTED = (
-    "paired by seed, with t intervals over the seeds, corrected for the number of methods; significant, in bold, where "
-    "the interval excludes zero."
-)
+PAIRED = "paired by seed, with t intervals over the seeds, corrected for the number of methods"
+CORRECTED = f"{PAIRED}; significant, in bold, where the interval excludes zero."
 INTERVALS = (
     "the differences of a column are tested together by Holm's step-down procedure, at 95 % for all of them, so an "
     f"interval has a level of 95 % or more. A difference whose interval excludes zero is significant. {FEW}."
