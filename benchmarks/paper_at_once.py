@@ -40,14 +40,20 @@ def settings(asked: argparse.Namespace) -> tuple[Paper, dict[str, Any]]:
     parameters = InheritingConfigLoader(str(ROOT / "conf"), env=asked.scale, **CONFIG_LOADER_ARGS)["parameters"]
     section = parameters[PAPER]
     section["parts"] = {name: part for name, part in section["parts"].items() if part and name in asked.only}
-    for part in section["parts"].values():
+    emptied = []
+    for name, part in section["parts"].items():
         part.pop("seeds", None)
         if asked.methods:
-            part["methods"] = [name for name in part["methods"] if name in asked.methods]
+            part["methods"] = [method for method in part["methods"] if method in asked.methods]
         if asked.columns:
             part["columns"] = {label: part["columns"][label] for label in asked.columns if label in part["columns"]}
         part["settings"] = {**part.get("settings", {}), "compute": COMPUTE}
-    section |= {"only": asked.only, "seeds": asked.seeds, "files": True}
+        emptied += [name] * (not part["methods"] or not part["columns"])
+    only = [name for name in asked.only if name not in emptied]
+    if not only:
+        raise SystemExit(f"No part of {', '.join(asked.only)} has these methods and columns at the scale {asked.scale}.")
+    section["parts"] = {name: part for name, part in section["parts"].items() if name in only}
+    section |= {"only": only, "seeds": asked.seeds, "files": True}
     return parsing.parse_paper(section, parameters), parameters
 
 
@@ -98,6 +104,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--finished", type=Path, default=ROOT / FINISHED, help="the file to write")
     asked = parser.parse_args(arguments)
+    settings(asked)  # an error before any process starts
     end, folder = time.monotonic() + 60 * asked.minutes, ROOT / "data/07_model_output/paper"
     folder.mkdir(parents=True, exist_ok=True)
     forget(folder)

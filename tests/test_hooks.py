@@ -118,7 +118,7 @@ class TestAfterContextCreated:
             ),
             (None, {"env": "bsae"}, "--env is 'bsae', which does not exist; did you mean 'base'?"),
             (None, {"catalog": YAML["aliases of aliases"][0]}, "conf/base/catalog.yml has more than 20,000 values"),
-            (None, {"parameters": {"other": None}}, "other is None; it must be a section"),
+            (None, {"parameters": {"other": None}}, "other is null; it must be a section"),
             (None, {"tracking": {**TRACKING, "uri": "x"}}, "tracking.uri does not exist; "),
         ],
     )

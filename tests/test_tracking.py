@@ -604,7 +604,7 @@ class TestConfigure:
             ({"enabled": "yes"}, "tracking.enabled is 'yes'; it must be true or false."),
             ({"store": ""}, "tracking.store is ''; it must be a string or null."),
             ({"artifacts": 3}, "tracking.artifacts is 3; it must be a string with at least 1 character."),
-            ({"checkpoints": None}, "tracking.checkpoints is None; it must be a string with at least 1 character."),
+            ({"checkpoints": None}, "tracking.checkpoints is null; it must be a string with at least 1 character."),
         ],
     )
     def test_bad_settings(self, tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -27,7 +27,7 @@ from hostile_pickles import PICKLES, shards
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import settings as core_settings
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, written
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.data.converters import pfllib
 from ktpfl_pipeline.data.sources import Reading, load
@@ -76,7 +76,7 @@ def settings() -> Iterator[tuple[str, str]]:
     )
     for path, value, *_ in (case for table in tables for case in table):
         wrong = changed(path, value)
-        yield f"{path}: {value!r}", message(lambda wrong=wrong: parsing.parse("mine", wrong))
+        yield f"{path}: {written(value)}", message(lambda wrong=wrong: parsing.parse("mine", wrong))
 
 
 def data_boxes() -> Iterator[tuple[str, str]]:

@@ -43,6 +43,14 @@ def test_an_unknown_part_is_named() -> None:
         paper_at_once.settings(Namespace(**{**vars(ASKED), "only": ["table1", "table9"]}))
 
 
+def test_a_part_without_the_columns_asked_for_is_left_out() -> None:
+    asked = {**vars(ASKED), "scale": "light"}
+    both = Namespace(**{**asked, "only": ["table1", "table2"]})
+    assert [*paper_at_once.settings(both)[0].chosen()] == ["table1"]
+    with pytest.raises(SystemExit, match=r"No part of table2 .* at the scale light"):
+        paper_at_once.settings(Namespace(**{**asked, "only": ["table2"]}))
+
+
 def test_a_run_that_fails_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,7 +98,7 @@ def test_what_cannot_be() -> None:
         ),
         ({"a": {"like": "b"}, "b": {"like": "a"}}, "b.like is 'a', which is like b itself; take `like` out of one of"),
         ({"a": {"like": ["b"]}, "b": {}}, "a.like is ['b']; it must be the name of a section, as in like: b."),
-        ({"a": {"like": None}}, "a.like is None; it must be the name of a section"),
+        ({"a": {"like": None}}, "a.like is null; it must be the name of a section"),
         ({"a/b": {}}, "A section in conf/ is called 'a/b'; pipelines and folders are named by it"),
         ({"..": {}}, "A section in conf/ is called '..'; "),
         ({"compare_mine": {}}, "that does not begin with compare_ or overview."),

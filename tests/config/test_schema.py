@@ -15,7 +15,7 @@ from experiment import EXPERIMENT, REMOVED, SWEEP, changed
 from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import Paper, Range, Sweep, Tune
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, written
 from ktpfl_pipeline.core.settings import CHANGES, Compute, ExecutorSettings, Ray
 from ktpfl_pipeline.core.validation import meanings, parse, plain, rules
 from ktpfl_pipeline.methods import create
@@ -123,7 +123,7 @@ def test_a_value_that_cannot_be() -> None:
     for path, value, rule in OUT_OF_RANGE:
         with case(path, value):
             message = refusal(path, value)
-            assert message.startswith(f"mine.{path} is {value!r}; it must be ")
+            assert message.startswith(f"mine.{path} is {written(value)}; it must be ")
             assert rule in message
             assert message.endswith(".")
             assert ". " not in message, "one sentence"
@@ -136,7 +136,7 @@ def test_a_wrong_part_of_a_list() -> None:
         ("seeds", "first", "mine.seeds.0 is 'first'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
         ("seeds", "0+one", "mine.seeds.0 is '0+one'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
         ("seeds", "0+1+0", "mine.seeds has 0 twice; list each item once."),
-        ("seeds", True, "mine.seeds.0 is True; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", True, "mine.seeds.0 is true; it must be an integer from 0 to 9,223,372,036,854,775,807."),
         ("seeds", [3, 0, 3], "mine.seeds has 3 twice; list each item once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it must be an integer."),
         ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it must be a string."),
@@ -245,7 +245,7 @@ class TestRecipes:
             ({"augmentation": ["mixup"]}, "it must be one of crop, flip, color_jitter, rand_augment"),
             ({"augmentation": [{"crop": {}, "flip": {}}]}, "it must be one of crop, flip"),
             ({"augmentation": [3]}, "it must be one of crop, flip"),
-            ({"augmentation": [{"flip": False}]}, r"augmentation\.0\.flip is False; it must be a group"),
+            ({"augmentation": [{"flip": False}]}, r"augmentation\.0\.flip is false; it must be a group"),
             ({"augmentation": [{"crop": 0}]}, r"augmentation\.0\.crop is 0; it must be a group"),
             (
                 {"augmentation": [{"crop": {"pad": 1}}]},
@@ -318,7 +318,7 @@ def test_the_message_for_a_removed_setting_names_its_replacement(key: str) -> No
     [
         ({"processes": 0}, "processes is 0", "auto or an integer from 1 to 256"),
         ({"processes": "many"}, "processes is 'many'", "auto or an integer from 1 to 256"),
-        ({"ray": {"workers": True}}, "ray.workers is True", "auto or an integer from 1 to 256"),
+        ({"ray": {"workers": True}}, "ray.workers is true", "auto or an integer from 1 to 256"),
         ({"ray": {"gpus_per_worker": 1.5}}, "ray.gpus_per_worker is 1.5", "a share of one GPU, or an integer"),
     ],
 )

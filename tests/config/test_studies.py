@@ -78,7 +78,7 @@ class TestSweep:
             ({"values": [1, "2"]}, "sweep_x cannot set training.epochs to '2': mine.training.epochs is '2'; it must"),
             ({"values": [5, 1, 5]}, "sweep_x.values has 5 twice; list each item once."),
             ({"values": []}, "sweep_x.values is []; it must be a list with at least 1 item"),
-            ({"values": None}, "sweep_x.values is None; it must be a list with at least 1 item."),
+            ({"values": None}, "sweep_x.values is null; it must be a list with at least 1 item."),
             ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
             ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; list"),
             ({"methods": []}, "sweep_x.methods is []; it must be a list with at least 1 item"),

@@ -90,7 +90,7 @@ def test_another_task_is_refused() -> None:
         ({"clients": 6}, "clients=5, now 6"),
         ({"participation": 0.5}, "participation=1.0, now 0.5"),
         ({"architectures": ["cnn"]}, "architectures=['mlp'], now ['cnn']"),
-        ({"private": {"source": "digits", "samples": 500}}, "private.samples=None, now 500"),
+        ({"private": {"source": "digits", "samples": 500}}, "private.samples=null, now 500"),
         ({"training": {"epochs": 3}}, "training.epochs=20, now 3"),
     ):
         with case(changes):

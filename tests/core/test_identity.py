@@ -18,5 +18,5 @@ def test_flat() -> None:
 def test_differences_are_sorted_and_cover_what_only_one_has() -> None:
     now = {"rounds": 4, "training": {"epochs": 1, "privacy": None}}
     assert differences(NESTED, {**NESTED}) == ""
-    assert differences(NESTED, {**NESTED, "rounds": 4, "added": "x"}) == "added=None, now 'x', rounds=3, now 4"
-    assert differences(NESTED, now) == "rounds=3, now 4, training.privacy.delta=0.1, now None"
+    assert differences(NESTED, {**NESTED, "rounds": 4, "added": "x"}) == "added=null, now 'x', rounds=3, now 4"
+    assert differences(NESTED, now) == "rounds=3, now 4, training.privacy.delta=0.1, now null"

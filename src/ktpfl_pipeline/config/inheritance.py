@@ -7,7 +7,7 @@ from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Sweep, Tune
-from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.errors import InputError, nearest, written
 from ktpfl_pipeline.core.validation import rules, spelt_out
 
 LIKE = "like"
@@ -74,7 +74,7 @@ def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) 
     if not isinstance(other, str):
         given = [each for each in other if each in offered] if isinstance(other, list) else []
         first = next(iter([*given, *(each for each in offered if not each.startswith("_")), *offered, name]))
-        raise InputError(f"{where} is {other!r}; it must be the name of a section, as in like: {first}.")
+        raise InputError(f"{where} is {written(other)}; it must be the name of a section, as in like: {first}.")
     hint = nearest(other, offered, f"choose from {', '.join(offered)}." if offered else "take it out.")
     if other == name:
         raise InputError(f"{where} is {other!r}, which is this section itself; {hint}")

@@ -19,7 +19,7 @@ from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
 from ktpfl_pipeline.config.schema import ALL, REPLACED, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, CellSettings, Paper, Range, Sweep, Tune
-from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.errors import InputError, nearest, written
 from ktpfl_pipeline.core.validation import Group
 from ktpfl_pipeline.core.validation import parse as parse_group
 from ktpfl_pipeline.methods import METHODS, create, find
@@ -231,7 +231,7 @@ def _tried(where: str, tried: Any) -> list[Any]:
             raise InputError(f"{where}.low is {ends.low}; with log it must be above 0.")
         return [ends.low, ends.high]
     if not isinstance(tried, list) or not tried:
-        raise InputError(f"{where} is {tried!r}; it must be a list of values, or a range {{low: ..., high: ...}}.")
+        raise InputError(f"{where} is {written(tried)}; it must be a list of values, or a range {{low: ..., high: ...}}.")
     return tried
 
 
@@ -247,7 +247,7 @@ def _section(kind: type[Group], name: str, values: Any, what: str) -> Group:
     except (ValueError, RecursionError):  # Python would not write it into any message
         raise InputError(f"{name} has a number of more than 4,300 digits, or contains itself. Correct it.") from None
     if not isinstance(values, Mapping):
-        raise InputError(f"{name} is {values!r}; it must be a section with the settings of {what}.")
+        raise InputError(f"{name} is {written(values)}; it must be a section with the settings of {what}.")
     compute = values.get("compute")
     for removed in [each for each in REPLACED if isinstance(compute, Mapping) and each in compute]:
         raise InputError(f"{name}.compute.{removed} does not exist any more. {REPLACED[removed]}")

@@ -1,6 +1,7 @@
 """The one exception for what a user can fix."""
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,11 @@ class InputError(ValueError):
 def printable(text: str) -> str:
     """Return a text in one line that a terminal can show: other characters are written as `repr` writes them."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def written(value: Any) -> str:
+    """Return a setting as it is written in conf/: ``null``, ``true`` and ``false`` as in YAML, the rest as in Python."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 
 def masked(text: str) -> str:

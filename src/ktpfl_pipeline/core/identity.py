@@ -5,6 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ktpfl_pipeline.core.errors import written
+
 
 def digest(value: Any) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 sum of plain values; the order of keys does not count."""
@@ -23,4 +25,4 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return in words where two settings differ: ``rounds=3, now 4``; empty where they are equal."""
     old, new = flat(then), flat(now)
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    return ", ".join(f"{name}={old.get(name)!r}, now {new.get(name)!r}" for name in names)
+    return ", ".join(f"{name}={written(old.get(name))}, now {written(new.get(name))}" for name in names)

@@ -7,9 +7,9 @@ Methods' hyperparameters follow the same rules.
 """
 
 import inspect
-import math
 import operator
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, ge
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen
 
-from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.errors import InputError, nearest, written
 
 Group = TypeVar("Group")
 LARGEST = 2**31 - 1
@@ -161,7 +161,7 @@ def parse(kind: type[Group], values: Any, where: str) -> Group:
     InputError with one sentence for each of the first five settings that are unknown, missing or not allowed.
     """
     if not isinstance(values, Mapping):
-        raise InputError(f"{where} is {values!r}; it must be a group of settings{_example(kind, where)}.")
+        raise InputError(f"{where} is {written(values)}; it must be a group of settings{_example(kind, where)}.")
     allowed, wrong, found = rules(cast("Any", kind)), list[str](), dict[str, Any]()
     for name in values:
         if name not in allowed:
@@ -213,7 +213,7 @@ def value_of(rule: Rule, given: Any, where: str) -> Any:
             except InputError as error:  # of a group within the value
                 raise InputError(f"{where}.{error}") from error
             except ValueError as error:
-                raise InputError(f"{where} is {given!r}; it must be {error}.") from None
+                raise InputError(f"{where} is {written(given)}; it must be {error}.") from None
     if value is None and rule.optional:
         return None
     parts = rule.parts
@@ -223,9 +223,9 @@ def value_of(rule: Rule, given: Any, where: str) -> Any:
             if part.plain is not Any and not _within(found, [*rule.metadata, *part.metadata]):
                 break
             _check_items(found, [*rule.metadata, *part.metadata], where)
-            return found
+            return float(found) if part.plain is float else found  # 2 and 2.0 are one setting, and one run
     example = _example(rule.groups[0], where) if rule.groups and len(parts) == 1 else ""
-    raise InputError(f"{where} is {given!r}; it must be {rule}{example}.")
+    raise InputError(f"{where} is {written(given)}; it must be {rule}{example}.")
 
 
 def plain(value: Any) -> Any:
@@ -306,7 +306,7 @@ def _within(value: Any, metadata: Iterable[Any]) -> bool:
     """Return whether a value is finite and within its bounds, and a list of the right length."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         tests = [BOUNDS[type(each)] + (each,) for each in metadata if type(each) in BOUNDS]
-        return -math.inf < value < math.inf and all(test(value, getattr(bound, name)) for test, name, _, bound in tests)
+        return abs(value) <= sys.float_info.max and all(test(value, getattr(bound, name)) for test, name, _, bound in tests)
     if isinstance(value, str | list | tuple | Mapping):
         least = max((each.min_length for each in metadata if isinstance(each, MinLen)), default=0)
         most = min((each.max_length for each in metadata if isinstance(each, MaxLen)), default=len(value))

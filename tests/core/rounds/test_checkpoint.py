@@ -132,8 +132,8 @@ class TestOtherSettings:
             "seed=0, now 1": {"seed": 1},
             "method='kt_pfl', now 'fedmd'": {"method": "fedmd"},
             "cohort=[1, 2], now [1, 3]": {"cohort": [1, 3]},
-            "weight=None, now 2.0": {"weight": 2.0},
-            "added=None, now True": {"added": True},
+            "weight=null, now 2.0": {"weight": 2.0},
+            "added=null, now true": {"added": True},
         }
         for difference, change in changes.items():
             message = refused(file, **change)
@@ -147,7 +147,7 @@ class TestOtherSettings:
 
     def test_a_setting_that_is_gone_is_named(self, file: Path) -> None:
         checkpoint.save(file, {**CONTENT, "settings": {**SETTINGS, "old": 7}})
-        assert "old=7, now None" in refused(file)
+        assert "old=7, now null" in refused(file)
 
     def test_order_of_settings_does_not_matter(self, file: Path) -> None:
         checkpoint.save(file, {**CONTENT, "settings": dict(reversed(SETTINGS.items()))})
