@@ -51,7 +51,8 @@ def settings(asked: argparse.Namespace) -> tuple[Paper, dict[str, Any]]:
         emptied += [name] * (not part["methods"] or not part["columns"])
     only = [name for name in asked.only if name not in emptied]
     if not only:
-        raise SystemExit(f"No part of {', '.join(asked.only)} has these methods and columns at the scale {asked.scale}.")
+        parts = ", ".join(asked.only)
+        raise SystemExit(f"No part of {parts} has these methods and columns at the scale {asked.scale}.")
     section["parts"] = {name: part for name, part in section["parts"].items() if name in only}
     section |= {"only": only, "seeds": asked.seeds, "files": True}
     return parsing.parse_paper(section, parameters), parameters

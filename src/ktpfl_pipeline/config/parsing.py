@@ -231,7 +231,8 @@ def _tried(where: str, tried: Any) -> list[Any]:
             raise InputError(f"{where}.low is {ends.low}; with log it must be above 0.")
         return [ends.low, ends.high]
     if not isinstance(tried, list) or not tried:
-        raise InputError(f"{where} is {written(tried)}; it must be a list of values, or a range {{low: ..., high: ...}}.")
+        allowed = "a list of values, or a range {low: ..., high: ...}"
+        raise InputError(f"{where} is {written(tried)}; it must be {allowed}.")
     return tried
 
 

@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 
 
 def written(value: Any) -> str:
-    """Return a setting as it is written in conf/: ``null``, ``true`` and ``false`` as in YAML, the rest as in Python."""
+    """Return a setting as conf/ has it: ``null``, ``true`` and ``false`` as in YAML, the rest as in Python."""
     return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 

@@ -306,7 +306,8 @@ def _within(value: Any, metadata: Iterable[Any]) -> bool:
     """Return whether a value is finite and within its bounds, and a list of the right length."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         tests = [BOUNDS[type(each)] + (each,) for each in metadata if type(each) in BOUNDS]
-        return abs(value) <= sys.float_info.max and all(test(value, getattr(bound, name)) for test, name, _, bound in tests)
+        finite = abs(value) <= sys.float_info.max
+        return finite and all(test(value, getattr(bound, name)) for test, name, _, bound in tests)
     if isinstance(value, str | list | tuple | Mapping):
         least = max((each.min_length for each in metadata if isinstance(each, MinLen)), default=0)
         most = min((each.max_length for each in metadata if isinstance(each, MaxLen)), default=len(value))
