@@ -40,15 +40,14 @@ def settings(asked: argparse.Namespace) -> tuple[Paper, dict[str, Any]]:
     parameters = InheritingConfigLoader(str(ROOT / "conf"), env=asked.scale, **CONFIG_LOADER_ARGS)["parameters"]
     section = parameters[PAPER]
     section["parts"] = {name: part for name, part in section["parts"].items() if part and name in asked.only}
-    emptied = []
-    for name, part in section["parts"].items():
+    for part in section["parts"].values():
         part.pop("seeds", None)
         if asked.methods:
-            part["methods"] = [method for method in part["methods"] if method in asked.methods]
+            part["methods"] = [name for name in part["methods"] if name in asked.methods]
         if asked.columns:
             part["columns"] = {label: part["columns"][label] for label in asked.columns if label in part["columns"]}
         part["settings"] = {**part.get("settings", {}), "compute": COMPUTE}
-        emptied += [name] * (not part["methods"] or not part["columns"])
+    emptied = {name for name, part in section["parts"].items() if not part["methods"] or not part["columns"]}
     only = [name for name in asked.only if name not in emptied]
     if not only:
         parts = ", ".join(asked.only)

@@ -303,6 +303,15 @@ class TestPaper:
             assert (column.clients, column.private.samples, column.rounds) == (20, 10_000, 20)
             assert (column.training.epochs, column.partition.test_share) == (10, 0.85)
 
+    def test_a_hundred_clients_of_two_cores_train_as_much_as_twenty(self) -> None:
+        sections = parsing.merged(load("two_cores"), {})
+        paper = parsing.parse_paper(sections["paper"], sections)
+        columns = parsing.paper_columns("table2", paper, sections)
+        assert {column.clients for _, _, column in columns} == {20, 100}
+        for _, _, column in columns:
+            samples = (1 - column.partition.test_share) * column.private.samples / column.clients
+            assert (samples, column.participation * column.rounds) == (pytest.approx(75), 20)
+
 
 class TestTunings:
     @pytest.mark.parametrize("environment", ["base", "quick", "results", "test"])

@@ -8,6 +8,7 @@ from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import convergence
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
+from ktpfl_pipeline.core.errors import written
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.core.metrics import ADAPTED, LAST, VALIDATION
@@ -213,7 +214,7 @@ def setting(value: Any) -> str:
     if isinstance(value, Mapping):
         bare = "encoding"  # its value is enough to describe the section
         return " ".join(setting(each) if name == bare else f"{name}={setting(each)}" for name, each in value.items())
-    return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
+    return value if isinstance(value, str) else written(value)
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, str]:

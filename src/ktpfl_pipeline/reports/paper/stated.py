@@ -18,6 +18,7 @@ from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned
+from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.paper.tables import OF_KT_PFL
 
 DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
@@ -56,8 +57,8 @@ class Stated:
         agreeing = paper if isinstance(paper, list) else [paper]
         found = family_of(ours) if self.key.endswith(".source") else ours
         shown = self.shown or (" or ".join(map(str, agreeing)) if paper is not None else "not stated")
-        written = "null" if ours is None else str(ours)
-        return Setting(self.setting, shown, self.source, written, None if paper is None else found not in agreeing)
+        differs = None if paper is None else found not in agreeing
+        return Setting(self.setting, shown, self.source, words.setting(ours), differs)
 
 
 @cache
