@@ -129,9 +129,9 @@ class FinishedRun(Kept):
     def counted(self) -> list[RoundRecord]:
         """The evaluations that make the final value: the last five after 95 % of the clients have taken part.
 
-        Before that many have, some models are as they were initialised; a client that diverged and sat out counts, so
-        that the rounds are the same for all methods. Where that many never do, the last five. With early stopping, the
-        best validated round and no other.
+        Before that, some models are untrained. A client that diverged and sat out counts as having taken part, so that
+        the rounds are the same for all methods. If 95 % is never reached, the last five evaluations count. With early
+        stopping, only the round with the best validation accuracy counts.
         """
         if self.patience is not None and (best := early_stopping.best(self.history, self.adversaries)):
             return [best]

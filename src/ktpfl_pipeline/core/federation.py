@@ -264,9 +264,9 @@ class Federation(Setting):
     ) -> dict[Key, Value]:
         """Run a client operation that trains, as `run` does, and find out whose weights or loss are not finite.
 
-        This is where divergence is noticed: before anything of that client is mixed with what others have. In phases
-        that are `EVALUATED_ONLY` optimizers start again, and keep nothing. A client cannot leave the cohort there, of
-        which it may not be, so ``skip`` is ``restore``.
+        This is where divergence is noticed: before anything of that client is mixed with what others have. In
+        `EVALUATED_ONLY` phases optimizers start fresh, and their state is not kept. A client cannot be dropped from the
+        cohort there, because it may not be in it, so ``skip`` acts like ``restore``.
 
         Args:
             before: what takes the place of each value where it diverged and is restored; if a client that diverged is

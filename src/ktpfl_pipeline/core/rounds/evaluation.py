@@ -28,7 +28,7 @@ AT_ONCE = 20
 
 
 def _parts(params: Params) -> list[Any]:
-    """Return what makes a model that one; where it lives elsewhere it is not opened for this."""
+    """Return the objects that identify a model: its tensors, or the handle of a remote model, which is not fetched."""
     return [params] if isinstance(params, Handle) else list(params.values())
 
 

@@ -91,7 +91,7 @@ def name_of(method: Any) -> str:
 
 
 def _odd(value: Any) -> str:
-    """Return what is in a part of a state that no checkpoint is read back with; nothing if nothing is."""
+    """Return the name of the first value in a part of a state that a checkpoint cannot restore; empty without one."""
     kind = type(value)
     if kind in PLAIN or isinstance(value, Tensor | Handle):
         return ""
