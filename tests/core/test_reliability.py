@@ -141,6 +141,14 @@ class TestBudgets:
         assert [fed.affordable(poor, epochs) for epochs in (0, 1, 4, 10, 20)] == [0, 1, 1, 2, 5]
         assert [fed.affordable(rich, epochs) for epochs in (0, 1, 4)] == [0, 1, 4]
 
+    def test_are_drawn_from_the_clients_of_the_run_wherever_they_are(self) -> None:
+        """Workers hold a part of them, and newcomers come later."""
+        fed = unreliable(Reliability(budgets=Budgets(0.4, 0.25)))
+        some = replace(fed, clients=fed.clients[:2])
+        assert 0 < len(fed.budgeted_ids) < len(fed.clients)
+        assert some.budgeted_ids == fed.budgeted_ids
+        assert replace(some, clients=fed.clients).budgeted_ids == fed.budgeted_ids
+
     @pytest.mark.parametrize(
         "name", ["local", "fedproto", "fml", "ditto", "fedrep", "fd", "local_matched", "fedkd", "fedmrl"]
     )

@@ -76,9 +76,13 @@ class Setting:
     #: which clients drop out of rounds, are late, or train less
     reliability: Reliability = field(default_factory=Reliability)
     knowledge: Knowledge = field(default_factory=Knowledge)  #: how predictions travel
+    #: ids from which adversaries, stragglers and budgets are drawn; empty: those of `clients`. A worker of a cluster
+    #: holds some of them, and newcomers are none of them.
+    population: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Check ids and settings; import now what workers that are forked later need."""
+        object.__setattr__(self, "population", self.population or tuple(self.by_id))
         for name in ("training", "distillation", "compute", "adversaries", "reliability", "knowledge"):
             check(getattr(self, name), name)
         if wrong := compatibility.problems(None, self):
@@ -137,17 +141,17 @@ class Setting:
     @cached_property
     def adversary_ids(self) -> list[int]:
         """Ids of the clients that upload false predictions, ascending."""
-        return rng.drawn("adversaries", self.adversaries.share, self.by_id, self.seed)
+        return rng.drawn("adversaries", self.adversaries.share, self.population, self.seed)
 
     @cached_property
     def straggler_ids(self) -> list[int]:
         """Ids of the clients whose uploads arrive late, ascending."""
-        return rng.drawn("stragglers", self.reliability.stragglers.share, self.by_id, self.seed)
+        return rng.drawn("stragglers", self.reliability.stragglers.share, self.population, self.seed)
 
     @cached_property
     def budgeted_ids(self) -> list[int]:
         """Ids of the clients that cannot afford all epochs, ascending."""
-        return rng.drawn("budgets", self.reliability.budgets.share, self.by_id, self.seed)
+        return rng.drawn("budgets", self.reliability.budgets.share, self.population, self.seed)
 
     def affordable(self, n: int, epochs: int) -> int:
         """Return how many of so many epochs of local training client n takes: all, or what its budget allows."""

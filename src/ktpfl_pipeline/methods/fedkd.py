@@ -82,7 +82,8 @@ class FedKD(SmallCommon, Personal):
         energy = self.start + (self.end - self.start) * min(1.0, t / fed.rounds)
         nothing: Params = {name: torch.zeros_like(tensor) for name, tensor in state.common.items()}
         before = {n: (state.models[n], state.maps[n], nothing) for n in cohort}
-        calls = {n: (*before[n][:2], state.common, self, energy, t) for n in cohort}
+        architecture = self.architecture(fed)
+        calls = {n: (*before[n][:2], state.common, self, architecture, energy, t) for n in cohort}
         found = fed.run_training("train", train_pair, calls, before)
         trained, maps, uploads = (dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True))
         mean = fed.average({n: decoded(update, state.common) for n, update in uploads.items()})
@@ -109,7 +110,15 @@ class FedKD(SmallCommon, Personal):
 
 
 def train_pair(
-    space: Workspace, n: int, own: Params, own_map: Params, common: Params, method: FedKD, energy: float, t: int
+    space: Workspace,
+    n: int,
+    own: Params,
+    own_map: Params,
+    common: Params,
+    method: FedKD,
+    architecture: str,
+    energy: float,
+    t: int,
 ) -> Outcome[tuple[Params, Params, Params]]:
     """Train mentor and mentee on the same batches of client n's data for E epochs.
 
@@ -121,7 +130,8 @@ def train_pair(
         own: weights of its mentor.
         own_map: its W^h, (F, F).
         common: weights of the mentee.
-        method: its F and the mentee's architecture.
+        method: its F and the weights of its losses.
+        architecture: the mentee's.
         energy: of the singular values that are sent, 0 to 1.
 
     Returns:
@@ -129,12 +139,12 @@ def train_pair(
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     mentor = space.module(n, own).train()
-    mentee = space.module(method.architecture(setting), common, "common").train()
+    mentee = space.module(architecture, common, "common").train()
     between, of = space.linear(own_map), mutual.losses(space, n, t, samples, mentor, mentee)
     divergence = 1.0 / setting.classes if method.divergence_weight is None else method.divergence_weight
 
     _, head = space.head(n, mentor)
-    _, small_head = space.head(method.architecture(setting), mentee)
+    _, small_head = space.head(architecture, mentee)
     with features(head, method.dimension) as large, features(small_head, method.dimension) as small:
 
         def loss(batch: Tensor) -> Tensor:

@@ -32,7 +32,15 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Setting
-from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining, Ray
+from ktpfl_pipeline.core.settings import (
+    Budgets,
+    Compute,
+    Distillation,
+    ExecutorSettings,
+    LocalTraining,
+    Ray,
+    Reliability,
+)
 from ktpfl_pipeline.core.weights import opened, wire_bytes
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -168,7 +176,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 class TestSameResult:
-    @pytest.mark.parametrize("name", ["feddf", "fml", "fedproto", "fedavg_ft", "apple", "pfedhn"])
+    @pytest.mark.parametrize("name", ["feddf", "fml", "fedkd", "fedproto", "fedavg_ft", "apple", "pfedhn"])
     def test_for_every_shape_of_state(self, executor: ClusterExecutor, name: str) -> None:
         """Cohorts of 3 of 5 clients, on two workers."""
         method = create(name, HYPERPARAMETERS.get(name))
@@ -189,6 +197,15 @@ class TestSameResult:
         feds = [toy.federation(executor=each, compute=compute) for each in (executor, SerialExecutor())]
         states = [engine.run(KTpFL(), fed, Schedule(rounds=1)).state for fed in feds]
         assert toy.same(*states)
+
+    def test_where_clients_have_budgets(self, executor: ClusterExecutor) -> None:
+        """Which clients do is drawn from all of them, not from those of a worker."""
+        fed = toy.federation(
+            training=LocalTraining(epochs=4, batch_size=8, learning_rate=0.05),
+            reliability=Reliability(budgets=Budgets(share=0.4, epochs=0.25)),
+        )
+        expected = engine.run(KTpFL(), fed, Schedule(rounds=1))
+        assert_same_run(engine.run(KTpFL(), toy.again(fed, executor=executor), Schedule(rounds=1)), expected)
 
     def test_for_the_richest_recipe(self, executor: ClusterExecutor) -> None:
         """Optimizer state stays with the workers, as models do, and crosses rounds."""
