@@ -13,6 +13,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
+from ktpfl_pipeline.core.metrics import LAST
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.methods import create
 
@@ -109,6 +110,16 @@ def test_the_only_evaluation_counts_for_the_clients_that_answer() -> None:
         (record,) = engine.run(create("fedavg"), alone, Schedule(1)).history
         values = record.accuracy["after_transfer"]
         assert math.isnan(values[toy.IDS.index(HIT)]) and not any(map(math.isnan, others(values)))
+
+
+def test_a_point_at_which_no_client_was_ever_evaluated_is_left_out() -> None:
+    """In the second round adaptation is evaluated for the first time, and no client answers."""
+    fed = toy.federation(executor=Unanswered({("evaluate", 4): list(toy.IDS)}), architectures=("mlp",))
+    schedule = Schedule(rounds=1 + LAST, adapt_epochs=(1,))
+    records = engine.run(create("local"), fed, schedule).history
+    assert records[1].stale == list(toy.IDS)
+    assert [r.round for r in records if "adapted_1" in r.accuracy] == [3, 4, 5, 6]
+    assert records[1].accuracy["after_transfer"] == records[0].accuracy["after_transfer"]
 
 
 def others(values: list[float]) -> list[float]:

@@ -157,13 +157,13 @@ class FinishedRun(Kept):
     @property
     def points(self) -> list[str]:
         """The evaluation points that have a final value, in the order of reports."""
-        known = set.intersection(*(set(record.accuracy) for record in self.counted))
+        known = {point for record in self.counted for point in record.accuracy}
         adapted = sorted((p for p in known if p.startswith(ADAPTED)), key=lambda p: int(p.removeprefix(ADAPTED)))
         return [*(point for point in ORDER if point in known), *adapted]
 
     def final(self, point: str) -> list[float]:
-        """Return each client's accuracy at `point`, the mean over the evaluations that are `counted`, (N,)."""
-        return mean_by_place(record.accuracy[point] for record in self.counted)
+        """Return each client's accuracy at `point`, (N,): the mean over the `counted` evaluations that have it."""
+        return mean_by_place(record.accuracy[point] for record in self.counted if point in record.accuracy)
 
     def means(self, record: RoundRecord) -> dict[str, float]:
         """Return a round's mean accuracy over the benign clients by evaluation point; empty if it was not evaluated."""

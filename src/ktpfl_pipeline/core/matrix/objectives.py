@@ -114,7 +114,7 @@ class SquaredDistance:
 
     @property
     def largest_step(self) -> Tensor:
-        """4 / (λ a_n δ + 2ρ), (N, 1), δ the largest ‖w_i - w_j‖² / q: the largest step of `eg` that is sure to lower a row.
+        """4 / (λ a_n δ + 2ρ), (N, 1), δ the largest ‖w_i - w_j‖² / q: the largest safe step of `eg`.
 
         Along a move d of a row, which sums to zero, its value bends by at most (λ a_n δ / 2 + ρ) (Σ_m |d_m|)², and a
         step of `eg` falls, to first order, by (Σ_m |d_m|)² / η₃ at least (Pinsker).

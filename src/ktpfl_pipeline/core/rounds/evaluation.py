@@ -158,7 +158,10 @@ class Evaluator(Generic[State]):
 
 
 def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history: Sequence[RoundRecord]) -> RoundRecord:
-    """Return the record with earlier values of the clients that are not there; NaN where there is no earlier value."""
+    """Return the record with earlier values of the clients that are not there; NaN where there is no earlier value.
+
+    A point at which no client was ever evaluated is left out.
+    """
     if not there and not any(record.accuracy for record in history):
         losses = {phase: values for phase, values in found.loss.items() if phase != "test"}
         return replace(found, accuracy={}, measures={}, loss=losses)
@@ -171,9 +174,10 @@ def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history:
         known |= dict(zip(there, values, strict=True))
         return [known.get(n, math.nan) for n in ids]
 
+    accuracy = {name: whole("accuracy", name, values) for name, values in found.accuracy.items()}
     return replace(
         found,
-        accuracy={name: whole("accuracy", name, values) for name, values in found.accuracy.items()},
+        accuracy={name: values for name, values in accuracy.items() if not all(map(math.isnan, values))},
         measures={name: whole("measures", name, values) for name, values in found.measures.items()},
         loss={**found.loss, "test": whole("loss", "test", found.loss["test"])},
         stale=[n for n in ids if n not in there],
