@@ -114,7 +114,9 @@ class SquaredDistance:
 
     @property
     def largest_step(self) -> Tensor:
-        """4 / (λ a_n δ + 2ρ), (N, 1), δ the largest ‖w_i - w_j‖² / q: the largest safe step of `eg`.
+        """The largest step with which `eg` is sure to lower each row, to first order, (N, 1).
+
+        It is 4 / (λ a_n δ + 2ρ), where δ is the largest ‖w_i - w_j‖² / q.
 
         Along a move d of a row, which sums to zero, its value bends by at most (λ a_n δ / 2 + ρ) (Σ_m |d_m|)², and a
         step of `eg` falls, to first order, by (Σ_m |d_m|)² / η₃ at least (Pinsker).
