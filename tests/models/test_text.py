@@ -108,7 +108,7 @@ def test_dp_sgd_has_the_gradient_of_each_text(name: str) -> None:
 @pytest.mark.parametrize("name", ["text_gru", "text_lstm"])
 def test_dp_sgd_refuses_recurrent_models_by_name(name: str) -> None:
     with pytest.raises(InputError, match=f"architectures has {name} with recurrent or attention layers"):
-        privacy.check_possible([name], built, Compute("cpu"))
+        privacy.check_possible([name], built, SHAPE, kinds.TOKENS, Compute("cpu"))
 
 
 # A model of one's own.
@@ -159,7 +159,7 @@ def test_a_folder_is_built_and_starts_from_its_weights(folder: Path) -> None:
     assert (facts.head.name, facts.lacks("biased")) == ("model.classifier", "")
     assert models.libraries([name]).keys() == {"transformers", name}
     with pytest.raises(InputError, match="of transformers, in which Opacus"):
-        privacy.check_possible([name], lambda each: models.build(each, SHAPE, 3), Compute("cpu"))
+        privacy.check_possible([name], lambda each: models.build(each, SHAPE, 3), SHAPE, kinds.TOKENS, Compute("cpu"))
 
 
 def test_other_classes_get_a_drawn_classifier(folder: Path) -> None:

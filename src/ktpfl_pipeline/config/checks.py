@@ -144,7 +144,7 @@ def check_device(where: str, device: str) -> None:
 def check_training(name: str, experiment: Experiment) -> None:
     """Check that images can be augmented so, and that these models can be trained privately."""
     from ktpfl_pipeline import models
-    from ktpfl_pipeline.core import augmentation, privacy
+    from ktpfl_pipeline.core import augmentation, kinds, privacy
 
     image, compute, training = experiment.image, experiment.compute, experiment.training
     if image is None:
@@ -153,7 +153,7 @@ def check_training(name: str, experiment: Experiment) -> None:
         augmentation.check_channels(training.augmentation, image.channels)
         if training.privacy is not None:
             build = partial(models.build, shape=image.shape, classes=10)
-            privacy.check_possible(experiment.models(), build, compute)
+            privacy.check_possible(experiment.models(), build, image.shape, kinds.IMAGES, compute)
 
 
 def check_compare(name: str, experiment: Experiment) -> None:

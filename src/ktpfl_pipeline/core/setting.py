@@ -100,8 +100,8 @@ class Setting:
         if not (self.training.plain and self.distillation.plain):
             torch.optim.SGD([torch.zeros(1)], 0.0)  # the first one imports torch's compiler, which takes seconds
         if self.training.privacy is not None:
-            architectures = [client.architecture for client in self.clients]
-            check_possible(architectures, self.build, self.compute)
+            shape, kind = tuple(self.public.shape[1:]), kinds.of(self.public)
+            check_possible(self.models(), self.build, shape, kind, self.compute)
             check_delta(self.training.privacy, max(len(client.train) for client in self.clients))
         self._check_single_samples()
 

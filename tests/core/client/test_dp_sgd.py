@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +37,27 @@ class Noiseless(Privacy):
     """Clipping without noise, which closed forms need and the settings refuse: its ε would be infinite."""
 
     noise_multiplier: float = 0.0
+
+
+class Scaled(nn.Module):
+    """Scales 64 features, in a way that Opacus may not follow."""
+
+    def __init__(self, layer: str) -> None:
+        super().__init__()
+        self.layer = layer
+        if layer == "around":
+            self.inner = nn.Linear(64, 64)
+        elif layer != "counting":
+            self.factors = nn.Parameter(torch.ones(64))
+        if layer == "buffered":
+            self.register_buffer("offset", torch.zeros(64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.layer == "around":
+            return F.linear(x, self.inner.weight, self.inner.bias)
+        if self.layer == "counting":
+            return x / float(x.abs().amax() + 1)
+        return F.dropout(x, 0.5, self.layer == "random") * self.factors
 
 
 def federation(
@@ -137,6 +158,16 @@ class TestStep:
             drawn[step, batch] = 1
         assert torch.allclose(drawn.mean(dim=0), torch.tensor(0.25), atol=0.03)
         assert drawn.sum(dim=1).var() == pytest.approx(20 * 0.25 * 0.75, rel=0.1)  # a fixed size would have none
+
+    def test_activations_in_place_train_as_others(self) -> None:
+        def build(in_place: bool) -> nn.Module:
+            return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.ReLU(in_place), nn.Linear(4, toy.CLASSES))
+
+        feds = [federation(Privacy(1.0), build=lambda _, each=each: build(each)) for each in (False, True)]
+        assert toy.same(trained(feds[0]), trained(feds[1]))
+        space = Workspace(feds[1])
+        dp_sgd.train(space, N, feds[1].initial_models()[N], 1)
+        assert space.module(N, feds[1].initial_models()[N])[2].inplace  # type: ignore[index, union-attr]
 
     def test_a_module_is_left_as_it_was(self) -> None:
         fed = federation(Privacy(1.0), architecture="mlp")
@@ -254,6 +285,36 @@ class TestRefusals:
     def test_layers_that_opacus_does_not_know(self) -> None:
         with pytest.raises(InputError, match=r"^architectures has linear with recurrent or attention layers"):
             federation(Privacy(1.0), build=lambda _: nn.GRU(8, 4))
+
+    @pytest.mark.parametrize(
+        ("layer", "message"),
+        [
+            ("random", r"^architectures has linear on which Opacus fails .*\(RuntimeError: vmap: called random"),
+            ("buffered", r"^architectures has linear on which Opacus fails .*\(NotImplementedError: .*buffers"),
+            ("around", r"^architectures has linear with 1\.inner\.weight, of which Opacus finds no gradient"),
+            ("counting", ""),  # it cannot run without numbers, and Opacus can train it
+        ],
+    )
+    def test_layers_are_tried(self, layer: str, message: str) -> None:
+        def build(_: str) -> nn.Module:
+            return nn.Sequential(nn.Flatten(), Scaled(layer), nn.Linear(64, toy.CLASSES))
+
+        with pytest.raises(InputError, match=message) if message else nullcontext():
+            federation(Privacy(1.0), build=build)
+
+    def test_an_architecture_is_tried_once_and_nothing_is_drawn(self) -> None:
+        made = []
+
+        def build(name: str) -> nn.Module:
+            made.append(name)
+            with torch.device("cpu"):  # as models of torchvision are made
+                return toy.build(name)
+
+        before = torch.get_rng_state()
+        for _ in range(2):
+            federation(Privacy(1.0), build=build)
+        assert made == ["linear"]
+        assert torch.equal(torch.get_rng_state(), before)
 
     @pytest.mark.parametrize(
         ("compute", "message"),

@@ -4,7 +4,6 @@ Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: Deep Learning with Diff
 https://arxiv.org/abs/1607.00133. What ε this spends: `core/privacy.py`.
 """
 
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ from ktpfl_pipeline.core.client import operations, optimizers
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.privacy import sampling
+from ktpfl_pipeline.core.privacy import sampling, single_gradients
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of, trained
 
@@ -31,7 +30,6 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     As `operations.train`, but each step draws every sample by itself (Poisson sampling, which the accountant takes for
     granted), so that an epoch is one only in expectation.
     """
-    from opacus.grad_sample import GradSampleHooks
     from opacus.optimizers import DPOptimizer
 
     setting, own = space.setting, PrivateSamples(space, n, t)
@@ -40,7 +38,6 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     module = space.module(n, params).train()
     steps, share = sampling(len(own), settings.batch_size)
     choice = setting.stream("private sampling", t, n)
-    hooks = GradSampleHooks(module, loss_reduction="sum")
     rate = settings.rate(t, setting.rounds)
     steps_by = optimizers.make(trained(module), settings, rate, space.optimizer_state)
     optimizer = DPOptimizer(
@@ -56,18 +53,14 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
 
     total, seen = torch.zeros((), device=space.device, dtype=torch.float64), 0
     counted = Counter[str]()
-    try:
-        with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Full backward hook")  # inputs need no gradient
-            for _ in range(settings.epochs):
-                total.zero_()
-                seen = 0
-                for batch in poisson(len(own), steps, share, choice, space.device):
-                    total += step(optimizer, loss, batch)
-                    seen += len(batch)
-                    counted += space.counted([module], len(batch))
-    finally:
-        hooks.cleanup()
+    with rng.seeded(rng.derive(setting.seed, "dropout", t, n), space.device), single_gradients(module):
+        for _ in range(settings.epochs):
+            total.zero_()
+            seen = 0
+            for batch in poisson(len(own), steps, share, choice, space.device):
+                total += step(optimizer, loss, batch)
+                seen += len(batch)
+                counted += space.counted([module], len(batch))
     state = None if space.optimizer_state is None else optimizers.state_of(steps_by)
     return Outcome(params_of(module), total / max(seen, 1), samples=counted, optimizer_state=state)
 
