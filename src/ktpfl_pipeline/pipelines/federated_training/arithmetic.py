@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import torch
 from ktpfl_pipeline import models, tracking
 from ktpfl_pipeline.analysis.provenance import processor
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.core import settings
+from ktpfl_pipeline.core import privacy, settings
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.dataset import LabelledDataset
@@ -88,19 +88,22 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     """Return the arithmetics that the settings leave to choose from, the plainest first; mostly one.
 
     Products of `auto` are not coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's, which
-    only some processors have. Private training goes with neither bfloat16 nor channels last, and features have no
-    channels.
+    only some processors have. Features have no channels, and `privacy.EXCLUDED` is what private training excludes.
     """
     asked, private = experiment.compute, experiment.training.privacy is not None
+
+    def allowed(choices: Iterable[str]) -> list[str]:
+        return [each for each in choices if not (private and each in privacy.EXCLUDED)]
+
     dtypes: list[str] = [asked.dtype]
     if asked.dtype.startswith("auto"):
         device = asked.place().type
-        bfloat16 = asked.dtype == "auto:bfloat16" and not private and settings.has_bfloat16(device)
-        dtypes = ["float32", *["tf32"] * (device == "cuda"), *["bfloat16"] * bfloat16]
+        bfloat16 = asked.dtype == "auto:bfloat16" and settings.has_bfloat16(device)
+        dtypes = allowed(["float32", *["tf32"] * (device == "cuda"), *["bfloat16"] * bfloat16])
     images = data.private.kind.pixels
     formats: list[str] = [asked.memory_format if images else "contiguous"]
     if asked.memory_format == "auto" and images:
-        formats = ["contiguous", *["channels_last"] * (not private)]
+        formats = allowed(["contiguous", "channels_last"])
     return [Arithmetic(dtype, order) for dtype in dtypes for order in formats]
 
 
