@@ -182,6 +182,18 @@ class TestSelection:
         assert second.size == 4 * 2 * K + 1
         assert torch.equal(second.values[second.known], logits(8)[second.known])
 
+    def test_one_that_is_due_and_not_chosen_does_not_serve_longer(self) -> None:
+        """With D = 1 and one of 6 chosen in each round, the one of round t serves in t and t + 1."""
+        knowledge = Knowledge(cache=1, select=0.01)
+        kept: Any = {}
+        for t in range(1, 5):
+            values = torch.zeros(6, K, dtype=torch.float64)
+            values[t, 0] = 9.0
+            found = deliver(knowledge, message(values, t), kept)
+            kept = found.kept
+            assert found.known.nonzero().flatten().tolist() == ([t - 1, t] if t > 1 else [t])
+            assert (found.values[~found.known] == 0).all()
+
     def test_as_the_method_says(self) -> None:
         chosen = torch.tensor([True, False, True, False, False, False])
         found = deliver(Knowledge(), message(logits(), chosen=chosen), {})

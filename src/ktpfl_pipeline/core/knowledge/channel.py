@@ -64,7 +64,9 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
     if knowledge.cache or message.since is not None:
         state["values"] = kept.get("values", empty).index_put((places,), decoded)
         state["rounds"] = rounds.index_put((places,), torch.tensor(t, dtype=torch.int32))
-        found, known = state["values"][batch], state["rounds"][batch] > 0
+        last = state["rounds"][batch]
+        known = (last > 0) & (last >= since)  # one that was due and was not chosen is too old
+        found = torch.where(known[:, None], state["values"][batch], 0.0)
     return Delivery(found, known, size + len(mask), state)
 
 
