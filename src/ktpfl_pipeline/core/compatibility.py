@@ -7,6 +7,7 @@ federation built in Python follows the same rules as a section of conf/.
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
+from ktpfl_pipeline.core.errors import COVERED_METHODS
 from ktpfl_pipeline.core.validation import changed
 
 
@@ -51,7 +52,7 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
         yield Conflict(
             "training.privacy is set",
             "private samples are used outside plain local training, which ε does not cover",
-            "Set training.privacy to null, or choose methods listed in docs/privacy.md",
+            f"Set training.privacy to null, or choose methods that it allows ({COVERED_METHODS})",
         )
     if method.own_step and (found := changed_step(setting)):
         yield found

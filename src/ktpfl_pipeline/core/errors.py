@@ -11,6 +11,8 @@ from typing import Any
 MAX_MESSAGE = 4000  # characters; a value may be a megabyte long
 _USED_UP = re.compile(r"out of memory|can't allocate memory|not enough memory|Cannot allocate memory|ALLOC_FAILED")
 """What CUDA, cuBLAS, torch's allocator of the CPU and the system say in errors of their own."""
+COVERED_METHODS = "column ε of docs/project/what_leaves.md"
+"""Where the methods are listed that private training allows."""
 _PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s'\"]*@")
 
 
@@ -59,7 +61,7 @@ class NotCoveredError(InputError):
         """Name the `use` that is not covered, as in ``"trains client 3 twice in round 2"``."""
         super().__init__(
             f"training.privacy is set, and this method {use}, which its ε would not cover: set it to null, or choose "
-            "methods that only train locally (docs/privacy.md lists them)."
+            f"methods that only train locally ({COVERED_METHODS})."
         )
 
 
