@@ -165,10 +165,11 @@ class TestTraffic:
             }
 
     def test_a_class_without_owner_is_downloaded_too(self) -> None:
-        """The table of prototypes has one size: three classes of 64 numbers."""
-        fed = federation(dict.fromkeys(EVERYONE, (0, 2)))
-        _, report = FedProto(dimension=64).round(FedProto(dimension=64).init(fed), EVERYONE, 1, fed)
+        """The table of prototypes has one size: three classes of 64 numbers. New clients download it too."""
+        fed, method = federation(dict.fromkeys(EVERYONE, (0, 2))), FedProto(dimension=64)
+        state, report = method.round(method.init(fed), EVERYONE, 1, fed)
         assert report.traffic == dict.fromkeys(EVERYONE, Traffic(prototypes_up=2 * 256, prototypes_down=3 * 256))
+        assert method.join(state, state.models, [7], fed).traffic == {7: Traffic(prototypes_down=3 * 256)}
 
     def test_is_counted_in_whole_bytes(self) -> None:
         fed = federation()

@@ -10,7 +10,7 @@ sends, where None leaves the choice to ``knowledge.select``.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -181,12 +181,16 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
 def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traffic]:
     """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
 
-    The download has a prototype for every class, of zeros while the server has none. `owned`, (|S|, K) bool, are the
-    classes for which each client has a prototype. `numbers` is the size of a prototype.
+    `owned`, (|S|, K) bool, are the classes for which each client has a prototype. `numbers` is the size of a prototype.
     """
-    counts, size = owned.sum(dim=1).tolist(), 4 * numbers
-    down = size * owned.shape[1]
-    return {n: Traffic(prototypes_up=size * own, prototypes_down=down) for n, own in zip(cohort, counts, strict=True)}
+    down = all_prototypes(owned.shape[1], numbers)
+    counts = owned.sum(dim=1).tolist()
+    return {n: replace(down, prototypes_up=4 * numbers * own) for n, own in zip(cohort, counts, strict=True)}
+
+
+def all_prototypes(classes: int, numbers: int) -> Traffic:
+    """Return the traffic of a download of all prototypes: one for every class, of zeros while the server has none."""
+    return Traffic(prototypes_down=4 * numbers * classes)
 
 
 def both_ways(models: Models, late: Collection[int] = ()) -> dict[int, Traffic]:

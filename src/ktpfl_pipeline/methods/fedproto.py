@@ -21,7 +21,6 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
-from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 from ktpfl_pipeline.methods.shared import common_head
 
@@ -94,7 +93,7 @@ class FedProto(Personal):
 
     def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the prototypes; their models are the initial ones."""
-        traffic = Traffic(prototypes_down=4 * int(state.known.sum()) * self.dimension)
+        traffic = exchange.all_prototypes(fed.classes, self.dimension)
         return Joined(select(fed.initial_models(), newcomers), dict.fromkeys(newcomers, traffic))
 
     def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
