@@ -40,6 +40,18 @@ def test_owners_are_called_by_their_names():
     assert client_title(summarise(drawn, {}), 1).endswith(" 1")
 
 
+@pytest.mark.usefixtures("blank_figures")
+def test_clients_without_names_are_called_by_their_ids():
+    """Newcomers, which are drawn by seed, leave other ids behind."""
+    runs = [replace(run(seed=seed, coefficients=[[0.5, 0.5]] * 2), ids=ids) for seed, ids in ((0, [1, 4]), (1, [0, 4]))]
+    assert client_title(summarise(runs[:1], {}), 1).endswith(" 4")
+    assert client_title(summarise(runs, {}), 1).endswith(" 1")
+    picture = measures.data(summarise(runs, {}))[0]
+    assert [tick.get_text()[-1] for tick in picture.figure.axes[0].get_yticklabels()] == ["1", "4"]
+    matrix = figures.coefficient_heatmaps(summarise(runs, {}))
+    assert {tick.get_text().partition(" (")[0][-1] for tick in matrix.axes[0].get_yticklabels()} == {"1", "4"}
+
+
 def test_many_classes_are_shades():
     counts = [[1 + client * label for label in range(48)] for client in range(40)]
     axes, bar = figures.labels_per_client(counts, "Many").axes

@@ -255,6 +255,12 @@ class TestDataFiles:
         assert found["clients.csv"].after_transfer.tolist() == pytest.approx([0.6, 0.8] * 2)
         assert found["clients.csv"].architecture.tolist() == ["lenet", "mlp"] * 2
 
+    def test_clients_are_called_by_their_ids(self, whole):
+        """As in the table of the partition: newcomers that were held out leave gaps."""
+        found = self.read([replace(whole, runs=[replace(run, ids=[1, 4]) for run in whole.runs])])
+        for name in ("clients.csv", "theorem.csv"):
+            assert set(found[name].client) == {1, 4}, name
+
     def test_theorem(self, whole):
         table = self.read([whole])["theorem.csv"]
         assert len(table) == 2 * 2 * 4  # seeds, clients, mixtures

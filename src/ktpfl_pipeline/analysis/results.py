@@ -121,6 +121,11 @@ class FinishedRun(Kept):
         return len(self.label_counts[0]) > 1
 
     @property
+    def client_ids(self) -> list[int]:
+        """(N,) the clients' ids; without newcomers, these are mostly their places."""
+        return self.ids or list(range(len(self.architectures)))
+
+    @property
     def evaluated(self) -> list[RoundRecord]:
         """The rounds that were evaluated."""
         return [record for record in self.history if record.accuracy]
@@ -147,7 +152,7 @@ class FinishedRun(Kept):
     def sampled(self) -> list[int]:
         """Places of the clients that were ever in a cohort."""
         seen = {n for record in self.history for n in record.cohort}
-        return [place for place, n in enumerate(self.ids or range(len(self.architectures))) if n in seen]
+        return [place for place, n in enumerate(self.client_ids) if n in seen]
 
     @property
     def covered(self) -> float:

@@ -96,9 +96,9 @@ def _clients(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
     values = {**{point: run.final(point) for point in points}, **run.measures}
     if run.majority:
         values["majority_class"] = run.majority
-    for client, architecture in enumerate(run.architectures):
-        named = {"owner": run.names[client]} if run.names else {}
-        own = {name: each[client] for name, each in values.items()}
+    for place, (client, architecture) in enumerate(zip(run.client_ids, run.architectures, strict=True)):
+        named = {"owner": run.names[place]} if run.names else {}
+        own = {name: each[place] for name, each in values.items()}
         yield {"client": client, **named, "architecture": architecture, **own}
 
 
@@ -117,10 +117,10 @@ def _confusion(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
 
 def _theorem(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
     if (check := run.theorem) is not None:
-        for client, certificate in enumerate(check.certificate):
+        for place, (client, certificate) in enumerate(zip(run.client_ids, check.certificate, strict=True)):
             for mixture in check.fit:
-                loss = {"fit_loss": check.fit[mixture][client], "test_loss": check.test[mixture][client]}
-                more = {"test_accuracy": check.accuracy[mixture][client], "certificate": certificate}
+                loss = {"fit_loss": check.fit[mixture][place], "test_loss": check.test[mixture][place]}
+                more = {"test_accuracy": check.accuracy[mixture][place], "certificate": certificate}
                 yield {"client": client, "mixture": mixture, **loss, **more}
 
 

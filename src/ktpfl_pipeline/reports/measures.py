@@ -9,7 +9,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, lo
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, TITLE, Column, accuracy_at, gained_at
-from ktpfl_pipeline.reports.figures.accuracy import chief, client_title
+from ktpfl_pipeline.reports.figures.accuracy import chief, title_in
 from ktpfl_pipeline.reports.figures.traffic import joined
 from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
@@ -374,7 +374,7 @@ def data(result: MethodResult) -> list[Block]:
     same = all(counts == every[0] for counts in every)
     seed = "the same for every seed" if same else f"seed {run.seed}"
     caption = f"Private samples by class, all splits together, partition {plain(run.partition)}, {seed}."
-    names = run.names or [client_title(result, client) for client in range(result.clients)]
+    names = run.names or [title_in(run, place) for place in range(result.clients)]
     bars = figures.labels_per_client(run.label_counts, "Samples of each client by class", names)
     skews = [label_skew(counts)._asdict() for counts in every]
     summary = (

@@ -50,7 +50,7 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
     }
     by_method = Table.of("wire", [TITLE, *_columns()], [Row(result) for result in real])
     first = main.runs[0]
-    names = first.names or list(map(str, first.ids or range(main.clients)))
+    names = first.names or list(map(str, first.client_ids))
     columns = [
         Column("client", "Client", value=lambda row: names[row.client]),
         Column("architecture", "Architecture", value=lambda row: architecture_title(first.architectures[row.client])),
@@ -80,7 +80,7 @@ def _columns() -> list[Column]:
 
 def ledger(run: FinishedRun, ending: str) -> list[int]:
     """Return the counted traffic of each client in one direction, ``_up`` or ``_down``, over all rounds, (N,) bytes."""
-    places = {n: place for place, n in enumerate(run.ids or range(len(run.architectures)))}
+    places = {n: place for place, n in enumerate(run.client_ids)}
     total = [0] * len(places)
     for record in run.history:
         for name, values in record.traffic.items():

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, local_only, ranked, subject
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
@@ -186,11 +186,17 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
     return figure
 
 
-def client_title(result: MethodResult, client: int) -> str:
-    """Return a client's name in figures: its architecture, and its own name if it has one in all seeds."""
-    first, *others = [run.names for run in result.runs]
-    name = first[client] if first and all(names == first for names in others) else client
-    return f"{architecture_title(result.runs[0].architectures[client])} {name}"
+def client_title(result: MethodResult, place: int) -> str:
+    """Return the title of the client at a place, as `title_in` a run; its number is the place where seeds differ."""
+    first, *others = result.runs
+    if all((run.names, run.client_ids) == (first.names, first.client_ids) for run in others):
+        return title_in(first, place)
+    return f"{architecture_title(first.architectures[place])} {place}"
+
+
+def title_in(run: FinishedRun, place: int) -> str:
+    """Return a client's name in figures: its architecture, and its own name, or its id without one."""
+    return f"{architecture_title(run.architectures[place])} {(run.names or run.client_ids)[place]}"
 
 
 def _right_of(axes: Axes, row: float, text: str, colour: str, va: Any = "center_baseline") -> None:

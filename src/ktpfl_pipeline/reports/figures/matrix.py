@@ -17,7 +17,7 @@ from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.reports.figures import base
-from ktpfl_pipeline.reports.figures.accuracy import client_title
+from ktpfl_pipeline.reports.figures.accuracy import title_in
 from ktpfl_pipeline.reports.figures.base import WIDTH, styled
 from ktpfl_pipeline.reports.style import BLUE, GREEN, MUTED, NAMED, ON_DARK, ON_LIGHT, VERMILION
 
@@ -84,7 +84,7 @@ def _title(result: MethodResult, client: int) -> str:
     """Return a client's name, or where that is a number its title in other figures, with its most frequent classes."""
     run = result.runs[0]
     name = "".join(run.names[client : client + 1])
-    title = client_title(result, client) if name.isdecimal() or not name else name
+    title = title_in(run, client) if name.isdecimal() or not name else name
     counts = run.label_counts[client]
     frequent = sorted(range(len(counts)), key=lambda label: (-counts[label], label))[:2]  # the matrix is in their order
     classes = ", ".join(str(label) for label in sorted(frequent) if counts[label])
