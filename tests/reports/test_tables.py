@@ -1,4 +1,5 @@
 import io
+import math
 import re
 from dataclasses import replace
 
@@ -254,6 +255,13 @@ class TestDataFiles:
         assert found["rounds.csv"].after_transfer.tolist() == pytest.approx([0.6, 0.7, 0.8] * 2)
         assert found["clients.csv"].after_transfer.tolist() == pytest.approx([0.6, 0.8] * 2)
         assert found["clients.csv"].architecture.tolist() == ["lenet", "mlp"] * 2
+
+    def test_rounds_have_what_methods_report_and_what_happened_to_clients(self, run):
+        plain = run(after_transfer=[(0.5, 0.7)] * 2)
+        first = replace(plain.history[0], metrics={"alpha": 0.25}, late=[1], stale=[0, 1])
+        found = self.read([summarise([replace(plain, history=[first, plain.history[1]])], {})])["rounds.csv"]
+        assert found["metrics/alpha"].tolist() == pytest.approx([0.25, math.nan], nan_ok=True)
+        assert found[["diverged", "absent", "late", "stale"]].to_numpy().tolist() == [[0, 0, 1, 2], [0, 0, 0, 0]]
 
     def test_clients_are_called_by_their_ids(self, whole):
         """As in the table of the partition: newcomers that were held out leave gaps."""

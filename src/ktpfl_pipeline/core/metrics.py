@@ -41,6 +41,8 @@ class Traffic:
 
 LEDGERS = ("knowledge_up", "knowledge_down", "parameters_up", "parameters_down", "public_down")
 """The three ledgers, by direction, that history and reports keep."""
+HAPPENED = ("diverged", "absent", "late", "stale")
+"""What may happen to clients in a round: the fields of `RoundRecord` that list them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class RoundRecord:
     epsilon: list[float] = field(default_factory=list)
     #: numbers that the method reports of itself; see `RoundReport`
     metrics: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of the clients that something happened to, by what: ``diverged``, ``absent``, ``late``, ``stale``."""
+        return {name: len(getattr(self, name)) for name in HAPPENED}
 
     @property
     def sampled(self) -> set[int]:

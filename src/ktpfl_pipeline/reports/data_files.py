@@ -88,8 +88,8 @@ def _finals(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
 def _rounds(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
     for record in run.history:
         traffic = {category: sum(record.traffic.get(category, [])) for category in run.traffic}
-        clients = {name: len(getattr(record, name)) for name in ("diverged", "absent", "late")}
-        yield {"round": record.round, **run.means(record), **_bytes(traffic), **clients}
+        own = {f"metrics/{name}": value for name, value in record.metrics.items()}
+        yield {"round": record.round, **run.means(record), **_bytes(traffic), **record.counts, **own}
 
 
 def _clients(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:

@@ -222,7 +222,7 @@ def round_metrics(record: RoundRecord) -> dict[str, float]:
         **{f"bytes/{category}": float(sum(values)) for category, values in record.traffic.items()},
         **{f"work/{name}": float(sum(values)) for name, values in record.work.items()},
         **{f"seconds/{phase}": value for phase, value in record.seconds.items()},
-        **{name: float(len(ids)) for name in ("diverged", "absent", "late", "stale") if (ids := getattr(record, name))},
+        **{name: float(count) for name, count in record.counts.items() if count},
         **{f"metrics/{name}": value for name, value in record.metrics.items()},
         **({"privacy/epsilon": max(record.epsilon)} if record.epsilon else {}),
     }
