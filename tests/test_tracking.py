@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from unittest.mock import Mock, patch
 
 import matplotlib.figure
 import pytest
+from finished_runs import make_run
 from mlflow import MlflowClient
 from mlflow.store.db import utils as db_utils
 from mlflow.store.tracking import sqlalchemy_store
@@ -23,8 +25,9 @@ from mlflow.store.tracking import sqlalchemy_store
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.tracking import PARENT, Dataset, Ending, Entry, MlflowTracker, Tracker, store
+from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
+from ktpfl_pipeline.pipelines.federated_training.runs import log_end
+from ktpfl_pipeline.tracking import PARENT, Dataset, Ending, Entry, MlflowTracker, Tracker, store, view
 from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -476,6 +479,17 @@ class TestView:
         assert (first["type"], first["metricKey"]) == ("BAR", "final/after_transfer")
         assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == set(shown)
         assert state["runsHiddenMode"] == "SHOW_ALL"
+
+    @pytest.mark.usefixtures("blank_figures")
+    def test_every_group_of_metrics_has_a_section(self) -> None:
+        """Else MLflow opens it between the charts that are shown."""
+        run, tracked = make_run(), Mock()
+        more: dict[str, Any] = {"measures": {"auc": [0.5, 0.5]}, "work": {"flops": [1.0, 1.0]}, "metrics": {"alpha": 1}}
+        history = [replace(run.history[0], epsilon=[1.0, 2.0], late=[1], **more)]
+        newcomers = Newcomers([7], ["mlp"], {0: [0.5]}, {0: [0.5, 0.5]}, {"knowledge_up": 1})
+        log_end(tracked, replace(run, history=history, confusion=[[1, 0, 0]] * 3, newcomers=newcomers), {})
+        logged = {**tracking.round_metrics(history[0]), **tracked.finish.call_args.args[0].summary}
+        assert {name.partition("/")[0] for name in logged if "/" in name} == set(view.GROUPS)
 
 
 class TestStores:

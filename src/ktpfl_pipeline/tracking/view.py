@@ -24,20 +24,13 @@ SECTIONS = {
     "Traffic and time": ("final/megabytes", "seconds/round"),
 }
 """What is shown first: metrics by section."""
-FOLDED = (
-    "accuracy",
-    "bytes",
-    "diverged",
-    "absent",
-    "late",
-    "final",
-    "loss",
-    "privacy",
-    "seconds",
-    "Model metrics",
-    "System metrics",
+GROUPS = (
+    *("accuracy", "bytes", "class_accuracy", "final", "loss", "measures", "metrics", "newcomers", "privacy", "seconds"),
+    "work",
 )
-"""Sections that MLflow itself makes of what `SECTIONS` does not show."""
+"""What is before the slash in the names of the metrics that runs log."""
+FOLDED = (*GROUPS, "Model metrics", "System metrics")
+"""Sections that MLflow itself makes of what `SECTIONS` does not show; metrics without a slash are model metrics."""
 MOST = 100
 """Groups of runs that a chart of bars shows; MLflow's default is 10."""
 
