@@ -134,22 +134,33 @@ def test_too_few_public_samples_for_one_column_leave_the_others_of_the_same_data
     assert "2 cells failed" in page
 
 
-def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several threads are in one process."""
+def probed(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> float:
+    """Return the judged seconds of a run of five clients, whose training steps take a tenth of a second."""
     monkeypatch.setattr(papers, "trial", lambda experiment, *_: {name: [0.1] for name in experiment.models()})
-    monkeypatch.setattr(resources, "default_workers", lambda: 4)
     own = SimpleNamespace(train=range(30), test=range(10))
     samples = SimpleNamespace(seeds={0: SimpleNamespace(partition=dict.fromkeys(range(5), own))})
+    settings = parsing.parse("mine", {**EXPERIMENT, "compute": {"device": "cpu"}, **changes})
+    job: Any = SimpleNamespace(experiment=settings, data=samples, method="local")
+    return papers.probe(job)
 
-    def probed(**compute: Any) -> float:
-        settings = parsing.parse("mine", {**EXPERIMENT, "compute": {"device": "cpu", **compute}})
-        job: Any = SimpleNamespace(experiment=settings, data=samples, method="local")
-        return papers.probe(job)
 
+def test_hours_are_judged_by_the_clients_that_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads are in one process."""
+    monkeypatch.setattr(resources, "default_workers", lambda: 4)
     auto = {"executor": "processes"}
     for compute, workers in (({"executor": {"processes": 2}}, 2), (auto, 4), (auto | {"threads": 2}, 1)):
         with case(compute):
-            assert probed() / probed(**compute) == pytest.approx(workers)
+            on_cpu = {"device": "cpu", **compute}
+            assert probed(monkeypatch) / probed(monkeypatch, compute=on_cpu) == pytest.approx(workers)
+
+
+def test_hours_count_each_adaptation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models after four further epochs do not come from those after one."""
+    plain, one, four, both = (
+        probed(monkeypatch, evaluation={"adapt_epochs": epochs}) for epochs in ([0], [0, 1], [0, 4], [0, 1, 4])
+    )
+    assert one > plain
+    assert both - plain == pytest.approx(one - plain + four - plain)
 
 
 def test_methods_that_choose_on_validation_samples_take_them_from_their_training_samples(project: Project) -> None:

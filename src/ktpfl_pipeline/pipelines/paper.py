@@ -158,7 +158,7 @@ def probe(job: Job) -> float:
     times, batch = trial(experiment, job.data, [way]), experiment.training.batch_size
     epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
     public = experiment.public.batch * exchanged
-    further = max(experiment.evaluation.epochs(epochs), default=0)
+    further = sum(experiment.evaluation.epochs(epochs))  # each number is trained again from the same models
     rounds = schedule(experiment)
     total = 0.0
     for n, architecture in dealt(experiment.architectures, sorted(own.partition)).items():
