@@ -10,7 +10,7 @@ from rich.console import Console
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.pipelines.federated_training import progress as module
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress, duration, expect
+from ktpfl_pipeline.pipelines.federated_training.progress import Progress, expect
 
 EXPERIMENT = parsing.parse("mine", {**SECTION, "seeds": [0, 1], "rounds": 2})
 
@@ -96,7 +96,7 @@ def test_all_methods_count_and_say_how_long_they_take(caplog: pytest.LogCaptureF
         "4/6",
     ]
     first, last = logged(caplog, 30.0)
-    assert first.endswith(", about 60 s left")
+    assert first.endswith(", about 1.0 min left")
     assert "left" not in last
     assert logged(caplog, 30.0)[0].startswith("1/2  "), "what nobody announced is counted anew"
 
@@ -138,11 +138,6 @@ def test_the_display_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, width: i
             assert seen in lines[1]
             for t in (1, 2):
                 shown.round(record(t))
-
-
-@pytest.mark.parametrize(("seconds", "said"), [(40, "40 s"), (240, "4 min"), (9000, "2.5 h")])
-def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
 
 
 def test_methods_that_were_announced_and_will_not_run_are_taken_back(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord, mean
 from ktpfl_pipeline.methods import title as title_of
+from ktpfl_pipeline.reports.numbers import duration
 
 logger = logging.getLogger(__name__)
 LONG = 3600.0  # seconds
@@ -68,13 +69,6 @@ def fewer(trainings: int) -> None:
     """Lower the number of announced methods."""
     if plan := _plan.get():
         plan.trainings -= trainings
-
-
-def duration(seconds: float) -> str:
-    """Return a time in the unit that one would say it in: ``40 s``, ``4 min``, ``2.5 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 class Progress(Display):
