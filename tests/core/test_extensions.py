@@ -1,9 +1,11 @@
 """What is said of a user's own module that cannot be imported."""
 
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
+import torch
 
 from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.errors import InputError
@@ -88,3 +90,9 @@ def test_of_a_message_of_many_lines_the_first_is_told() -> None:
         == "RuntimeError: Sizes differ"
     )
     assert extensions.raised(KeyError(), "my_package.nets:Wide") == "KeyError"
+
+
+def test_what_the_users_own_code_returned_is_called_by_its_type() -> None:
+    values = [None, 1, OrderedDict(), torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)]
+    said = ["None", "a int", "a collections.OrderedDict", "a tensor of (2, 3)", "a tensor of (2,) of int64"]
+    assert [extensions.called(value) for value in values] == said

@@ -81,3 +81,15 @@ def raised(error: Exception, path: str) -> str:
     where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
     first = str(said).strip().partition("\n")[0].rstrip(".")  # torch's messages have more lines
     return f"{type(error).__name__}{first and ': '}{first}{where}"
+
+
+def called(value: Any) -> str:
+    """Return what a value that the user's own code returned is called in messages: its type, or None."""
+    from torch import Tensor
+
+    if isinstance(value, Tensor):
+        kind = "" if value.is_floating_point() else f" of {str(value.dtype).removeprefix('torch.')}"
+        return f"a tensor of {tuple(value.shape)}{kind}"
+    own = type(value)
+    module = "" if own.__module__ == "builtins" else f"{own.__module__}."
+    return "None" if value is None else f"a {module}{own.__qualname__}"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.extensions import raised
+from ktpfl_pipeline.core.extensions import called, raised
 from ktpfl_pipeline.models.shapes import TRIED, example, sides
 
 Builder = Callable[[Shape, int], nn.Module]
@@ -62,7 +62,7 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
         output = _output(name, model.train(training), shape)
         if not isinstance(output, Tensor) or output.shape != (2, classes) or not output.is_floating_point():
             raise InputError(
-                f"The model {name!r} returned {_called(output)} for two inputs of {sides(shape)}; it must return "
+                f"The model {name!r} returned {called(output)} for two inputs of {sides(shape)}; it must return "
                 f"logits, a tensor of (2, {classes}), one number for each of the {classes} classes."
             )
     if not output.requires_grad:  # in training mode
@@ -122,7 +122,7 @@ def _made(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
             f"{raised(error, name)}: it must be a function of (shape, classes) that takes these."
         ) from error
     if not isinstance(model, nn.Module):
-        raise InputError(f"The builder {name!r} returned {_called(model)}; it must return a torch.nn.Module.")
+        raise InputError(f"The builder {name!r} returned {called(model)}; it must return a torch.nn.Module.")
     return model
 
 
@@ -138,11 +138,3 @@ def _output(name: str, model: nn.Module, shape: Shape) -> Any:
 
 def _tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
     return [*chain(model.named_parameters(), model.named_buffers())]
-
-
-def _called(value: object) -> str:
-    """Return what something that is not a model or not its output is called in messages."""
-    if isinstance(value, Tensor):
-        kind = "" if value.is_floating_point() else f" of {str(value.dtype).removeprefix('torch.')}"
-        return f"a tensor of {tuple(value.shape)}{kind}"
-    return "None" if value is None else f"a {type(value).__name__}"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.extensions import called
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Handle
@@ -48,7 +49,7 @@ def check_state(method: Any, state: Any) -> None:
     """
     if isinstance(state, type) or not is_dataclass(state):
         raise InputError(
-            f"init of {name_of(method)} returned {_called(state)}; it must return the state, an object of a frozen "
+            f"init of {name_of(method)} returned {called(state)}; it must return the state, an object of a frozen "
             "dataclass, such as PersonalState(fed.initial_models())."
         )
     for entry in fields(state):
@@ -67,11 +68,11 @@ def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None
     """
     round_of, state = f"round of {name_of(method)}", type(before).__name__
     if not (isinstance(found, tuple) and len(found) == 2):
-        raise InputError(f"{round_of} returned {_called(found)}; it must return a pair, ({state}, RoundReport).")
+        raise InputError(f"{round_of} returned {called(found)}; it must return a pair, ({state}, RoundReport).")
     after, report = found
     if type(after) is not type(before) or not isinstance(report, RoundReport):
         raise InputError(
-            f"{round_of} returned a pair of {_called(after)} and {_called(report)}; it must return the state that "
+            f"{round_of} returned a pair of {called(after)} and {called(report)}; it must return the state that "
             f"follows, a {state} as before, and a RoundReport."
         )
     for part in ("after_local", "traffic"):
@@ -82,7 +83,7 @@ def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None
             )
     for name, value in report.metrics.items():
         if not isinstance(value, Real) and not (isinstance(value, Tensor) and value.numel() == 1):
-            raise InputError(f"{round_of} reported {_called(value)} as the metric {name!r}; a metric is one number.")
+            raise InputError(f"{round_of} reported {called(value)} as the metric {name!r}; a metric is one number.")
 
 
 def name_of(method: Any) -> str:
@@ -99,11 +100,4 @@ def _odd(value: Any) -> str:
         return next(filter(None, map(_odd, (*value, *value.values()))), "")
     if kind in SEQUENCES:
         return next(filter(None, map(_odd, value)), "")
-    return _called(value)
-
-
-def _called(value: Any) -> str:
-    """Return the name of an object in messages: its type, or None."""
-    kind = type(value)
-    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return "None" if value is None else f"a {module}{kind.__qualname__}"
+    return called(value)
