@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from ktpfl_pipeline.core.errors import masked
-
-PACKAGE = Path(__file__).parents[1]
+from ktpfl_pipeline.core.machine.files import PACKAGE
 
 
 @dataclass(frozen=True)

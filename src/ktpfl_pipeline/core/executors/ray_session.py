@@ -17,12 +17,11 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
-from ktpfl_pipeline.core.machine.files import runs
+from ktpfl_pipeline.core.machine.files import PACKAGE, runs
 from ktpfl_pipeline.core.machine.stopping import heeding
 from ktpfl_pipeline.core.settings import Ray, Workers
 
 logger = logging.getLogger(__name__)
-PACKAGE = Path(__file__).parents[2]
 LOCAL = "local"
 """The cluster of this machine alone, which starts with the run and ends with it."""
 FOLDER = "ktpfl-ray-"

@@ -22,6 +22,8 @@ try:
 except ImportError:  # Windows: no process waits for another
     flock = None  # type: ignore[assignment]
 
+PACKAGE = Path(__file__).parents[2]
+"""The folder of this package's source."""
 HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 """What unfinished files are marked with: process numbers are those of one machine, and a disk may belong to several."""
 PARTIAL = ".partial"

@@ -20,13 +20,12 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.engine import Run
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.machine.files import PACKAGE
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import Facts, FederatedData
 from ktpfl_pipeline.pipelines.federated_training import assembly
-
-PACKAGE = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, eq=False)
