@@ -4,7 +4,8 @@ BLAS and LAPACK libraries choose their kernels by the layout of a tensor and by 
 sums by the number of threads. Intel's library promises equal bits for equal numbers only where all three are equal
 ("Getting Reproducible Results", developer guide of oneMKL). So whatever goes into a client operation, and comes out of
 it, is contiguous and begins at a multiple of 64 bytes, whichever executor runs the operation; decompositions get fresh
-copies of that kind and one thread. No other module calls ``torch.linalg``: a test checks this.
+copies of that kind and one thread. No other module calls ``torch.linalg``, except its ``vector_norm``: a test checks
+this.
 """
 
 from collections.abc import Callable

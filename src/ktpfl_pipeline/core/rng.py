@@ -1,7 +1,7 @@
 """Named random streams: every draw is derived from (seed, purpose, round, client), never from a shared generator.
 
 So the order of calls, the number of workers, partial cohorts and resuming change no draw, and a step that draws
-nothing changes no other (see "Randomness" in docs/architecture.md).
+nothing changes no other (see "Contracts" in docs/architecture.md).
 """
 
 import hashlib
