@@ -154,8 +154,17 @@ def check_request(name: str, arguments: Any, method: str, known: Known) -> None:
         raise InputError(f"it requests {name} with other arguments than {words}.")
 
 
-def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known) -> None:
-    """Check, at the server, the result of an operation with these arguments; raise InputError if it is not allowed."""
+def travels(method: str, wanted: bool) -> bool:
+    """Return whether replies contain the models that they number: if the server wants them, and the method may."""
+    return wanted and "parameters" in exchanges(method)
+
+
+def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known, travels: bool) -> None:
+    """Check, at the server, the result of an operation with these arguments.
+
+    Raises:
+        InputError: if it is not allowed, or has a model although none `travels`, or lacks one.
+    """
     classes = known.setting.classes
     match find(name).gives:
         case "predictions":
@@ -169,8 +178,9 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
             expected = f"{len(METRICS)} measures: a finite loss, and shares from 0 to 1"
             sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
         case _:
-            expected = "the number of a stored model of its architecture"
-            sound = isinstance(value, Left) and (value.model is None or _is_model(value.model, known.shapes))
+            expected = f"the number of a stored model of its architecture, {'with' if travels else 'without'} the model"
+            sound = isinstance(value, Left) and (value.model is not None) == travels
+            sound = sound and (value.model is None or _is_model(value.model, known.shapes))
     if not sound:
         raise InputError(f"expected {expected}.")
 

@@ -1,5 +1,6 @@
 """Real clients without Flower between them: the same numbers, nothing given away, and what is said of bad answers."""
 
+import math
 import shutil
 from dataclasses import replace
 
@@ -175,10 +176,10 @@ def test_a_refusal_of_who_could_not_read_the_question_counts(tmp_path):
         run(tmp_path, link)
 
 
-def test_who_says_that_it_diverged_and_gives_no_loss_is_restored(tmp_path):
+def test_who_says_that_it_diverged_is_restored(tmp_path):
     def changes(kind, n, answer):
         found = n == 1 and answer.values.get("finite") is not None
-        return Packet({**answer.values, "finite": False, "loss": None}, answer.tensors) if found else answer
+        return Packet({**answer.values, "finite": False, "loss": math.nan}, answer.tensors) if found else answer
 
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1, on_divergence="restore"), changes=changes)
     (record,) = run(tmp_path, link).history

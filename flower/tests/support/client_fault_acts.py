@@ -14,7 +14,9 @@ import yaml
 from client_faults import HIT, Inject, Killed, Stage
 
 from ktpfl_flower.client.member import Member
-from ktpfl_flower.wire import Packet
+from ktpfl_flower.wire import Left, Packet, packed
+from ktpfl_pipeline import models
+from ktpfl_pipeline.core import weights
 
 
 def killed(when: str, operation: str, nth: int, looks: int = 0) -> Inject:
@@ -81,6 +83,18 @@ def tensor(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Packet],
 def beside(**values: Any) -> Callable[[Packet], Packet]:
     """Return an answer with other values."""
     return lambda answer: replace(answer, values={**answer.values, **values})
+
+
+def without_model(answer: Packet) -> Packet:
+    """Return an answer with a model's number, but without the model."""
+    return Packet({**answer.values, "value": {"left": answer.values["value"]["left"]}})
+
+
+def with_model(answer: Packet) -> Packet:
+    """Return an answer with a model's number, and the model of digits that it numbers."""
+    model = weights.state_of(models.build("mlp", (1, 8, 8), 10))
+    sent = packed(Left(answer.values["value"]["left"], model))
+    return Packet({**answer.values, **sent.values}, sent.tensors)
 
 
 def nan(given: torch.Tensor) -> torch.Tensor:

@@ -30,6 +30,8 @@ from client_fault_acts import (
     server_killed_writing,
     tensor,
     value,
+    with_model,
+    without_model,
 )
 from client_faults import Fault, Outcome, undergo
 
@@ -93,6 +95,24 @@ FAULTS = [
     Fault("an accuracy of 200 %", "kt_pfl", answers("evaluate", 4, tensor(lambda x: x + 1)), UNSOUND),
     Fault("code instead of a value", "fedmd", answers("logits", 2, value({"code": "import os"})), UNSOUND, OUT_IN_2),
     Fault("a loss in words", "kt_pfl", answers("train", 2, beside(loss="low")), UNSOUND, OUT_IN_2),
+    Fault("a training without a loss", "kt_pfl", answers("train", 2, beside(loss=None)), UNSOUND, OUT_IN_2),
+    Fault(
+        "a training that does not state whether it diverged",
+        "kt_pfl",
+        answers("train", 2, beside(finite=None)),
+        UNSOUND,
+        OUT_IN_2,
+    ),
+    Fault(
+        "a model that is NaN, without a statement whether it diverged",
+        "fedavg",
+        answers("train", 1, lambda a: beside(finite=None)(tensor(nan)(a))),
+        UNSOUND,
+        {1: [1]},
+    ),
+    Fault("the number of a model without the model", "fedavg", answers("train", 2, without_model), UNSOUND, OUT_IN_2),
+    Fault("a model that the method does not exchange", "kt_pfl", answers("train", 2, with_model), UNSOUND, OUT_IN_2),
+    Fault("predictions with a loss", "kt_pfl", answers("logits", 2, beside(loss=0.5)), UNSOUND, OUT_IN_2),
     Fault("no value", "kt_pfl", answers("distill", 2, lambda a: Packet({})), UNSOUND, OUT_IN_2),
     Fault(
         "garbage, with on_unsound: stop",

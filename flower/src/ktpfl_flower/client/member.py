@@ -249,7 +249,7 @@ class Member:
         outcome = performed(operation, run.space, self.own.client, arguments)
         value = outcome.value
         if offer.gives == "model":
-            travels = wanted and "parameters" in operations.exchanges(run.told.method)
+            travels = operations.travels(run.told.method, wanted)
             value = run.keep(value, outcome.optimizer_state or {}, travels)
         answer = packed(value)
         loss = None if outcome.loss is None else float(outcome.loss)

@@ -180,7 +180,7 @@ class RealExecutor(Executor):
                 broken[n] = why[:200]
                 continue
             try:
-                outcome = self._outcome(n, name, given[n], packet)
+                outcome = self._outcome(n, name, given[n], packet, operations.travels(self._method, wanted))
             except InputError as error:
                 self.attendance.exclude(n, f"sent an invalid reply to {what}: {error}", unsound=True)
                 continue
@@ -313,21 +313,24 @@ class RealExecutor(Executor):
                 n,
             )
 
-    def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet) -> Outcome[Any]:
+    def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet, travels: bool) -> Outcome[Any]:
         """Return the outcome in a client's reply, having checked it; else raise InputError."""
         value, known, samples = unpacked(packet), self._known[n], packet.values.get("samples", {})
         loss, finite = packet.values.get("loss"), packet.values.get("finite")
-        operations.check_answer(name, value, arguments, known)
-        if not (loss is None or type(loss) is float) or not (finite is None or type(finite) is bool):
-            raise InputError("its loss is not a number.")
+        operations.check_answer(name, value, arguments, known, travels)
         if not _is_count(samples, known.setting.by_id[n].architecture):
             raise InputError("it does not state how many samples it trained on.")
-        flag = None if finite is None else torch.tensor(finite)
-        mean = None if loss is None else torch.tensor(loss, dtype=torch.float64)
         if not isinstance(value, Left):
-            return Outcome(value, mean, flag, samples)
+            if loss is not None or finite is not None:
+                raise InputError(f"it has the loss of a training, {loss!r:.80}, but was not asked to train.")
+            return Outcome(value, samples=samples)
+        if type(loss) is not float:
+            raise InputError(f"its loss is {loss!r:.80}, which is not a number.")
+        if type(finite) is not bool:  # or a model that is NaN would count
+            raise InputError(f"it must state whether its model is finite, true or false, but states {finite!r:.80}.")
         if finite and not all(bool(tensor.isfinite().all()) for tensor in (value.model or {}).values()):
             raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
+        flag, mean = torch.tensor(finite), torch.tensor(loss, dtype=torch.float64)
         self.attendance.kept[n].add(value.version)
         self.bare.discard(n)
         return Outcome(self._held(n, value), mean, flag, samples, self._held(n, Left(value.version)))
