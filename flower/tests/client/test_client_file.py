@@ -117,6 +117,29 @@ def test_a_class_that_the_file_does_not_name_is_told_of(tmp_path):
         client_file.samples(own, tmp_path)
 
 
+def numbered(folder, *labels):
+    """Write images with these labels, which have no names."""
+    np.savez(folder / "mine.npz", images=np.zeros((len(labels), 8, 8), np.uint8), labels=np.array(labels))
+    return {"client": 0, "source": "npz:mine.npz", "architecture": "mlp"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "odd"), [(range(1, 11), range(1, 11), 10), ((5, 9), (5, 9), 5), (range(3), "ab", 2)]
+)
+def test_a_label_without_a_name_is_told_of(tmp_path, labels, names, odd):
+    own = client_file.ClientFile(**numbered(tmp_path, *labels), class_names=[str(name) for name in names])
+    last = len(names) - 1
+    told = f"{last + 1} names, for the labels from 0 to {last}, but npz:mine.npz also has label {odd}\\."
+    with pytest.raises(InputError, match=told):
+        client_file.samples(own, tmp_path)
+
+
+def test_labels_without_names_of_the_source_are_places_in_the_list(tmp_path):
+    own = client_file.ClientFile(**numbered(tmp_path, 1, 2, 1), class_names=["a", "1", "2", "b"])
+    found, names, _ = client_file.samples(own, tmp_path)
+    assert (found.labels.tolist(), names) == ([1, 2, 1], ["a", "1", "2", "b"])
+
+
 def test_names_of_classes_are_text_and_different():
     given = {"client": 0, "source": "npz:a.npz", "architecture": "mlp"}
     assert client_file.understood(client_file.ClientFile, {**given, "class_names": [0, 1]}, "x").class_names == [

@@ -52,7 +52,8 @@ class ClientFile:
         owner: whose samples of the source this client has, if the source has several owners.
         classes: as ``private.classes`` of an experiment.
         class_names: what the labels 0, 1, … mean, the same list at all clients. If the source has names of its own,
-            such as folders, labels are renumbered in this order. Empty: the source's names and order.
+            such as folders, labels are renumbered in this order; else labels are places in the list, from 0. Empty:
+            the source's names and order.
         image: channels and size of the images, the same at all clients.
         text: how the texts of ``text:<file.csv>`` become tokens, as in an experiment; the tokenizer is a file, the same
             at all clients.
@@ -161,12 +162,17 @@ def _in_order(found: LabelledDataset, own: ClientFile) -> tuple[Tensor, list[str
         InputError: if the source has a class that the file does not name.
     """
     of_source, wanted = list(getattr(found, "class_names", None) or ()), own.class_names
-    used = [of_source[label] if of_source else str(label) for label in sorted(set(found.labels.tolist()))]
+    used = sorted(set(found.labels.tolist()))
     if not wanted:
-        return found.labels, of_source or [str(label) for label in range(int(found.labels.max()) + 1)]
-    if not of_source and int(found.labels.max()) < len(wanted):
+        return found.labels, of_source or [str(label) for label in range(used[-1] + 1)]
+    if not of_source:
+        if beyond := [label for label in used if label >= len(wanted)]:
+            raise InputError(
+                f"class_names has {len(wanted)} names, for the labels from 0 to {len(wanted) - 1}, but {own.source} "
+                f"also has label {beyond[0]}. Number the labels from 0, or add names to class_names at all clients."
+            )
         return found.labels, wanted
-    if odd := [name for name in used if name not in wanted]:
+    if odd := [name for name in (of_source[label] for label in used) if name not in wanted]:
         raise InputError(
             f"class_names is {', '.join(wanted)}, but {own.source} also has samples of class {odd[0]!r}. Add it to "
             "class_names at all clients."
