@@ -45,15 +45,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.epilog = "All other options go to flower-supernode: --superlink, --insecure, --root-certificates, ..."
     asked, others = parser.parse_known_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        member = Member(asked.file.resolve())
-        member.check()
-    except InputError as error:
-        print(error, file=sys.stderr)  # noqa: T201
-        return 1
     with tempfile.TemporaryDirectory() as folder:
         place = asked.socket or Path(folder, "client")
-        listener = Listener(str(place), "AF_UNIX")
+        try:
+            member = Member(asked.file.resolve())
+            member.check()
+            listener = listening(place)
+        except InputError as error:
+            print(error, file=sys.stderr)  # noqa: T201
+            return 1
         if asked.socket:
             os.chmod(place, 0o660)  # the SuperNode's account must be in the socket's group
             logger.info("Client %d replies at %s.", member.own.client, place)
@@ -66,6 +66,34 @@ def main(arguments: list[str] | None = None) -> int:
         file=sys.stderr,
     )
     return 1
+
+
+def listening(place: Path) -> Listener:
+    """Return a listener at a socket, which replaces one that a killed process left there.
+
+    Raises:
+        InputError: if the socket cannot be opened, or another process replies at it.
+    """
+    try:
+        if place.is_socket() and not _replies(place):
+            place.unlink()
+        return Listener(str(place), "AF_UNIX")
+    except OSError as error:
+        raise InputError(
+            f"{place} cannot be this client's socket ({error.strerror or error}). Choose a path of at most 100 "
+            "characters that no other program uses, in a folder that may be written to: with --socket, or with TMPDIR "
+            "where --socket is not used."
+        ) from error
+
+
+def _replies(place: Path) -> bool:
+    """Return whether a process listens at a socket."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(place))
+        except ConnectionRefusedError:
+            return False
+    return True
 
 
 def serve(member: Member, listener: Listener) -> None:
