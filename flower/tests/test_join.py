@@ -29,3 +29,10 @@ def test_a_place_that_cannot_be_a_socket_is_told_of(tmp_path, capsys, place, rea
         assert (tmp_path / "s").is_socket() and (tmp_path / "file").exists()
     said = capsys.readouterr().err
     assert f"{place} cannot be this client's socket (" in said and reason in said and "Choose a path" in said
+
+
+@pytest.mark.parametrize("first", ["--superlink", "--superlink=127.0.0.1:8000", "--insecure"])
+def test_an_option_before_the_file_is_told_of(capsys, first):
+    with pytest.raises(SystemExit):
+        join.main([first, "127.0.0.1:8000", "anna.yml"])
+    assert f"the first argument is {first}, but it must be the client's file" in capsys.readouterr().err

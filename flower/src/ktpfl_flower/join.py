@@ -37,13 +37,17 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns 1 if the client ends by itself, so that a supervisor can start it again.
     """
-    parser = argparse.ArgumentParser("python -m ktpfl_flower.join", description=__doc__.partition("\n")[0])
-    parser.add_argument("file", type=Path, help="the client's file")
+    command, given = "python -m ktpfl_flower.join", sys.argv[1:] if arguments is None else arguments
+    usage = f"{command} file [--socket SOCKET] [options of flower-supernode]"
+    parser = argparse.ArgumentParser(command, usage, __doc__.partition("\n")[0])
+    parser.add_argument("file", type=Path, help="the client's file, before all options")
     parser.add_argument(
         "--socket", type=Path, help="reply at this socket and start no SuperNode; start one under another account"
     )
     parser.epilog = "All other options go to flower-supernode: --superlink, --insecure, --root-certificates, ..."
-    asked, others = parser.parse_known_args(arguments)
+    if given and given[0].startswith("-") and given[0] not in ("-h", "--help"):  # a value of it could pass for the file
+        parser.error(f"the first argument is {given[0]}, but it must be the client's file. Put it before all options.")
+    asked, others = parser.parse_known_args(given)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     with tempfile.TemporaryDirectory() as folder:
         place = asked.socket or Path(folder, "client")
