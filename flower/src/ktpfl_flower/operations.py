@@ -171,9 +171,9 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
             expected = f"predictions for {len(arguments[1])} samples and {classes} classes"
             sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
         case "prototypes":
-            expected = f"prototypes of {arguments[1]} features, and numbers of samples, for {classes} classes"
-            means, numbers = value if isinstance(value, tuple) and len(value) == 2 else (None, None)
-            sound = _tensor(means, (classes, arguments[1]), *FLOATS) and _tensor(numbers, (classes,), *FLOATS)
+            expected = f"a prototype of {arguments[1]} features and a flag for each of {classes} classes"
+            means, owned = value if isinstance(value, tuple) and len(value) == 2 else (None, None)
+            sound = _tensor(means, (classes, arguments[1]), *FLOATS) and SHOWN.holds(owned, known)
         case "numbers":
             expected = f"{len(METRICS)} measures: a finite loss, and shares from 0 to 1"
             sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)

@@ -19,6 +19,7 @@ from ktpfl_pipeline.core.client import operations as client_operations
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError
 from ktpfl_pipeline.core.rounds.evaluation import pooled_test
 
+ALLOWED = {torch.float32, torch.float64, torch.int64, torch.bool}
 FIRST = ("kt_pfl", "fedmd", "fedproto", "feddf", "fedavg")
 
 
@@ -44,7 +45,7 @@ def test_equals_one_process_and_gives_away_what_is_declared(tmp_path, method, mo
     for kind, _, asked, answer in link.seen:
         assert kind == "perform" or not answer.tensors
         assert kind == "begin" or not any(tensor.dtype == torch.uint8 for tensor in asked.tensors.values())
-        assert all(tensor.dtype in (torch.float32, torch.float64, torch.int64) for tensor in answer.tensors.values())
+        assert {tensor.dtype for tensor in answer.tensors.values()} <= ALLOWED
         name = asked.values.get("operation")
         if answer.tensors and name != "evaluate":
             assert "parameters" in declared or operations.find(name).gives in declared

@@ -44,8 +44,7 @@ class FedGH(LGFedAvg):
     ) -> tuple[CommonHeadState, RoundReport]:
         """Train with the shared head instead of the own one, upload class means, train the head on them."""
         trained, _ = common_head.train(fed, select(state.models, cohort), state.head, t)
-        means, counts = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
-        owned = counts > 0
+        means, owned = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded means
         recipe = Recipe(self.steps, len(labels), self.rate)
         calls = {"head": (state.head, means[owned], labels, recipe, t)}

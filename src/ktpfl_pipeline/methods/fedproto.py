@@ -64,8 +64,7 @@ class FedProto(Personal):
     ) -> tuple[FedProtoState, RoundReport]:
         """Train toward the prototypes, upload the own classes' means, average them over their owners."""
         trained = self.train(select(state.models, cohort), state.prototypes, state.known, t, fed)
-        means, counts = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
-        owned = counts > 0
+        means, owned = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         after = self.aggregate(state, means, owned, t, fed)
         traffic = exchange.prototypes(cohort, owned, self.dimension)
         return replace(after, models={**state.models, **trained}), RoundReport(trained, traffic)

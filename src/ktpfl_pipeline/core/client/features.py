@@ -102,9 +102,10 @@ def train_wearing(
 
 
 def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:
-    """Return the mean feature of each class over client n's training samples, (K, F), and their numbers, (K,).
+    """Return each class's mean feature over client n's training samples, (K, F), and whether it has any, (K,) bool.
 
-    In eval mode and float64; zeros for a class of which the client has no sample.
+    In eval mode and float64; zeros for a class of which the client has no sample. The numbers of samples stay at the
+    client, because no method needs them.
     """
     samples, module = space.split(n, "train"), space.module(n, params)
     with features(space.head(n, module)[1], dimension) as seen:
@@ -112,4 +113,4 @@ def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Out
     found = torch.cat(seen).double()  # (D_n, F)
     member = F.one_hot(samples.labels, space.setting.classes).to(found)  # (D_n, K)
     counts = member.sum(dim=0)
-    return Outcome((member.T @ found / counts.clamp_min(1.0)[:, None], counts))
+    return Outcome((member.T @ found / counts.clamp_min(1.0)[:, None], counts > 0))

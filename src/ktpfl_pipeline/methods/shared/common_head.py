@@ -34,7 +34,7 @@ def worn(fed: Federation, models: Models, head: Params) -> Models:
 
 
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
-    """Return each client's mean feature by class, (|S|, K, F), and its training samples by class, (|S|, K)."""
+    """Return each client's mean feature by class, (|S|, K, F), and whether it has the class, (|S|, K) bool."""
     calls = {n: (params, dimension) for n, params in models.items()}
     found = fed.run("prototypes", features.class_means, calls)
     check_finite("prototypes", {n: means for n, (means, _) in found.items()})
