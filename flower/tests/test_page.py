@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+import yaml
 from real_clients import NoLink, run
 
 from ktpfl_flower import example, operations
@@ -29,6 +31,19 @@ def test_the_example_names_the_commands_of_the_page(capsys, tmp_path, monkeypatc
     told = capsys.readouterr().out.split("\n\n")[1].splitlines()
     assert len(told) == 3
     assert all(f"\n{command}\n" in PAGE for command in told)
+
+
+@pytest.mark.parametrize("place", ["inside", "../beside/deep", "{tmp_path}/elsewhere"])
+def test_the_example_s_commands_and_project_exist_wherever_it_is(capsys, tmp_path, monkeypatch, place):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    example.main([place.format(tmp_path=tmp_path)])
+    run, *joins = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    (federation,) = re.findall(r"federation='(.*?)'", run)
+    file = Path(federation.replace("$PWD", str(Path.cwd())))
+    assert file.exists() and all(Path(join.split()[3]).exists() for join in joins)
+    project = file.parent / yaml.safe_load(file.read_text())["project"]
+    assert project.resolve() == Path.cwd()
 
 
 def test_it_names_the_methods_that_were_tried():

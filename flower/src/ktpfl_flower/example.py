@@ -5,6 +5,7 @@ file, and public images.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--clients", type=int, choices=range(2, 1 + len(NAMES)), default=2)
     asked = parser.parse_args(arguments)
     write(asked.folder, asked.clients)
-    run = f"""flwr run flower/app here --stream --run-config "federation='$PWD/{asked.folder}/federation.yml'\""""
+    file = Path("$PWD") / asked.folder / "federation.yml"  # an absolute folder replaces the shell's
+    run = f"""flwr run flower/app here --stream --run-config "federation='{file}'\""""
     join = "python -m ktpfl_flower.join {} --insecure --superlink 127.0.0.1:8000"
     print(f"Start each client and the run in separate terminals:\n\n{run}")  # noqa: T201
     for name in NAMES[: asked.clients]:
@@ -68,7 +70,7 @@ def write(folder: Path, clients: int) -> None:
         np.savez(folder / f"{name}.npz", images=taken.inputs[:, 0].numpy(), labels=taken.labels.numpy())
         model = ARCHITECTURES[number % len(ARCHITECTURES)]
         (folder / f"{name}.yml").write_text(CLIENT.format(number=number, name=name, architecture=model))
-    project = Path(*[".."] * len(folder.parts)) if not folder.is_absolute() else Path(".")
+    project = os.path.relpath(Path.cwd(), folder.resolve())
     (folder / "federation.yml").write_text(SERVER.format(clients=clients, project=project))
 
 
