@@ -7,6 +7,7 @@ from client_faults import Killed, Stage
 from real_clients import NoLink, deal_out, run
 
 from ktpfl_flower.alike import versions
+from ktpfl_flower.client import client_file
 from ktpfl_flower.server import attendance
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.errors import InputError
@@ -278,6 +279,20 @@ def test_class_names_of_the_server_s_file_bind_the_clients(tmp_path):
         InputError, match=r"Client 0 \(node 100\) uses label 0 for '0', but other clients use it for 'digit 0'"
     ):
         run(tmp_path, NoLink(files))
+
+
+def test_the_list_of_classes_that_a_message_shows_can_be_put_into_a_file(tmp_path):
+    odd = ["no", "yes", "1", "null", "a, b", "c: d", "é"]
+
+    def changes(kind, n, answer):
+        classes = odd if n else sorted(odd)
+        return Packet({**answer.values, "classes": classes}) if kind == "register" else answer
+
+    with pytest.raises(InputError) as caught:
+        run(tmp_path, NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1), changes=changes))
+    shown = yaml.safe_load(str(caught.value).partition("for example ")[2].removesuffix("."))
+    own = {"client": 0, "source": "npz:a.npz", "architecture": "mlp"}
+    assert client_file.understood(client_file.ClientFile, {**own, **shown}, "x").class_names == sorted(odd)
 
 
 def test_a_client_that_loses_its_models_again_and_again_ends_nothing(tmp_path, caplog):

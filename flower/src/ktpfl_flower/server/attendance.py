@@ -4,6 +4,7 @@ A client is identified by its number; its address changes each time it is starte
 those before it, so a client refuses a message that was delayed.
 """
 
+import json
 import logging
 import time
 from collections import Counter
@@ -200,11 +201,10 @@ class Attendance:
         for known in (self._file.class_names, *(other.classes for other in others)):
             for label, (ours, theirs) in enumerate(zip(known, said.classes, strict=False)):
                 if ours != theirs:
-                    whole = sorted({*known, *said.classes})
+                    whole = json.dumps(sorted({*known, *said.classes}), ensure_ascii=False)  # YAML reads it as names
                     raise InputError(
                         f"{said.who} uses label {label} for {theirs!r}, but other clients use it for {ours!r}. "
-                        "Put the same list of classes into all clients' files, for example class_names: "
-                        f"[{', '.join(whole)}]."
+                        f"Put the same list of classes into all clients' files, for example class_names: {whole}."
                     )
         self.clients[said.client] = said
         self._let_in(said)
