@@ -18,6 +18,7 @@ import torch
 from project_copy import EXPERIMENT, Project
 
 from ktpfl_pipeline import in_memory, tracking
+from ktpfl_pipeline.analysis.study import check_settings
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import settings
@@ -52,6 +53,11 @@ def experiment(**compute: Any) -> Experiment:
 @pytest.fixture(scope="module")
 def data() -> FederatedData:
     return prepare(experiment(), Path())
+
+
+@pytest.fixture(scope="module")
+def features(data: FederatedData) -> FederatedData:
+    return replace(data, private=replace(data.private, inputs=torch.zeros(len(data.private.inputs), 4)))
 
 
 @pytest.fixture(autouse=True)
@@ -106,10 +112,8 @@ class TestPossible:
     def test_on_a_cpu(self, compute: dict[str, Any], ways: list[str], data: FederatedData) -> None:
         assert list(map(str, possible(self.form(**compute), data))) == ways
 
-    @pytest.mark.parametrize("order", ["channels_last", "auto"])
-    def test_features_have_no_channels(self, order: str, data: FederatedData) -> None:
-        features = replace(data, private=replace(data.private, inputs=torch.zeros(len(data.private.inputs), 4)))
-        assert list(map(str, possible(self.form(memory_format=order), features))) == [PLAIN]
+    def test_features_have_no_channels(self, features: FederatedData) -> None:
+        assert list(map(str, possible(self.form(memory_format="auto"), features))) == [PLAIN]
 
     def test_bfloat16_needs_instructions(self, data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(settings, "has_bfloat16", lambda device: device != "cpu")
@@ -134,6 +138,18 @@ class TestChoice:
             settle(experiment(**compute), data, "mine")
         assert tried == []
         assert settle(experiment(dtype="auto"), data) == experiment()
+
+    @pytest.mark.parametrize("order", ["contiguous", "channels_last", "auto"])
+    @pytest.mark.parametrize("kind", ["data", "features"])
+    def test_results_are_accepted_as_those_of_the_settings(
+        self, kind: str, order: str, given: Given, request: pytest.FixtureRequest
+    ) -> None:
+        """By the reports of comparisons, and of sweeps and tunings, which compare what all their methods share."""
+        given(both(10, 8))
+        asked = experiment(memory_format=order)
+        settled = settle(asked, request.getfixturevalue(kind))
+        check_settings("The result was", settled.settings(), asked.settings())
+        check_settings("The results were", settled.shared(), asked.shared())
 
     @pytest.mark.parametrize(
         ("times", "format"),

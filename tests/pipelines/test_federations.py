@@ -77,7 +77,8 @@ def test_from_a_file_to_a_report(name: str, tracked: Callable[[], Project]) -> N
     kind, inputs, owners, section, folder = FEDERATIONS[name]
     project = tracked()
     write(project.folder / "data" / "01_raw" / f"{name}.npz", kind, inputs, owners)
-    common = {"rounds": 1, "seeds": [0], "compare": "local", "theorem_samples": 6, "compute": {"executor": "serial"}}
+    common = {"rounds": 1, "seeds": [0], "compare": "local", "theorem_samples": 6}
+    common["compute"] = {"executor": "serial", "memory_format": "channels_last"}  # the latter as in conf/quick
     common["public"] = {"batch": 12}
     project.configure("parameters_federations", **{name: {**section, **common}})
     project.run(f"compare_{name}", experiment=name)

@@ -58,6 +58,16 @@ class TestModules:
         assert toy.same(toy.global_generators(), before)
 
 
+@pytest.mark.parametrize(("dtype", "last"), [(torch.uint8, True), (torch.float32, False)])
+def test_only_the_models_of_images_are_kept_channels_last(dtype: torch.dtype, last: bool) -> None:
+    compute = Compute("cpu", memory_format="channels_last")
+    fed = toy.federation(
+        build=lambda _: nn.Sequential(nn.Conv2d(2, 2, 3)), compute=compute, public=torch.zeros(13, 2, 8, 8, dtype=dtype)
+    )
+    weight = Workspace(fed).module("conv", fed.initial_model("conv")).get_parameter("0.weight")
+    assert weight.is_contiguous(memory_format=torch.channels_last) == last
+
+
 class TestTF32:
     """The precision of products on a GPU is one for the process, and each workspace claims its own: no GPU needed."""
 

@@ -36,7 +36,8 @@ class Workspace:
         self.setting = setting
         self.device = setting.device
         self.dtype = DTYPES[setting.compute.dtype]
-        self.format = FORMATS[setting.compute.memory_format]
+        images = kinds.of(setting.public).pixels  # nothing else has channels
+        self.format = FORMATS[setting.compute.memory_format if images else "contiguous"]
         self.criterion = Criterion(setting.training, setting.classes, self.device, self.dtype)
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._tensors: dict[tuple[str, str], Params] = {}

@@ -88,7 +88,8 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     """Return the arithmetics that the settings leave to choose from, the plainest first; mostly one.
 
     Products of `auto` are not coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's, which
-    only some processors have. Features have no channels, and `privacy.EXCLUDED` is what private training excludes.
+    only some processors have. `auto` does not try channels last on features, which have no channels.
+    `privacy.EXCLUDED` is what private training excludes.
     """
     asked, private = experiment.compute, experiment.training.privacy is not None
 
@@ -100,10 +101,9 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
         device = asked.place().type
         bfloat16 = asked.dtype == "auto:bfloat16" and settings.has_bfloat16(device)
         dtypes = allowed(["float32", *["tf32"] * (device == "cuda"), *["bfloat16"] * bfloat16])
-    images = data.private.kind.pixels
-    formats: list[str] = [asked.memory_format if images else "contiguous"]
-    if asked.memory_format == "auto" and images:
-        formats = allowed(["contiguous", "channels_last"])
+    formats: list[str] = [asked.memory_format]
+    if asked.memory_format == "auto":
+        formats = allowed(["contiguous", *["channels_last"] * data.private.kind.pixels])
     return [Arithmetic(dtype, order) for dtype in dtypes for order in formats]
 
 
