@@ -73,20 +73,33 @@ def test_no_image_is_brought_to_another_size_silently(raw: Path, caplog: pytest.
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (np.arange(1, 11), "no sample has class 0; labels count from 0, so models have 11 classes."),
-        (np.array([0, 1, 4]), "no sample has classes 2, 3; labels count from 0, so models have 5 classes."),
-        (np.array([0, 99]), "no sample has classes 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 88 more; labels count from 0"),
+        (np.arange(1, 11), "no sample has class 0, so models have 10 classes, which"),
+        (np.array([4, 0, 1]), "no sample has classes 2, 3, so models have 3 classes, which"),
+        (np.array([9999, 0]), "no sample has classes 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 9,988 more, so models have 2"),
     ],
     ids=["from 1", "a gap", "many"],
 )
-def test_class_numbers_that_nobody_has_are_warned_of(
+def test_class_numbers_that_no_sample_has_are_no_classes(
     tmp_path: Path, labels: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     labels = labels.repeat(10)
     np.savez(tmp_path / "mine.npz", images=np.zeros((len(labels), 28, 28), np.uint8), labels=labels)
-    private(tmp_path, None)
-    (told,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert told.getMessage().startswith(f"npz:mine.npz: {words}")
+    found = private(tmp_path, None)
+    assert found.class_names == tuple(map(str, sorted(set(labels.tolist()))))
+    assert [int(found.class_names[label]) for label in found.labels] == labels.tolist()
+    assert caplog.messages[0].startswith(f"npz:mine.npz: {words}")
+
+
+def test_classes_without_samples_stay_where_the_source_names_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    labels, names = np.arange(2).repeat(10) * 2, np.array(["ill", "sick", "well", "unknown"])
+    images = np.zeros((len(labels), 28, 28), np.uint8)
+    np.savez(tmp_path / "mine.npz", images=images, labels=labels, classes=names)
+    found = private(tmp_path, None)
+    assert (found.classes, found.labels.tolist()) == (4, labels.tolist())
+    assert caplog.messages[0].startswith("npz:mine.npz: no sample has classes sick, unknown; the source names them")
 
 
 def test_classes_that_the_settings_choose_leave_no_gap(raw: Path, caplog: pytest.LogCaptureFixture) -> None:

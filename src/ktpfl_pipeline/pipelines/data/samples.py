@@ -42,9 +42,9 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     check_owners(experiment, samples, raw_folder)
     if samples.labels.min() == samples.labels.max():
         raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
-    _warn_of_gaps(samples.labels, source)
     if (total := experiment.private_samples(len(samples))) != len(samples):
         samples = _draw(samples, total)
+    samples = _without_gaps(samples, source)
     given = _shaped(experiment, samples.inputs)
     _warn_of_many_features(given, source)
     native = None if reading.size and sized(source) else tuple(given.shape[1:])
@@ -93,18 +93,24 @@ def _warn_of_many_features(inputs: Any, source: str) -> None:
     )
 
 
-def _warn_of_gaps(labels: Any, source: str) -> None:
-    """Warn of classes below the highest that no sample of the source has: labels that count from 1, for example.
+def _without_gaps(samples: Any, source: str) -> Any:
+    """Return samples with the classes that occur numbered from 0, and named by their labels: 1 to 10, for example.
 
-    ``private.classes``, where it is set, leaves no gap: it renumbers what it keeps.
+    Classes that the source names stay, also those without samples, which are warned of.
     """
-    absent = labels.bincount().eq(0).nonzero().flatten().tolist()
-    if absent:
+    present, labels = samples.labels.unique(return_inverse=True)
+    absent = sorted(set(range(samples.classes)).difference(present.tolist()))
+    if not absent:
+        return samples
+    few = f"{source}: no sample has class{'es' * (len(absent) > 1)}"
+    if (names := samples.class_names) is not None:
         logger.warning(
-            f"{source}: no sample has class{'es' * (len(absent) > 1)} {listed(absent)}; labels count from 0, so models "
-            f"have {int(labels.max()) + 1:,} classes. To change this, renumber the labels, or list the existing ones "
-            "in private.classes."
+            f"{few} {listed([names[label] for label in absent])}; the source names them, so models have {len(names):,} "
+            "classes. To change this, list the existing ones in private.classes."
         )
+        return samples
+    logger.info(f"{few} {listed(absent)}, so models have {len(present):,} classes, which reports name by their labels.")
+    return replace(samples, labels=labels, class_names=tuple(map(str, present.tolist())))
 
 
 def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None:
