@@ -2,7 +2,8 @@
 
 from cases import case
 
-from ktpfl_pipeline.reports.variant import variant
+from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.reports.variant import LONGEST, variant
 
 SHAPES = ((1, 8, 8), (1, 28, 28))
 
@@ -76,3 +77,26 @@ def test_two_sources_never_have_one_name():
     sources = ["a", "npz:a", "folder:a", "npz:a/b.npz", "npz:a_b.npz", "npz:a b.npz", "npz:./a.npz", "npz:a.npz"]
     assert len({variant({"private": {"source": source}}) for source in sources}) == len(sources)
     assert len({variant({"private": {"source": "x"}, "public": {"source": source}}) for source in sources}) == 8
+
+
+def test_a_long_name_has_the_file_alone():
+    settings = {"clients": 10, "partition": {"scheme": "two_labels"}, "public": {"source": "open_part"}}
+    deep = "/".join(["folder"] * 40)
+    for source, name in ((f"npz:/{deep}/mine.npz", "npz_mine.npz"), (f"clients:/{deep}/", "clients_folder")):
+        with case(source):
+            expected = f"{name}-{digest(source)[:6]}-10_clients-two_labels-open_part"
+            assert variant({**settings, "private": {"source": source}}) == expected
+
+
+def test_no_name_is_too_long_for_a_file_system_and_none_is_another():
+    """Letters of two bytes and many settings that are not the default."""
+    others = {"clients": 100_000, "availability": 0.6, "training": {"privacy": dict.fromkeys("abcdefgh", 1.23456789)}}
+    letters = "é" * 200
+    sources = [f"npz:{letters}{end}.npz" for end in "ab"] + [f"{end}npz:{letters}.npz" for end in "ab"]
+    found = {
+        variant({**others, "private": {"source": private}, "public": {"source": public}})
+        for private in sources
+        for public in sources
+    }
+    assert len(found) == len(sources) ** 2
+    assert max(len(name.encode()) for name in found) <= LONGEST

@@ -13,6 +13,10 @@ PARAMETERS = {
     "lognormal": "sigma",
 }
 """The setting that says what a partition is, where there is one."""
+LONGEST = 200
+"""Bytes of a folder's name: systems allow 255, and MLflow's run and a report that is being written add to the name."""
+SHOWN = 40
+"""Bytes of a source in a name that would be too long."""
 
 
 def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequence[int] = ()) -> str:
@@ -20,13 +24,23 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
 
     Settings that are not the default follow, as in ``...-open_part-0.1-flipped-0.1-tuned``. What is not known is left
     out. `native` is the shape of a private input in its source, empty if there are several; `shape` is what models
-    take.
+    take. Where the name would be longer than `LONGEST`, sources are named by their file alone.
     """
+    whole = _named(settings, native, shape, LONGEST)
+    if len(whole.encode()) <= LONGEST:
+        return whole
+    short = _named(settings, native, shape, SHOWN).encode()
+    end = f"-{digest(whole)[:6]}"
+    return short.decode() if len(short) <= LONGEST else short[: LONGEST - len(end)].decode(errors="ignore") + end
+
+
+def _named(settings: dict[str, Any], native: Sequence[int], shape: Sequence[int], most: int) -> str:
+    """Return the name of `variant`, with sources of at most so many bytes and a hash."""
     names = ("private", "partition", "public", "adversaries")
     private, partition, public, adversaries = (settings.get(group, {}) for group in names)
     clients = settings.get("clients", 0)
-    parts = [_source(private), "_to_".join(dict.fromkeys(map(_sides, (native, shape)))).lstrip("_")]
-    parts += [f"{clients or 'all'}_clients" if clients != 0 else "", *asked(partition), _source(public)]
+    parts = [_source(private, most), "_to_".join(dict.fromkeys(map(_sides, (native, shape)))).lstrip("_")]
+    parts += [f"{clients or 'all'}_clients" if clients != 0 else "", *asked(partition), _source(public, most)]
     if settings.get("participation", 1) < 1:
         parts.append(str(settings["participation"]))
     if adversaries.get("share"):
@@ -39,11 +53,15 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
     return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, parts))).strip("._")
 
 
-def _source(settings: dict[str, Any]) -> str:
+def _source(settings: dict[str, Any], most: int) -> str:
     """Return a source in letters that a folder may have, with a hash where another could have the same."""
     source = str(settings.get("source", ""))
+    shown = source
+    if len(source.encode()) > most:
+        shown = f"{source.partition(':')[0]}_{re.split('[/:]', source.rstrip('/'))[-1]}"
+        shown = shown.encode()[-most:].decode(errors="ignore")
     plain_letters = re.fullmatch(r"[\w.-]*:?[\w.-]*", source)
-    return source if plain_letters else f"{source}-{digest(source)[:6]}"
+    return source if plain_letters and shown == source else f"{shown}-{digest(source)[:6]}"
 
 
 def _sides(shape: Sequence[int]) -> str:
