@@ -45,6 +45,28 @@ def test_labels_in_text_are_names(tmp_path: Path) -> None:
     assert samples.labels.tolist() == [1, 2, 1, 0]
 
 
+NUMBERS = ("2", "9", "10")
+
+
+@pytest.mark.parametrize("source", ["folder:mine", "clients:users", "clients:files", "npz:a.npz", "table:mine.csv"])
+def test_names_that_are_numbers_have_their_order(source: str, tmp_path: Path) -> None:
+    """So that `private.classes` keeps the same classes of every source."""
+    pictures(tmp_path / "mine", *NUMBERS)
+    for user, own in {"a": ("2", "10"), "b": ("10", "9")}.items():
+        pictures(tmp_path / "users" / user, *own)
+        (tmp_path / "files" / user).mkdir(parents=True)
+        np.savez(tmp_path / "files" / user / "data.npz", features=FEATURES[:2], labels=np.array(own))
+    np.savez(tmp_path / "a.npz", features=FEATURES[:3], labels=np.array(["10", "9", "2"]))
+    (tmp_path / "mine.csv").write_text("path,label\n" + "".join(f"mine/{each}/0.png,{each}\n" for each in NUMBERS))
+    assert load(source, tmp_path).class_names == NUMBERS
+    assert load(source, tmp_path, classes=[2]).class_names == ("10",)
+
+
+def test_names_are_sorted_as_text_where_one_is_no_number(tmp_path: Path) -> None:
+    pictures(tmp_path / "mine", "2", "10", "none")
+    assert load("folder:mine", tmp_path).class_names == ("10", "2", "none")
+
+
 def test_an_array_may_name_classes_and_classes_without_samples(tmp_path: Path) -> None:
     names = np.array(["ill", "sick", "well"])
     np.savez(tmp_path / "mine.npz", features=FEATURES, labels=[0.0, 1.0, 0.0, 1.0], classes=names)

@@ -14,6 +14,7 @@ from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.folder import check_file, classified, is_given_split, parts_of, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.labels import in_order
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import agreed
 
@@ -25,7 +26,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
     """Return the samples of all clients, which are numbered by the sorted names of their subfolders.
 
     All subfolders have the same one of these layouts:
-        a subfolder of images per class: classes are numbered by the sorted names that any client has;
+        a subfolder of images per class: classes are numbered by the names that any client has, `in_order`;
         `train`, `test` and optionally `val`, each with a subfolder per class, as for the source `folder`;
         ``data.npz``, with images, features or tokens, and labels, as for the source `npz`;
         ``train.npz`` and ``test.npz``: the client is tested on the second.
@@ -127,10 +128,10 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
 
 
 def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the names of all classes: the files' list if it is the same in all files, otherwise all names, sorted."""
+    """Return the names of all classes: the files' list if it is the same in all files, otherwise all, `in_order`."""
     if not named:
         return None
-    return named[0] if len(set(named)) == 1 else tuple(sorted(set().union(*named)))
+    return named[0] if len(set(named)) == 1 else tuple(in_order(set().union(*named)))
 
 
 def _renumbered(part: LabelledDataset, names: tuple[str, ...] | None) -> Tensor:

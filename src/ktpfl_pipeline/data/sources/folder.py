@@ -11,6 +11,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import class_names
 from ktpfl_pipeline.data.sources.arguments import folder_in
+from ktpfl_pipeline.data.sources.labels import in_order
 from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, IMAGE_SUFFIXES, Reading, photographs
 
@@ -21,8 +22,8 @@ TRAIN, VALIDATION, TEST = {"train", "training"}, {"val", "valid", "validation"},
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabelledDataset:
     """Return the images of a folder that has one subfolder per class.
 
-    Classes are numbered by the sorted names of the subfolders (as text: "10" comes before "2"). Images in folders below
-    a class belong to that class. Images are sorted by name. Names that begin with a dot are skipped; files other than
+    Classes are numbered by the names of the subfolders, `in_order`. Images in folders below a class belong to that
+    class. Images are sorted by name. Names that begin with a dot are skipped; files other than
     images are skipped with a warning.
 
     If the subfolders are `train`, `test` and optionally `val`, each with a subfolder per class, the folder has its own
@@ -55,7 +56,7 @@ def classified(
 
     Their labels and the numbers of their parts, (M,) int64 each, and the names of the classes follow.
     """
-    names = sorted(set().union(*parts))
+    names = in_order(set().union(*parts))
     found = [(file, names.index(name), part) for part, own in enumerate(parts) for name in own for file in own[name]]
     images, kept = photographs(root, [file for file, *_ in found], reading)
     labels, part = (torch.tensor([each[place] for each in found])[kept] for place in (1, 2))

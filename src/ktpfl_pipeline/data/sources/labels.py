@@ -1,7 +1,7 @@
 """Labels as sources have them: class numbers, as integers or as floats with integer values, or names of classes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,15 @@ def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any
     return labels.astype(np.int64)
 
 
+def in_order(names: Iterable[object]) -> list[str]:
+    """Return different names of classes in the order of their numbers: as numbers where all are numbers, or as text."""
+    texts = sorted({str(name) for name in names})
+    return sorted(texts, key=float) if all(map(is_number, texts)) else texts
+
+
 def numbered(texts: Sequence[object]) -> tuple[list[str], Tensor]:
-    """Return the names of classes, sorted as numbers where all are numbers, and each sample's class, (M,) int64."""
-    names = sorted({str(text) for text in texts})
-    if all(map(is_number, names)):
-        names.sort(key=float)
+    """Return the names of classes, `in_order`, and each sample's class, (M,) int64."""
+    names = in_order(texts)
     numbers = {name: number for number, name in enumerate(names)}
     return names, torch.tensor([numbers[str(text)] for text in texts], dtype=torch.int64)
 

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
-from ktpfl_pipeline.data.sources.labels import class_numbers
+from ktpfl_pipeline.data.sources.labels import class_numbers, numbered
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, readable
 from ktpfl_pipeline.data.sources.npz import check_finite
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
@@ -159,9 +159,8 @@ def _joined(
             raise InputError(f"{path} has {form} for some users, but not for user {odd!r}: give all the same form.")
     called, known = None, None
     if isinstance(shares[0].y, list):
-        found, numbers = np.unique([label for share in shares for label in share.y], return_inverse=True)
-        called = tuple(label if label.isprintable() else repr(label)[1:-1] for label in map(str, found))
-        labels = torch.from_numpy(numbers.astype(np.int64))
+        found, labels = numbered([label for share in shares for label in share.y])
+        called = tuple(label if label.isprintable() else repr(label)[1:-1] for label in found)
     else:
         labels = torch.from_numpy(np.concatenate([share.y for share in shares]))
     if isinstance(shares[0].x, list):

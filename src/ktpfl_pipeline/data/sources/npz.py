@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.errors import InputError, meant
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
-from ktpfl_pipeline.data.sources.labels import class_numbers
+from ktpfl_pipeline.data.sources.labels import class_numbers, numbered
 from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY, vocabulary_of
@@ -42,7 +42,7 @@ def load(argument: str, folder: Path) -> LabelledDataset:
         features: float16, float32 or float64, N x F, N x C x L or N x C x H x W, read as float32; or
         tokens: integers of any type, N x L, ids from 0 of a vocabulary, read as int64.
         labels: class numbers from 0, N, as integers or whole floats, used as they are; or text, the names of the
-            classes, which are numbered in sorted order. A class without samples is allowed.
+            classes, which are numbered `in_order`. A class without samples is allowed.
         clients: optional: whose each sample is, integers or text, N.
         classes: optional: the names of the classes in the order of their numbers, text, K.
         columns: optional: the names of the features, for the reader of the file; not read.
@@ -106,10 +106,11 @@ def read(path: Path) -> LabelledDataset:
 
 
 def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Return class numbers, (N,) int64, and the names of the classes; strings are numbered in sorted order."""
+    """Return class numbers, (N,) int64, and the names of the classes."""
     labels, named = arrays["labels"], None
     if labels.dtype.kind in "SU":
-        named, labels = np.unique(_texts(path, labels), return_inverse=True)
+        named, found = numbered(_texts(path, labels).tolist())
+        labels = found.numpy()
     numbers = torch.from_numpy(class_numbers(labels, str(path)))
     if "classes" in arrays:
         named = _texts(path, arrays["classes"])
