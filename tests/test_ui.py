@@ -135,6 +135,18 @@ def test_an_overlay_in_conf_local_counts(project: Path, started: list[Any], monk
     assert started[0][1]["MLFLOW_BACKEND_STORE_URI"] == "http://tracking.example:5000"
 
 
+def test_the_project_is_found_from_a_folder_in_it(
+    project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = '[tool.kedro]\npackage_name = "ktpfl_pipeline"\nproject_name = "mine"\nkedro_init_version = "1.0"\n'
+    (project / "pyproject.toml").write_text(tool)
+    (project / "docs").mkdir()
+    monkeypatch.chdir(project / "docs")
+    monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: {})
+    ui.main()
+    assert started[0][1]["MLFLOW_BACKEND_STORE_URI"] == f"sqlite:///{project}/mlflow.db"
+
+
 def test_a_password_of_the_store_is_on_no_command_line(
     project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from kedro.config import OmegaConfigLoader
-from kedro.utils import find_kedro_project
 
+from ktpfl_pipeline.config.reading import project_folder
 from ktpfl_pipeline.hooks import ProjectHooks
+
+__all__ = ["project_folder"]  # for `ui`
 
 
 class InheritingConfigLoader(OmegaConfigLoader):
@@ -33,8 +35,7 @@ warnings.filterwarnings("ignore", message="Option '--pipeline' is deprecated")
 HOOKS = (ProjectHooks(),)
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)  # outside a project it would take silence for consent
 
-_project = find_kedro_project(Path.cwd()) or Path.cwd()
-CONF_SOURCE = "conf" if (_project / "conf").is_dir() else str(Path(__file__).with_name("conf"))
+CONF_SOURCE = "conf" if (project_folder() / "conf").is_dir() else str(Path(__file__).with_name("conf"))
 CONFIG_LOADER_CLASS = InheritingConfigLoader
 CONFIG_LOADER_ARGS: dict[str, Any] = {
     "base_env": "base",

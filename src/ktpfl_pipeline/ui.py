@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 import webbrowser
-from pathlib import Path
 
 from kedro.config import MissingConfigException, OmegaConfigLoader
 
@@ -23,7 +22,7 @@ PATIENCE = 60  # seconds for the server to come up
 
 def main() -> None:
     """Print the links to each experiment's comparison, open that of the one trained last, and serve until stopped."""
-    project, env = Path.cwd(), os.environ.get("KEDRO_ENV")
+    project, env = settings.project_folder(), os.environ.get("KEDRO_ENV")
     loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
     try:
         hooks.check_folder(project)

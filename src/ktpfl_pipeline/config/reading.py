@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 from kedro.config import MissingConfigException
+from kedro.utils import find_kedro_project
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -80,15 +81,18 @@ def remember(found: dict[str, Any] | None, left_out: tuple[str, frozenset[str]] 
     _hidden.set(left_out)
 
 
+def project_folder() -> Path:
+    """Return the project that the current folder is in, as Kedro finds it, or else the current folder."""
+    return Path(find_kedro_project(Path.cwd()) or Path.cwd())
+
+
 def recall() -> dict[str, Any]:
     """Return the remembered sections, or else, with the errors of `sections`, those of the current folder's project."""
     if (found := _found.get()) is not None:
         return found
     from kedro.framework.project import settings
-    from kedro.utils import find_kedro_project
 
-    project = find_kedro_project(Path.cwd()) or Path.cwd()
-    place, env = str(project / settings.CONF_SOURCE), os.environ.get("KEDRO_ENV")
+    place, env = str(project_folder() / settings.CONF_SOURCE), os.environ.get("KEDRO_ENV")
     return sections(settings.CONFIG_LOADER_CLASS(place, env=env, **settings.CONFIG_LOADER_ARGS))
 
 
