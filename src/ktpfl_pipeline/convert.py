@@ -32,7 +32,9 @@ def pfllib(folder: Path, out: Path) -> None:
 @click.option("--label", required=True, help="The column with the class of each row.")
 @click.option("--client", help="The column with the owner of each row, such as the hospital.")
 @click.option("--drop", multiple=True, help="A column to leave out, such as an id; may be given several times.")
-@click.option("--missing", multiple=True, help="A string that means a missing value, besides ?, NA and the like.")
+@click.option(
+    "--missing", multiple=True, help="A string that means a missing value, in any column; may be given several times."
+)
 @click.option("--drop-rows", is_flag=True, help="Leave out rows with a missing value instead of filling it.")
 @click.option("--decimal", default=".", show_default=True, help="What separates the decimals of a number.")
 def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -> None:

@@ -15,7 +15,7 @@ from ktpfl_pipeline.data.sources import load
 PATIENTS = """\ufeffid,age,sex,chol,"site, city",diagnosis
 p1,50,m,200,"Zürich, CH",sick
 p2,60,f,?,Basel,well
-p3,70,m,300,Basel,sick
+p3,70,m,300,Basel,well
 p4,80,f,310,"Zürich, CH",
 """
 
@@ -38,7 +38,7 @@ def test_the_command_writes_what_a_source_reads(patients: Path) -> None:
     assert done.exit_code == 0, done.output
     samples: Any = load("npz:mine.npz", patients.parent)
     assert samples.class_names == ("sick", "well")
-    assert samples.labels.tolist() == [0, 1, 0]
+    assert samples.labels.tolist() == [0, 1, 1]
     assert samples.names == ("Basel", "Zürich, CH")
     assert samples.inputs.tolist() == [[50, 0, 1, 200], [60, 1, 0, 250], [70, 0, 1, 300]]
     assert np.load(out)["columns"].tolist() == ["age", "sex=f", "sex=m", "chol"]
@@ -70,16 +70,33 @@ def test_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
     assert made["labels"].tolist() == [1, 0, 0]
 
 
+def test_classes_and_clients_may_have_names_that_mean_missing_in_a_feature(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("x,site,label\n1,NA,+\n-,NA,-\n3,b,-\n4,b,\n2,b,+\n", encoding="utf-8")
+    made, said = tables.convert(tmp_path / "mine.csv", "label", "site")
+    assert made["classes"].tolist() == ["+", "-"]
+    assert made["labels"].tolist() == [0, 1, 1, 0]
+    assert made["clients"].tolist() == ["NA", "NA", "b", "b"]
+    assert made["features"].tolist() == [[1], [2], [3], [2]]
+    assert "site: NA is a name like others; if it means a missing value, add --missing NA" in said
+    made, said = tables.convert(tmp_path / "mine.csv", "label", "site", missing=("NA",))
+    assert made["clients"].tolist() == ["b", "b"]
+
+
 @pytest.mark.parametrize(
     ("rows", "settings", "words"),
     [
-        ("name,label\n" + "".join(f"n{i},a\n" for i in range(60)), {}, r"60 different texts in 60 rows.*--drop 'name'"),
+        (
+            "name,label\n" + "".join(f"n{i},{i % 2}\n" for i in range(60)),
+            {},
+            r"60 different texts in 60 rows.*drop 'name'",
+        ),
         ("x,label\nunknown,a\n" + "".join(f"{i},b\n" for i in range(60)), {}, r"write --missing 'unknown'"),
         ("x,labels\n1,a\n", {}, r"--label is 'label'.*did you mean 'labels'"),
         ("x,label\n1,a\n", {"client": "site"}, "--client is 'site'"),
         ("x,label\n1,a\n", {"drop": ("label",)}, "--drop is 'label', which is the column of the label"),
         ("x,label\n1,\n", {}, "no row with all that is needed"),
-        ("label\na\n", {}, "no column besides label"),
+        ("label\na\nb\n", {}, "no column besides label"),
+        ("x,label\n1,a\n2,a\n3,\n", {}, r"one class, 'a' \(rows kept: 2\): .* with --label"),
         ("x,y,label\n,1,a\n,2,b\n", {}, "column 'x' .* has no value"),
         ("", {}, "is not a table in UTF-8"),
     ],

@@ -14,8 +14,10 @@ import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError, listed, meant
 from ktpfl_pipeline.data.sources.labels import is_number, numbered
-from ktpfl_pipeline.data.sources.table import MISSING, Cells, Table, read
+from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
+MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
+"""Texts of features that count as missing. They may be names of classes and clients, as + and - are."""
 MAX_VALUES = 50  # of a column of text: more become so many features that it is hardly what was meant
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 
@@ -32,11 +34,12 @@ def convert(
 ) -> tuple[Arrays, list[str]]:
     """Return a table's arrays, and a line on what became of each column; the options are those of `ktpfl convert csv`.
 
-    Unless `drop_rows` leaves out rows with a missing value, a missing number becomes the median of its column, and a
-    missing text counts as a separate value. An `InputError` says that the file is not a table, lacks a column, or has a
-    column that cannot be a feature.
+    A cell is missing if it is empty or one of `missing`, and in a column of features also if it is one of `MISSING`.
+    Rows without a label or a client are left out. Unless `drop_rows` leaves out all rows with a missing value, a
+    missing number becomes the median of its column, and a missing text counts as a separate value. An `InputError` says
+    that the file is not a table, lacks a column, has one class, or has a column that cannot be a feature.
     """
-    table: Table = read(file, (*MISSING, *missing))
+    table: Table = read(file)
     for option, wanted in (("label", label), ("client", client), *(("drop", name) for name in drop)):
         if wanted is not None and wanted not in table:
             near, columns = meant(wanted, table), listed([*table])
@@ -45,7 +48,8 @@ def convert(
     if both := [name for name in needed if name in drop]:
         raise InputError(f"--drop is {both[0]!r}, which is the column of the label or the client: do not drop it.")
     said = [f"{name}: left out" for name in drop]
-    table = {name: cells for name, cells in table.items() if name not in drop}
+    unknown = {name: {*missing} if name in needed else {*MISSING, *missing} for name in table if name not in drop}
+    table = {name: [None if cell in texts else cell for cell in table[name]] for name, texts in unknown.items()}
     rows = zip(*(table[name] for name in (table if drop_rows else needed)), strict=True)
     kept = [None not in row for row in rows]
     if lost := kept.count(False):
@@ -55,11 +59,19 @@ def convert(
     if not any(kept):
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
     names, labels = numbered(table[label])
+    if len(names) == 1:
+        raise InputError(
+            f"column {label!r} of {file} has one class, {names[0]!r} (rows kept: {len(labels):,}): name a column of"
+            " two or more classes with --label, or convert a larger part of the table."
+        )
     said.append(f"{label}: the label, {len(names)} classes ({listed(names)})")
     arrays: Arrays = {"labels": labels.numpy(), "classes": np.array(names)}
     if client:
         arrays["clients"] = np.array(table[client], dtype=str)
         said.append(f"{client}: the client, {len(np.unique(arrays['clients']))} of them")
+    for name in needed:
+        if odd := sorted({*MISSING}.intersection(map(str, table[name]))):
+            said.append(f"{name}: {odd[0]} is a name like others; if it means a missing value, add --missing {odd[0]}")
     parts = [_feature(file, name, cells, decimal) for name, cells in table.items() if name not in needed]
     if not parts:
         raise InputError(f"{file} has no column besides {' and '.join(needed)}: features are needed.")

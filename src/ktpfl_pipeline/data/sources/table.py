@@ -26,10 +26,8 @@ logger = logging.getLogger(__name__)
 Meaning = TypeVar("Meaning")
 Cells = list[str | None]
 Table = dict[str, Cells]
-"""The cells of each column by its name; None for a value that is missing."""
+"""The cells of each column by its name; None for an empty one."""
 
-MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None", "")
-"""Texts that usually stand for a value that is missing."""
 SPLITS = TRAIN | VALIDATION | TEST
 EVERY = slice(None)
 PARSED = 100  # bytes of memory that one byte of a CSV file may take as Python texts
@@ -56,8 +54,8 @@ def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> t
     return _images(place, table, reading)[0], None
 
 
-def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
-    """Return the columns of a CSV file by name, as texts without spaces around them, None for what is missing.
+def read(file: Path) -> Table:
+    """Return the columns of a CSV file by name, as texts without spaces around them, None for an empty cell.
 
     The separator is a comma, a semicolon, a tab or a bar, found from the first line; texts may be quoted. An
     `InputError` says that the file is not there, is too large, or is not a table in UTF-8 with equally long rows.
@@ -67,7 +65,6 @@ def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
     if (size := file.stat().st_size) > MAX_FILE:
         raise InputError(f"{file} has {size:,} bytes, more than the {gib(MAX_FILE)} allowed: take a part of it.")
     check_claim(file, size * PARSED, "take a part of it")
-    unknown = {"", *missing}
     with (
         readable(file, "is not a table in UTF-8", "save it as CSV in UTF-8, with a line of column names"),
         file.open(encoding="utf-8-sig", newline="") as text,
@@ -81,7 +78,7 @@ def read(file: Path, missing: Sequence[str] = MISSING) -> Table:
             raise ValueError(f"row {odd} has {len(cells[odd - 2])} cells and the first row has {len(names)}")
         if len(set(names)) < len(names):
             raise ValueError("two columns have one name")
-    return {name: [None if row[n] in unknown else row[n] for row in cells] for n, name in enumerate(names)}
+    return {name: [row[n] or None for row in cells] for n, name in enumerate(names)}
 
 
 def opened(
@@ -89,7 +86,7 @@ def opened(
 ) -> tuple[Path, Table]:
     """Return the path of a table and its columns by their names in lower case; those `needed` must be there."""
     place = file_in(name, argument, folder, example)
-    found = {column.lower(): cells for column, cells in read(place, ()).items()}
+    found = {column.lower(): cells for column, cells in read(place).items()}
     if lacking := [column for column in needed if column not in found]:
         raise InputError(
             f"{place} has no column {' and no column '.join(map(repr, lacking))}, only {', '.join(found)}: name the"
