@@ -98,6 +98,7 @@ def test_classes_and_clients_may_have_names_that_mean_missing_in_a_feature(tmp_p
         ("label\na\nb\n", {}, "no column besides label"),
         ("x,label\n1,a\n2,a\n3,\n", {}, r"one class, 'a' \(rows kept: 2\): .* with --label"),
         ("x,y,label\n,1,a\n,2,b\n", {}, "column 'x' .* has no value"),
+        ("when,label\n1700000000,a\n1700000001,b\n", {}, "column 'when' .* 1700000000 to 1700000001, .* subtract"),
         ("", {}, "is not a table in UTF-8"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError, listed, meant
+from ktpfl_pipeline.data.sources.features import as_float32, check_told_apart, extent
 from ktpfl_pipeline.data.sources.labels import is_number, numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
@@ -102,7 +103,9 @@ def _feature(file: Path, name: str, cells: Cells, decimal: str) -> _Feature:
         said += f", {absent:,} missing, which are now the median of all rows, {middle:g}"
     elif len(numbers) > 2 and (np.diff(numbers) == 1).all():
         said += f" that count the rows, which no model should learn from: leave them out with --drop {name!r}"
-    return _Feature(numbers[:, None].astype(np.float32), [name], said)
+    values = as_float32(numbers[:, None], f"column {name!r} of {file}").numpy()
+    check_told_apart([extent(numbers[:, None])], lambda _: f"column {name!r} of {file}")
+    return _Feature(values, [name], said)
 
 
 def _as_numbers(cells: Cells, decimal: str) -> "np.ndarray[Any, Any] | None":

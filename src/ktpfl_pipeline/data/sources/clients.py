@@ -13,6 +13,7 @@ from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.arguments import folder_in
+from ktpfl_pipeline.data.sources.features import Extent, check_told_apart
 from ktpfl_pipeline.data.sources.folder import check_file, classified, is_given_split, parts_of, subfolders, unlabelled
 from ktpfl_pipeline.data.sources.labels import in_order
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
@@ -104,7 +105,8 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
     """Return the samples of the clients' `.npz` files; samples of a file for testing are marked."""
     files = [file for own in clients for file in own]
     check_claim(root, sum(map(npz.claim, files)), "take fewer clients or samples")
-    parts = [npz.read(file) for file in files]
+    extents: list[Extent] = []
+    parts = [npz.read(file, extents) for file in files]
     for file, part in zip(files, parts, strict=True):
         if isinstance(part, OwnedDataset):
             raise InputError(f"{file} has an array 'clients', and is one client's: leave the array out.")
@@ -115,6 +117,7 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
             raise InputError(
                 f"{named} names its classes and {unnamed} does not: save the array 'classes' in all files, or in none."
             )
+    check_told_apart(extents, lambda column: f"column {column} (from 0) of the features of the clients in {root}")
     known = agreed((part.vocabulary for part in parts), files.__getitem__)
     called = _agreed([part.class_names for part in parts if part.class_names])
     sizes = torch.tensor([len(part) for part in parts])

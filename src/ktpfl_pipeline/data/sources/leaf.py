@@ -18,10 +18,10 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
+from ktpfl_pipeline.data.sources.features import Extent, as_float32, check_told_apart, extent
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
 from ktpfl_pipeline.data.sources.labels import class_numbers, numbered
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, readable
-from ktpfl_pipeline.data.sources.npz import check_finite
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, tokenized
 
@@ -29,10 +29,14 @@ PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list o
 
 
 class _Share(NamedTuple):
-    """One user's samples in one file: x (n, ...) float32 or n texts, y (n,) int64 or n characters."""
+    """One user's samples in one file: x (n, ...) float32 or n texts, y (n,) int64 or n characters.
+
+    Features have an extent.
+    """
 
     x: Any
     y: Any
+    extent: Extent | None = None
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
@@ -117,8 +121,7 @@ def _share(where: str, data: Any) -> _Share:
         characters = all(isinstance(label, str) and len(label) == 1 for label in y)
         return _Share(texts, y if characters else _numbers(where, y, ", or the next character of a text"))
     try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and an error below
-            inputs = np.array(x, dtype=np.float32)  # with a type, for texts would be given the room of the longest
+        inputs = np.array(x, dtype=np.float64)  # with a type, for texts would be given the room of the longest
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(
             f"{where} has an 'x' that is neither a list of numbers per sample, all of one length, nor a text"
@@ -128,8 +131,7 @@ def _share(where: str, data: Any) -> _Share:
         raise InputError(
             f"{where} has an 'x' of shape {inputs.shape}: give a list of numbers per sample, N x F or more."
         )
-    check_finite(torch.from_numpy(inputs), where)
-    return _Share(inputs, _numbers(where, y))
+    return _Share(as_float32(inputs, where).numpy(), _numbers(where, y), extent(inputs))
 
 
 def _numbers(where: str, y: list[Any], other: str = "") -> Any:
@@ -173,5 +175,7 @@ def _joined(
                     f"{path} has inputs of shape {shares[0].x.shape[1:]} and, of user {user!r}, of {share.x.shape[1:]}:"
                     " give all one shape."
                 )
+        extents = [share.extent for share in shares if share.extent]
+        check_told_apart(extents, lambda column: f"column {column} (from 0) of 'x' in {path}")
         inputs = torch.from_numpy(np.concatenate([share.x for share in shares]))
     return OwnedDataset(inputs, labels, owners, tuple(names), test=flags, class_names=called, vocabulary=known)

@@ -18,6 +18,7 @@ from ktpfl_pipeline.core.errors import InputError, meant
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
+from ktpfl_pipeline.data.sources.features import Extent, as_float32, check_told_apart, extent
 from ktpfl_pipeline.data.sources.labels import class_numbers, numbered
 from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
@@ -90,13 +91,19 @@ def included(argument: str, folder: Path) -> Tensor:
         return _inputs(path, "public", _arrays(path, archive, headers), kind)
 
 
-def read(path: Path) -> LabelledDataset:
-    """Return the samples of the file `path`, as `load` does."""
+def read(path: Path, extents: list[Extent] | None = None) -> LabelledDataset:
+    """Return the samples of the file `path`, as `load` does.
+
+    For one of several files, the extent of features is appended to `extents`, and not checked for this file alone.
+    """
     with _opened(path) as archive:
         kind, headers = _checked(path, archive, labelled=True)
         arrays = _arrays(path, archive, headers)
     numbers, called = _labels(path, arrays)
-    inputs = _inputs(path, kind, arrays)
+    found = [] if extents is None else extents
+    inputs = _inputs(path, kind, arrays, extents=found)
+    if extents is None:
+        check_told_apart(found, lambda column: f"column {column} (from 0) of the features in {path}")
     known = _vocabulary(path, kind, inputs, arrays)
     if "clients" not in arrays:
         return LabelledDataset(inputs, numbers, class_names=called, vocabulary=known)
@@ -334,8 +341,13 @@ def _claimed(headers: Headers) -> int:
     return as_they_are + become + sum(8 * headers[name][0][0] for name in _PER_SAMPLE[:2] if name in headers)
 
 
-def _inputs(path: Path, name: str, arrays: dict[str, Any], kind: str = "") -> Tensor:
-    """Return images as (N, C, H, W) uint8, finite features in float32, or tokens in int64, where `kind` is that."""
+def _inputs(
+    path: Path, name: str, arrays: dict[str, Any], kind: str = "", extents: list[Extent] | None = None
+) -> Tensor:
+    """Return images as (N, C, H, W) uint8, finite features in float32, or tokens in int64, where `kind` is that.
+
+    The extent of features is appended to `extents`.
+    """
     array = arrays.pop(name)
     if "tokens" in (name, kind):
         if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
@@ -343,19 +355,10 @@ def _inputs(path: Path, name: str, arrays: dict[str, Any], kind: str = "") -> Te
         return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
     if array.dtype == np.uint8:
         return torch.from_numpy(array if array.ndim == 4 else array[..., None]).permute(0, 3, 1, 2).contiguous()
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and an error below
-        features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
-    check_finite(features, f"the array {name!r} in {path}")
+    features = as_float32(array, f"the array {name!r} in {path}")
+    if extents is not None:
+        extents.append(extent(array))
     return features
-
-
-def check_finite(features: Tensor, where: str) -> None:
-    """Check that all values of features, (N, ...) float32, are finite; the error names the first row."""
-    finite = features.isfinite().flatten(1)
-    if not finite.all():
-        row = int(finite.all(dim=1).logical_not().nonzero()[0, 0])
-        value = features[row].flatten()[~finite[row]][0].item()
-        raise InputError(f"{where} has {value} in row {row} (rows count from 0): replace it, or leave the row out.")
 
 
 def _flags(path: Path, test: Any) -> Tensor:

@@ -10,8 +10,8 @@ from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names
+from ktpfl_pipeline.data.sources.features import check_finite
 from ktpfl_pipeline.data.sources.labels import class_numbers
-from ktpfl_pipeline.data.sources.npz import check_finite
 from ktpfl_pipeline.data.sources.tokens import check_ids, vocabulary_of
 
 
