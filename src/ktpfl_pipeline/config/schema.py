@@ -164,7 +164,7 @@ class Image:
     Attributes:
         channels: 1 to 4.
         size: pixels per side, or [height, width].
-        window: for image files with more than 8 bits, the values that become black and white, such as [0, 4095].
+        window: for gray image files with more than 8 bits, the values that become black and white, such as [0, 4095].
         unreadable: ``error``: list all image files that cannot be read; ``skip``: leave them out and warn.
     """
 

@@ -1,5 +1,8 @@
 """Image files as people have them: on their side, below a class, with a split of their own, deep or broken."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 import torch
@@ -107,8 +110,52 @@ class TestUnreadable:
         assert "of 6 images cannot be read and are skipped" in caplog.text
 
 
+def png(color: int, channels: int) -> bytes:
+    """Return a PNG of 2 x 2 pixels with 16 bits per channel, which Pillow does not write in color."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = 2 * (b"\0" + np.full((2, channels), 4095, ">u2").tobytes())
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 16, color, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def tiff() -> bytes:
+    """Return a TIFF of 2 x 2 pixels in RGB with 16 bits per channel."""
+    tags = [(256, 2), (257, 2), (258, 122), (259, 1), (262, 2), (273, 128), (277, 3), (278, 2), (279, 24)]
+    entries = [struct.pack("<HHII", tag, 3, 3 if tag == 258 else 1, value) for tag, value in tags]
+    ifd = struct.pack("<H", len(tags)) + b"".join(entries) + bytes(4)
+    return b"II*\0" + struct.pack("<I", 8) + ifd + struct.pack("<3H", 16, 16, 16) + np.full(12, 4095, "<u2").tobytes()
+
+
 class TestDeep:
     DEEP = np.array([[0, 1000], [2000, 4095]], dtype=np.uint16)
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("1.png", png(2, 3)),
+            ("1.png", png(4, 2)),
+            ("1.png", png(6, 4)),
+            ("1.tif", tiff()),
+            ("1.ppm", b"P6 2 2 65535\n" + bytes(24)),
+        ],
+        ids=["RGB", "gray with alpha", "RGB with alpha", "TIFF", "PPM"],
+    )
+    def test_color_of_more_than_8_bits_is_refused(self, tmp_path, name, content):
+        for label in ("a", "b"):
+            (tmp_path / "scans" / label).mkdir(parents=True)
+            (tmp_path / "scans" / label / name).write_bytes(content)
+        with pytest.raises(InputError, match=r"16 bits per channel .* only in gray images .* save it with 8 bits"):
+            sources.load("folder:scans", tmp_path, reading=Reading(window=(0, 4095)))
+
+    def test_a_window_is_in_the_values_of_a_pgm_file(self, tmp_path):
+        for label in ("a", "b"):
+            (tmp_path / "scans" / label).mkdir(parents=True)
+            (tmp_path / "scans" / label / "1.pgm").write_bytes(b"P5 2 2 4095\n" + self.DEEP.astype(">u2").tobytes())
+        images = sources.load("folder:scans", tmp_path, reading=Reading(window=(1000, 4095))).inputs
+        assert images[0, 0].tolist() == [[0, 0], [82, 255]]
 
     def test_a_window_sets_black_and_white(self, tmp_path):
         for name in ("a/1.png", "b/1.png"):

@@ -27,6 +27,7 @@ IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
 LYING = (5, 6, 7, 8)  # EXIF orientations with which width and height are exchanged
 ORIENTATION = 0x0112  # EXIF's tag
+BITS_PER_SAMPLE = 258  # TIFF's tag
 
 
 class Reading(NamedTuple):
@@ -35,8 +36,8 @@ class Reading(NamedTuple):
     Attributes:
         size: height and width that each image is brought to as it is read; None: the images stay as they are, all of
             one size.
-        window: values of images with more than 8 bits that become 0 and 255; values outside become 0 or 255, and those
-            between are scaled linearly. None: such images are refused, because their range is not known.
+        window: values of gray images with more than 8 bits that become 0 and 255; values outside become 0 or 255, and
+            those between are scaled linearly. None: such images are refused, because their range is not known.
         skip: whether files that cannot be read are left out, and counted in a warning; else they are an error.
         text: how texts become tokens.
         known: the vocabulary of the private texts, which public texts use; None for private texts.
@@ -59,14 +60,23 @@ AS_THEY_ARE = Reading()
 
 
 class _Header(NamedTuple):
-    """Facts of an image file before its pixels are decoded: displayed (width, height), and Pillow's mode."""
+    """Facts of an image file before its pixels are decoded.
+
+    Attributes:
+        size: displayed width and height.
+        mode: Pillow's, of the pixels that it will decode.
+        bits: per channel in the file, of which Pillow decodes the highest 8 where there are several channels.
+        scale: what a gray value that Pillow decodes is multiplied by to have the one in the file.
+    """
 
     size: tuple[int, int]
     mode: str
+    bits: int
+    scale: float
 
     @property
     def deep(self) -> bool:
-        """Whether a channel has more than 8 bits."""
+        """Whether the one channel is decoded with more than 8 bits."""
         return self.mode.startswith(("I", "F"))
 
 
@@ -115,7 +125,7 @@ def photographs(
     others next to them are none of its images.
 
     One `InputError` names all files that cannot be read, unless they are skipped. Others say that images have several
-    sizes where no size is given, or more than 8 bits where no window is given.
+    sizes where no size is given, or more than 8 bits where no window is given or there are several channels.
     """
     if not listed:
         _warn_of_skipped(where, files)
@@ -165,7 +175,7 @@ def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
         return ImageOps.exif_transpose(image)
     assert reading.window is not None
     low, high = reading.window
-    values = np.asarray(ImageOps.exif_transpose(image), dtype=np.float64)
+    values = np.asarray(ImageOps.exif_transpose(image), dtype=np.float64) * header.scale
     return Image.fromarray(np.rint((values - low).clip(0, high - low) * (255 / (high - low))).astype(np.uint8))
 
 
@@ -181,7 +191,18 @@ def _header(file: Path) -> _Header:
         raise InputError(f"{file} has {length:,} bytes, more than the {gib(MAX_FILE)} allowed: save it smaller.")
     with readable(file), _open(file) as image:
         width, height = image.size
-        return _Header((height, width) if _lying(image) else (width, height), image.mode)
+        return _Header((height, width) if _lying(image) else (width, height), image.mode, *_depth(image))
+
+
+def _depth(image: Any) -> tuple[int, float]:
+    """Return the bits per channel in a file, and the scale of its gray values, as a `_Header` has them."""
+    codec, *_, coding = image.tile[0]
+    if codec.startswith("ppm"):
+        highest: int = coding[-1]  # Pillow stretches gray values above 255 from this to 65535
+        return highest.bit_length(), highest / 65535
+    if image.format == "TIFF":
+        return max(image.tag_v2.get(BITS_PER_SAMPLE, (1,))), 1
+    return 16 if ";16" in str(coding) else 8, 1
 
 
 def _lying(image: Any) -> bool:
@@ -224,6 +245,11 @@ def _common_mode(headers: dict[Path, _Header], reading: Reading) -> str:
             raise InputError(
                 f"{file} has {header.size[0]} x {header.size[1]} pixels and {first.name} has {size[0]} x {size[1]}:"
                 " give the experiment's image a size, to which all are resized, or resize them."
+            )
+        if header.bits > 8 and not header.deep:
+            raise InputError(
+                f"{file} has {header.bits} bits per channel and several channels (mode {header.mode}): more than 8 bits"
+                " are read only in gray images without transparency; save it with 8 bits per channel."
             )
         if header.deep and reading.window is None:
             raise InputError(
