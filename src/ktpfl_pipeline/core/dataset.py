@@ -35,6 +35,8 @@ class Vocabulary:
     #: how many ids models see: the most frequent ones in the clients' training texts, found for each seed when the
     #: clients are known; see `data.standardisation.FrequentTokens`. None: all ids.
     frequent: int | None = None
+    #: which built-in tokenizer made it, for other texts of the same vocabulary; None where another one did
+    tokenizer: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, eq=False)

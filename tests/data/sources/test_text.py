@@ -125,6 +125,33 @@ def test_public_texts_are_read_in_characters_as_the_private_ones(tmp_path: Path)
     assert [known.words[each] for each in public[0].tolist()] == ["l", "o", " ", "m"]
 
 
+@pytest.mark.parametrize("from_file", [False, True])
+def test_characters_without_a_space_are_read_as_characters(from_file: bool, tmp_path: Path) -> None:
+    private: Any = load(leaf(one=(["ACGT", "TTGA"], ["A", "C"]))(tmp_path), tmp_path)
+    if from_file:
+        words_ = np.array(private.vocabulary.words)
+        np.savez(tmp_path / "own.npz", tokens=private.inputs, labels=private.labels, vocabulary=words_, padding=0)
+        private = load("npz:own.npz", tmp_path)
+    (tmp_path / "dna.csv").write_text("text\nGATA\n")
+    public = load_public("text:dna.csv", "leaf:mine.json", tmp_path, Reading().of_public(private))
+    assert [private.vocabulary.words[each] for each in public[0].tolist()] == ["G", "A", "T", "A"]
+
+
+def test_words_of_one_letter_are_read_as_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    private: Any = load(table("text,label\nA C,x\nG T,y\n")(tmp_path), tmp_path)
+    (tmp_path / "dna.csv").write_text("text\nT A\n")
+    public = load_public("text:dna.csv", "text:mine.csv", tmp_path, Reading().of_public(private))
+    assert [private.vocabulary.words[each] for each in public[0].tolist()] == ["t", "a"]
+    assert not caplog.records
+
+
+def test_public_texts_of_mostly_unknown_words_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    private: Any = load(table("text,label\nmy love,x\nlove my,y\n")(tmp_path), tmp_path)
+    (tmp_path / "other.csv").write_text("text\nmein Herz\nmy Herz\n")
+    load_public("text:other.csv", "text:mine.csv", tmp_path, Reading().of_public(private))
+    assert "other.csv: 3 of 4 tokens (words) are not in the vocabulary of the private texts" in caplog.text
+
+
 def test_characters_of_leaf_are_words_where_the_private_texts_are(tmp_path: Path) -> None:
     private = load(table("text,label\nmy love,x\nlove my,y\n")(tmp_path), tmp_path)
     known: Any = private.vocabulary

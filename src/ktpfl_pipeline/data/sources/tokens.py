@@ -48,10 +48,8 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
     """
     how, known = reading.text, reading.known
     name = how.tokenizer
-    if name == AUTO and known is None:
-        name = auto
-    elif name == AUTO:  # no word is a space
-        name = CHARACTERS if known and any(map(str.isspace, known.words or ())) else WORDS
+    if name == AUTO:
+        name = auto if known is None else _tokenizer_of(known)
     if name not in (WORDS, CHARACTERS):
         return _by_file(texts, how, where, folder / os.path.expanduser(name), known)
     parts = [words(text) if name == WORDS else list(text) for text in texts]
@@ -64,7 +62,7 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
                 " read: take fewer texts, or set text.tokenizer to a tokenizer file."
             )
         seen = len(SPECIAL) + min(len(found), how.vocabulary)
-        known = Vocabulary(len(found) + len(SPECIAL), PADDING, (*SPECIAL, *found), seen)
+        known = Vocabulary(len(found) + len(SPECIAL), PADDING, (*SPECIAL, *found), seen, name)
     elif known.words is None:
         raise InputError(f"{where} has texts, and the private tokens have no vocabulary: save the array 'vocabulary'.")
     numbers = {word: number for number, word in enumerate(known.words or ())}
@@ -77,7 +75,23 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
             f"{where} has {parts[odd][rows[odd].index(None)]!r}, which the private vocabulary lacks, in text {odd + 1}:"
             " choose public texts of the same characters or words."
         )
+    total, strange = sum(map(len, rows)), sum(row.count(unknown) for row in rows)
+    if strange > total / 2:
+        logger.warning(
+            "%s: %s of %s tokens (%s) are not in the vocabulary of the private texts: choose public texts of the same"
+            " kind, or set text.tokenizer.",
+            *(where, f"{strange:,}", f"{total:,}", name),
+        )
     return _filled(rows, known, how.length, where)
+
+
+def _tokenizer_of(known: Vocabulary) -> str:
+    """Return which built-in tokenizer a vocabulary is of; one from a file has characters if no token is longer."""
+    if known.tokenizer:
+        return known.tokenizer
+    plain = [word for word in known.words or () if not word.startswith(("[", "<"))]  # besides [PAD], <unk> and the like
+    single = bool(plain) and all(len(word) == 1 for word in plain)
+    return CHARACTERS if single or any(map(str.isspace, plain)) else WORDS
 
 
 def words(text: str) -> list[str]:
