@@ -103,11 +103,12 @@ def test_no_public_image_is_private(pixels, share, seed) -> None:
         torch.tensor(pixels, dtype=torch.uint8).view(-1, 1, 1, 1), torch.zeros(len(pixels), dtype=int)
     )
     try:
-        public = open_indices(samples, share, seed)
+        public, left_out = open_indices(samples, share, seed)
     except InputError:
         return
     rest = sorted(set(range(len(pixels))) - set(public.tolist()))
     opened, _ = open_part(samples.labels, share, seed)
+    assert len(public) + left_out == len(opened)
     private = {pixels[index] for index in rest if index not in opened.tolist()}
     assert not private & {pixels[index] for index in public.tolist()}
 

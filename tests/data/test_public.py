@@ -120,13 +120,25 @@ def test_a_batch_larger_than_the_public_set_is_refused():
     check_size(3000, 3000)
     with pytest.raises(InputError, match=r"public\.batch is 3,001 .* 3,000 samples: lower public\.batch"):
         check_size(3000, 3001)
+    with pytest.raises(InputError, match=r"2 samples, without 158 .*: lower public\.batch to 2 or less, or choose"):
+        check_size(2, 5, left_out=158)
+    with pytest.raises(InputError, match=r"0 samples, without 160 that equal private samples: choose another public"):
+        check_size(0, 5, left_out=160)
+
+
+def test_a_table_of_few_different_rows_has_no_open_part_and_says_so(caplog):
+    rows = torch.cartesian_prod(*[torch.arange(3.0)] * 4).repeat(10, 1)
+    chosen, left_out = open_indices(LabelledDataset(rows, torch.arange(810) % 2), 0.2, seed=0)
+    assert (len(chosen), left_out) == (0, 162)
+    assert "162 of the 162 samples drawn for the open part equal private ones" in caplog.text
 
 
 def test_an_open_part_holds_no_image_that_the_rest_holds_a_second_time():
     images = random_images(200, 0)
     images[100:] = images[:100]  # every image twice
     labels = torch.arange(200) % 2
-    chosen = open_indices(LabelledDataset(images, labels), 0.3, seed=1)
+    chosen, left_out = open_indices(LabelledDataset(images, labels), 0.3, seed=1)
+    assert len(chosen) + left_out == 60
     rest = torch.ones(200, dtype=torch.bool)
     rest[chosen] = False
     assert 0 < len(chosen) < 60  # both copies of some are open: these stay

@@ -5,6 +5,7 @@ CIFAR-10; no sample of it may be private, see `without_overlap`) or a part of th
 """
 
 import hashlib
+import logging
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.data.partition import draw_stratified
 
+logger = logging.getLogger(__name__)
 MAX_OVERLAP = 0.01  # a few equal images happen (blank ones, say); more mean that the sources are the same
 
 
@@ -36,10 +38,20 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return taken.nonzero().flatten(), (~taken).nonzero().flatten()
 
 
-def open_indices(private: LabelledDataset, share: float, seed: int) -> Tensor:
-    """Return the indices of an open part of all private samples, without samples that also occur in the rest."""
+def open_indices(private: LabelledDataset, share: float, seed: int) -> tuple[Tensor, int]:
+    """Return the indices of an open part of all private samples, without samples that also occur in the rest.
+
+    The second value is how many were left out: these stay private. More than 1 % of the part are warned of.
+    """
     chosen, rest = open_part(private.labels, share, seed)
-    return chosen[~also_private(private.inputs[chosen], private.inputs[rest])]
+    shared = also_private(private.inputs[chosen], private.inputs[rest])
+    if found := int(shared.sum()):
+        logger.log(
+            logging.WARNING if found > MAX_OVERLAP * len(chosen) else logging.INFO,
+            f"Seed {seed}: {found:,} of the {len(chosen):,} samples drawn for the open part equal private ones. They"
+            " stay private.",
+        )
+    return chosen[~shared], found
 
 
 def without_overlap(public: Tensor, private: Tensor) -> Tensor:
@@ -62,12 +74,17 @@ def also_private(public: Tensor, private: Tensor) -> Tensor:
     return torch.tensor([digest in secret for digest in _digests(public)], dtype=torch.bool)
 
 
-def check_size(available: int, batch: int) -> None:
-    """Raise an `InputError` where a round uses more public samples, `batch` (|D_r|), than are `available`."""
+def check_size(available: int, batch: int, left_out: int = 0) -> None:
+    """Raise an `InputError` where a round uses more public samples, `batch` (|D_r|), than are `available`.
+
+    The message says how many were `left_out` because they are also private.
+    """
     if batch > available:
+        without = f", without {left_out:,} that equal private samples" if left_out else ""
+        lower = f"lower public.batch to {available:,} or less, or " if available else ""
+        other = "another public.source, whose samples are not private" if left_out else "a larger public source"
         raise InputError(
-            f"public.batch is {batch:,} and the public set has {available:,} samples: lower public.batch to"
-            f" {available:,} or less, or choose a larger public source."
+            f"public.batch is {batch:,} and the public set has {available:,} samples{without}: {lower}choose {other}."
         )
 
 

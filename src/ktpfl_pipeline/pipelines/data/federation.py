@@ -42,11 +42,14 @@ def sample_public_set(experiment: Experiment, private: Any, public_images: Any) 
                 " client (public.source: npz:<file>, folder:<folder> or included).",
                 100 * experiment.public.share,
             )
-        indices = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
+        drawn = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
+        indices, left_out = {s: chosen for s, (chosen, _) in drawn.items()}, {s: n for s, (_, n) in drawn.items()}
     else:
         public_images = public.without_overlap(public_images, private.inputs)
         indices = dict.fromkeys(experiment.seeds, torch.arange(len(public_images)))
-    public.check_size(min(len(chosen) for chosen in indices.values()), experiment.public.batch)
+        left_out = dict.fromkeys(experiment.seeds, 0)
+    fewest = min(indices, key=lambda seed: len(indices[seed]))
+    public.check_size(len(indices[fewest]), experiment.public.batch, left_out[fewest])
     return PublicSet(public_images, indices)
 
 
