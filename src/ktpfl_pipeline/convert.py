@@ -53,12 +53,21 @@ def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -
     _write(out, arrays)
 
 
+def _read(partial: Path, out: Path) -> Any:
+    """Return the samples of a file that is not at its place yet; an `InputError` names the place."""
+    from ktpfl_pipeline.data.sources import npz
+
+    try:
+        return npz.read(partial)
+    except InputError as error:
+        raise InputError(str(error).replace(str(partial), str(out))) from error
+
+
 def _write(out: Path, arrays: Any) -> None:
     """Write the arrays that a function returns, once they can be read as a source; a refusal is one line."""
     import numpy as np
 
     from ktpfl_pipeline.core.machine.files import replacing
-    from ktpfl_pipeline.data.sources import npz
 
     try:
         if out.suffix != ".npz" or out.exists():
@@ -67,7 +76,7 @@ def _write(out: Path, arrays: Any) -> None:
         with replacing(out, summed=True) as partial:
             with partial.open("wb") as file:
                 np.savez_compressed(file, **made)
-            samples = npz.read(partial)
+            samples = _read(partial, out)
     except InputError as error:
         raise click.ClickException(str(error)) from error
     shape, clients = tuple(samples.inputs.shape[1:]), made.get("clients")

@@ -51,6 +51,13 @@ def test_the_command_writes_what_a_source_reads(folder: Path) -> None:
     assert samples.test.tolist() == [False, False, True] * 3
 
 
+def test_a_value_that_cannot_be_used_is_said_of_the_file_that_was_asked_for(folder: Path) -> None:
+    shard(folder / "train/2.npz", np.full((2, 1, 4, 4), np.nan, "f4"), np.array([0, 1]))
+    done = CliRunner().invoke(convert, ["pfllib", str(folder), str(folder.parent / "mine.npz")])
+    assert done.exit_code == 1
+    assert f"'features' in {folder.parent / 'mine.npz'} has nan in row 0" in done.output
+
+
 def test_ktpfl_has_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["convert", "--help"])

@@ -63,6 +63,15 @@ def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     assert "clients" not in made
 
 
+def test_only_plain_decimal_numbers_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(
+        "x,age,day,label\n-1.5e3,18_25,1.2.20,a\n+.5,26_40,3.4.20,b\n2.,18_25,3.4.20,b\n"
+    )
+    made, _ = tables.convert(tmp_path / "mine.csv", "label")
+    assert made["columns"].tolist() == ["x", "age=18_25", "age=26_40", "day=1.2.20", "day=3.4.20"]
+    assert made["features"][:, :3].tolist() == [[-1500, 1, 0], [0.5, 0, 1], [2, 1, 0]]
+
+
 def test_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,label\n1,10\n2,2\n4,2\n", encoding="utf-8")
     made, _ = tables.convert(tmp_path / "mine.csv", "label")
@@ -99,6 +108,10 @@ def test_classes_and_clients_may_have_names_that_mean_missing_in_a_feature(tmp_p
         ("x,label\n1,a\n2,a\n3,\n", {}, r"one class, 'a' \(rows kept: 2\): .* with --label"),
         ("x,y,label\n,1,a\n,2,b\n", {}, "column 'x' .* has no value"),
         ("when,label\n1700000000,a\n1700000001,b\n", {}, "column 'when' .* 1700000000 to 1700000001, .* subtract"),
+        ("x,label\n1,a\n1e39,b\n", {}, r"column 'x' .* has '1e39' in row 3, .* too large .* --missing '1e39'"),
+        ("x;label\n,5;\n999,5;a\n1.234;b\n", {"decimal": ","}, r"column 'x' .* has '1.234' in row 4, and --decimal"),
+        ("x;label\n999,5;a\n1.234,5;b\n", {"decimal": ","}, r"has '1.234,5' in row 3, .* without points"),
+        ("x,label\n1,a\n2,b\n", {"decimal": ""}, "--decimal is '', and only '.' and ',' are possible"),
         ("", {}, "is not a table in UTF-8"),
     ],
 )

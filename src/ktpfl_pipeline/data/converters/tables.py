@@ -5,6 +5,7 @@ new text in almost every row (an id, a name, free text) is refused instead, sinc
 """
 
 import math
+import re
 from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
@@ -13,13 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError, listed, meant
-from ktpfl_pipeline.data.sources.features import as_float32, check_told_apart, extent
-from ktpfl_pipeline.data.sources.labels import is_number, numbered
+from ktpfl_pipeline.data.sources.features import check_told_apart, extent
+from ktpfl_pipeline.data.sources.labels import numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
 MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
 """Texts of features that count as missing. They may be names of classes and clients, as + and - are."""
+LARGEST = float(np.finfo(np.float32).max)
 MAX_VALUES = 50  # of a column of text: more become so many features that it is hardly what was meant
+DECIMALS = (".", ",")
+PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A number, with a point for its decimals. Python's floats may also be 18_25, which is a text here."""
+GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII)
+"""A number with points between thousands."""
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
@@ -40,6 +47,8 @@ def convert(
     missing number becomes the median of its column, and a missing text counts as a separate value. An `InputError` says
     that the file is not a table, lacks a column, has one class, or has a column that cannot be a feature.
     """
+    if decimal not in DECIMALS:
+        raise InputError(f"--decimal is {decimal!r}, and only '.' and ',' are possible: choose one of them.")
     table: Table = read(file)
     for option, wanted in (("label", label), ("client", client), *(("drop", name) for name in drop)):
         if wanted is not None and wanted not in table:
@@ -73,7 +82,8 @@ def convert(
     for name in needed:
         if odd := sorted({*MISSING}.intersection(map(str, table[name]))):
             said.append(f"{name}: {odd[0]} is a name like others; if it means a missing value, add --missing {odd[0]}")
-    parts = [_feature(file, name, cells, decimal) for name, cells in table.items() if name not in needed]
+    rows_kept = [row for row, keep in enumerate(kept, 2) if keep]  # as the file counts them, after the names
+    parts = [_feature(file, name, cells, rows_kept, decimal) for name, cells in table.items() if name not in needed]
     if not parts:
         raise InputError(f"{file} has no column besides {' and '.join(needed)}: features are needed.")
     arrays["features"] = np.concatenate([part.values for part in parts], axis=1)
@@ -89,13 +99,13 @@ class _Feature(NamedTuple):
     said: str
 
 
-def _feature(file: Path, name: str, cells: Cells, decimal: str) -> _Feature:
+def _feature(file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: str) -> _Feature:
     absent = cells.count(None)
     if absent == len(cells):
         raise InputError(f"column {name!r} of {file} has no value: leave it out with --drop {name!r}.")
-    numbers = _as_numbers(cells, decimal)
+    numbers = _as_numbers(file, name, cells, rows, decimal)
     if numbers is None:
-        return _one_hot(file, name, cells, absent)
+        return _one_hot(file, name, cells, absent, decimal)
     said = f"{name}: numbers"
     if absent:
         middle = float(np.nanmedian(numbers))
@@ -103,24 +113,43 @@ def _feature(file: Path, name: str, cells: Cells, decimal: str) -> _Feature:
         said += f", {absent:,} missing, which are now the median of all rows, {middle:g}"
     elif len(numbers) > 2 and (np.diff(numbers) == 1).all():
         said += f" that count the rows, which no model should learn from: leave them out with --drop {name!r}"
-    values = as_float32(numbers[:, None], f"column {name!r} of {file}").numpy()
     check_told_apart([extent(numbers[:, None])], lambda _: f"column {name!r} of {file}")
-    return _Feature(values, [name], said)
+    return _Feature(numbers[:, None].astype(np.float32), [name], said)
 
 
-def _as_numbers(cells: Cells, decimal: str) -> "np.ndarray[Any, Any] | None":
-    """Return numbers, (N,) float64 with NaN for what is missing; None where a value is not a number."""
-    try:
-        return np.array([math.nan if cell is None else float(cell.replace(decimal, ".")) for cell in cells])
-    except ValueError:
+def _as_numbers(
+    file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: str
+) -> "np.ndarray[Any, Any] | None":
+    """Return numbers, (N,) float64 with NaN for what is missing; None where a value is not a number.
+
+    The `InputError` for a number that may mean another one, or is too large, has its place in `rows`.
+    """
+    given = [(row, cell) for row, cell in zip(rows, cells, strict=True) if cell is not None]
+    if not all(_is_plain(cell, decimal) or (decimal == "," and GROUPED.fullmatch(cell)) for _, cell in given):
         return None
+    for row, cell in given:
+        if decimal == "," and "." in cell:
+            raise InputError(
+                f"column {name!r} of {file} has {cell!r} in row {row}, and --decimal is ',': write its numbers without"
+                f" points, or leave it out with --drop {name!r}."
+            )
+        if abs(float(cell.replace(decimal, "."))) > LARGEST:
+            raise InputError(
+                f"column {name!r} of {file} has {cell!r} in row {row}, which is too large for a 32-bit float: correct"
+                f" it, or, if it stands for a missing number, write --missing {cell!r}."
+            )
+    return np.array([math.nan if cell is None else float(cell.replace(decimal, ".")) for cell in cells])
 
 
-def _one_hot(file: Path, name: str, cells: Cells, absent: int) -> _Feature:
+def _is_plain(cell: str, decimal: str) -> bool:
+    return PLAIN.fullmatch(cell.replace(decimal, ".")) is not None
+
+
+def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str) -> _Feature:
     texts = ["missing" if cell is None else cell for cell in cells]
     values = sorted(set(texts))
     if len(values) > MAX_VALUES:
-        others = [text for text in values if not is_number(text) and text != "missing"]
+        others = [text for text in values if not _is_plain(text, decimal) and text != "missing"]
         hint = ""
         if len(others) < len(values) / 2:
             hint = f", or, if {others[0]!r} stands for a missing number, write --missing {others[0]!r}"
