@@ -85,6 +85,29 @@ def test_files_of_clients_agree_on_classes_by_their_names(tmp_path: Path) -> Non
     assert samples.labels.tolist() == [0, 1, 2, 0, 0, 2, 2, 0]
 
 
+NFC, NFD = "größe", "gro\u0308ße"
+
+
+def test_both_forms_of_a_letter_are_one_class_in_folders(tmp_path: Path) -> None:
+    pictures(tmp_path / "mine" / "a", NFC, "klein")
+    pictures(tmp_path / "mine" / "b", NFD, "klein")
+    samples: Any = load("clients:mine", tmp_path)
+    assert samples.class_names == (NFC, "klein")
+    assert samples.labels.tolist() == [0, 1, 0, 1]
+    pictures(tmp_path / "mine" / "a", NFD)
+    assert load("folder:mine/a", tmp_path).labels.tolist() == [0, 0, 1]
+
+
+def test_both_forms_of_a_letter_are_one_class_and_one_client_in_files(tmp_path: Path) -> None:
+    names = np.array([NFC, NFD, "a", NFC])
+    np.savez(tmp_path / "mine.npz", features=FEATURES, labels=names, clients=names)
+    (tmp_path / "mine.csv").write_text("text,label,client\n" + "".join(f"x,{name},{name}\n" for name in names))
+    for source in ("npz:mine.npz", "text:mine.csv"):
+        samples: Any = load(source, tmp_path)
+        assert samples.class_names == samples.names == ("a", NFC)
+        assert samples.labels.tolist() == samples.owners.tolist() == [1, 1, 0, 1]
+
+
 def test_chosen_classes_keep_their_names(tmp_path: Path) -> None:
     assert load("digits", tmp_path, classes=[7, 3]).class_names == ("7", "3")
 

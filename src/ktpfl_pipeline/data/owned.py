@@ -1,9 +1,10 @@
 """Samples that come with their owners: people, cameras, hospitals."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -40,6 +41,23 @@ class OwnedDataset(LabelledDataset):
         return replace(super().take(indices), owners=self.owners[indices])
 
 
+def composed(name: object) -> str:
+    """Return a name in the one form (NFC) in which names are compared: macOS writes ö as two characters, others as one.
+
+    Names are those of classes and clients. Paths stay as they are.
+    """
+    return unicodedata.normalize("NFC", str(name))
+
+
+def distinct(names: Any) -> tuple[Any, Any]:
+    """Return the sorted different names, and the place among them of each of the M names, (M,) integers."""
+    found, places = np.unique(np.asarray(names), return_inverse=True)
+    if found.dtype.kind == "U":
+        found, same = np.unique([composed(name) for name in found], return_inverse=True)
+        places = same[places]
+    return found, places
+
+
 def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
     """Return the names of clients as text, having checked that a table can show each; `where` they are from."""
     return _shown(names, "client", where)
@@ -47,7 +65,7 @@ def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
 
 def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str, ...]]:
     """Return the owner of each sample, (M,) int64, from its name, and the sorted names; `where` they are from."""
-    found, owners = np.unique(np.asarray(names), return_inverse=True)
+    found, owners = distinct(names)
     return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)
 
 
@@ -69,8 +87,8 @@ def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple
 
 
 def _shown(names: Iterable[object], what: str, where: object) -> tuple[str, ...]:
-    """Return names as text, having checked that a table can show each."""
-    texts = tuple(map(str, names))
+    """Return names as text in one form, having checked that a table can show each."""
+    texts = tuple(map(composed, names))
     for text in texts:
         if not 0 < len(text) <= MAX_NAME or not text.isprintable():
             raise InputError(

@@ -32,6 +32,12 @@ def test_train_and_test_of_each_user(tmp_path):
     assert samples.owners.tolist() == [0, 0, 0, 1, 1]
 
 
+def test_a_user_has_one_name_in_both_forms_of_unicode(tmp_path):
+    leaf(tmp_path / "data/train/all.json", {"Zoë": ([[1, 2]], [0])})
+    leaf(tmp_path / "data/test/all.json", {"Zoe\u0308": ([[3, 4]], [1])})
+    assert load("leaf:data", tmp_path).names == ("Zoë",)
+
+
 def test_users_in_only_one_part_are_rejected(tmp_path):
     leaf(tmp_path / "data/train/all.json", ANNE)
     with input_error("only one of the folders 'train' and 'test'", "or name"):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError, listed, meant
+from ktpfl_pipeline.data.owned import composed
 from ktpfl_pipeline.data.sources.features import check_told_apart, extent
 from ktpfl_pipeline.data.sources.labels import numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
@@ -77,7 +78,7 @@ def convert(
     said.append(f"{label}: the label, {len(names)} classes ({listed(names)})")
     arrays: Arrays = {"labels": labels.numpy(), "classes": np.array(names)}
     if client:
-        arrays["clients"] = np.array(table[client], dtype=str)
+        arrays["clients"] = np.array([composed(cell) for cell in table[client]])
         said.append(f"{client}: the client, {len(np.unique(arrays['clients']))} of them")
     for name in needed:
         if odd := sorted({*MISSING}.intersection(map(str, table[name]))):

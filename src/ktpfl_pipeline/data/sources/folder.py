@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import class_names
+from ktpfl_pipeline.data.owned import class_names, composed
 from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.labels import in_order
 from ktpfl_pipeline.data.sources.limits import readable
@@ -106,23 +106,23 @@ def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
 
     The error for no subfolder, or one without images, names the other kind of folder where it is one.
     """
-    found = {entry.name: files_below(entry, root) for entry in subfolders(place, root)}
+    found = {entry: files_below(entry, root) for entry in subfolders(place, root)}
     if not found:
         other = f", or write folder: for clients: if {root} has a folder per class" if files_in(place, root) else ""
         raise InputError(
             f"{place} has no subfolders: put the images of each class into a subfolder of its own"
             f"{other if place != root else ''}."
         )
-    for name, files in found.items():
+    classes: dict[str, list[Path]] = {}
+    for entry, files in found.items():
+        classes.setdefault(composed(entry.name), []).extend(files)
         if not files:
-            holds = subfolders(place / name, root) or files_in(place / name, root, (".npz",))
+            holds = subfolders(entry, root) or files_in(entry, root, (".npz",))
             other = (
                 f", or write clients: for folder: if {root} has a folder per client" if holds and place == root else ""
             )
-            raise InputError(
-                f"{place / name} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it{other}."
-            )
-    return found
+            raise InputError(f"{entry} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it{other}.")
+    return classes
 
 
 def files_below(place: Path, root: Path) -> list[Path]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.owned import composed
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 
 
@@ -38,10 +39,11 @@ def in_order(names: Iterable[object]) -> list[str]:
 
 
 def numbered(texts: Sequence[object]) -> tuple[list[str], Tensor]:
-    """Return the names of classes, `in_order`, and each sample's class, (M,) int64."""
-    names = in_order(texts)
+    """Return the names of classes, in one form of Unicode and `in_order`, and each sample's class, (M,) int64."""
+    forms = {text: composed(text) for text in map(str, texts)}
+    names = in_order(forms.values())
     numbers = {name: number for number, name in enumerate(names)}
-    return names, torch.tensor([numbers[str(text)] for text in texts], dtype=torch.int64)
+    return names, torch.tensor([numbers[forms[str(text)]] for text in texts], dtype=torch.int64)
 
 
 def is_number(text: str) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
-from ktpfl_pipeline.data.owned import OwnedDataset, client_names
+from ktpfl_pipeline.data.owned import OwnedDataset, client_names, composed
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
 from ktpfl_pipeline.data.sources.features import Extent, as_float32, check_told_apart, extent
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
@@ -95,7 +95,7 @@ def _content(file: Path, content: Any) -> dict[str, _Share]:
     users, data, numbers = parts.get("users"), parts.get("user_data"), parts.get("num_samples")
     if not isinstance(users, list) or not users or not isinstance(data, dict) or {*map(type, users)} != {str}:
         raise InputError(f"{file} is not a LEAF file: it must have a list 'users' of names, and 'user_data' of each.")
-    client_names(users, file)
+    users, data = client_names(users, file), {composed(user): share for user, share in data.items()}
     if len(set(users)) < len(users) or set(data) != set(users):
         raise InputError(f"{file} names other users in 'users' than in 'user_data', or one twice: name each once.")
     shares = {user: _share(f"user {user!r} of {file}", data[user]) for user in users}
