@@ -106,6 +106,11 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
         ["label 0.5 in row 1", "integers"],
     ),
     "negative labels": (save(images=IMAGES, labels=LABELS - 1), MINE, ["label -1 in row 0", "from 0 to 9999"]),
+    "features that differ in the ninth digit": (
+        save(features=1.7e9 + np.arange(400)[:, None], labels=LABELS),
+        MINE,
+        ["column 0 (from 0) of the features", "from 1700000000 to 1700000399", "subtract 1700000000"],
+    ),
     "pickled objects": (
         save(images=IMAGES, labels=LABELS.astype(object)),
         MINE,
