@@ -86,7 +86,7 @@ def test_classes_and_clients_may_have_names_that_mean_missing_in_a_feature(tmp_p
     assert made["labels"].tolist() == [0, 1, 1, 0]
     assert made["clients"].tolist() == ["NA", "NA", "b", "b"]
     assert made["features"].tolist() == [[1], [2], [3], [2]]
-    assert "site: NA is a name like others; if it means a missing value, add --missing NA" in said
+    assert "site: 'NA' is a name here; if it means a missing value, add --missing 'NA'" in said
     made, said = tables.convert(tmp_path / "mine.csv", "label", "site", missing=("NA",))
     assert made["clients"].tolist() == ["b", "b"]
 

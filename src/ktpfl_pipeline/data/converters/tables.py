@@ -82,7 +82,7 @@ def convert(
         said.append(f"{client}: the client, {len(np.unique(arrays['clients']))} of them")
     for name in needed:
         if odd := sorted({*MISSING}.intersection(map(str, table[name]))):
-            said.append(f"{name}: {odd[0]} is a name like others; if it means a missing value, add --missing {odd[0]}")
+            said.append(f"{name}: {odd[0]!r} is a name here; if it means a missing value, add --missing {odd[0]!r}")
     rows_kept = [row for row, keep in enumerate(kept, 2) if keep]  # as the file counts them, after the names
     parts = [_feature(file, name, cells, rows_kept, decimal) for name, cells in table.items() if name not in needed]
     if not parts:
