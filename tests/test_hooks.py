@@ -211,7 +211,7 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "data" / "08_reporting" / "digits" / "report.html"
-    report = SimpleNamespace(console=lambda: "THE TABLE", page=page, made=True)
+    report = SimpleNamespace(console=lambda: "THE TABLE", page=page, made=True, failed="")
     catalog = {"digits/report": report}
     pipeline = SimpleNamespace(outputs=lambda: {"digits/report", "digits/partition"})
     ProjectHooks().after_pipeline_run(pipeline, catalog)
@@ -227,6 +227,10 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
     steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz\n"
     old = "Nothing was missing: this is the newest report of those before.\n"
     assert capsys.readouterr().out == f"\n{old}THE TABLE\n{place}{steps}\n"
+    report.failed = "2 cells failed."
+    with pytest.raises(ClickException, match=r"^2 cells failed\.$"):
+        ProjectHooks().after_pipeline_run(pipeline, catalog)
+    assert "THE TABLE" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["what?", "a*b", "my[1]", "x#2", "caf\udce9"])

@@ -108,13 +108,18 @@ class ProjectHooks:
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
-        """End with the comparison table, the place of the report, and what one may do next."""
+        """End with the comparison table, the place of the report, and what one may do next.
+
+        If something could not be run, say so last, in an error: the command fails, although its report is written.
+        """
         for name in sorted(pipeline.outputs()):
             if name.endswith("/report"):
                 dataset = catalog.get(name)
                 before = "" if dataset.made else "Nothing was missing: this is the newest report of those before.\n"
                 page = os.path.relpath(dataset.page)
                 show(f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps()}")
+                if dataset.failed:
+                    raise ClickException(dataset.failed)
 
 
 def started() -> int:

@@ -51,7 +51,7 @@ FILES = {
 class Written:
     """A report of some text, with all that is written of it."""
 
-    variant = ""
+    variant = failed = ""
     pictures = Report.pictures
     preview = property(Report.preview.func)
     parquet: dict[str, bytes] = {}  # noqa: RUF012  (of no table)

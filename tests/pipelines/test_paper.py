@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cases import case
+from click import ClickException
 from experiment import EXPERIMENT
 from project_copy import PowerCut, Project
 
@@ -30,9 +32,10 @@ def project(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pro
     yield untracked
 
 
-def paper(project: Project, **settings: Any) -> str:
-    """Run the pipeline and return its page."""
-    project.run("paper", others={"paper": settings}, rounds=1, private={"samples": 300}, theorem_samples=0)
+def paper(project: Project, lost: str = "", **settings: Any) -> str:
+    """Run the pipeline, which ends with an error where cells are `lost`, and return its page."""
+    with pytest.raises(ClickException, match=f"^{lost} failed, and the report") if lost else nullcontext():
+        project.run("paper", others={"paper": settings}, rounds=1, private={"samples": 300}, theorem_samples=0)
     return (project.folder / "data/08_reporting/paper/report.md").read_text("utf-8")
 
 
@@ -113,7 +116,7 @@ def test_a_cell_that_fails_is_told_and_the_rest_goes_on(project: Project, monkey
         return run_seed(job, seed, progress)
 
     monkeypatch.setattr(training, "run_seed", broken)
-    page = paper(project, only="figure2", seeds=[0])
+    page = paper(project, "1 cell", only="figure2", seeds=[0])
     assert "no such luck" in page
     assert "1 of 2 cells finished. 2 runs, 1 done, 1 left" in page
     assert "1 cell failed" in page
@@ -121,7 +124,7 @@ def test_a_cell_that_fails_is_told_and_the_rest_goes_on(project: Project, monkey
 
 def test_data_that_cannot_be_made_are_told_in_their_cells(project: Project, caplog: pytest.LogCaptureFixture) -> None:
     parts = {"table4": {"columns": {"ρ = 0.5": {"private": {"source": "npz:none.npz"}}}}}
-    page = paper(project, only="table4", parts=parts, train=False)
+    page = paper(project, "2 cells", only="table4", parts=parts, train=False)
     assert "none.npz" in page
     (told,) = (message for message in caplog.messages if "none.npz" in message)
     assert told in page, "in full, and once for all methods"
@@ -129,7 +132,7 @@ def test_data_that_cannot_be_made_are_told_in_their_cells(project: Project, capl
 
 def test_too_few_public_samples_for_one_column_leave_the_others_of_the_same_data(project: Project) -> None:
     columns = {"|D_r| = 3000": {"public": {"batch": 3000}}, "|D_r| = 50": {"public": {"batch": 50}}}
-    page = paper(project, only="table4", parts={"table4": {"columns": columns}}, train=False)
+    page = paper(project, "2 cells", only="table4", parts={"table4": {"columns": columns}}, train=False)
     assert "public.batch is 3,000" in page
     assert "2 cells failed" in page
 

@@ -218,6 +218,7 @@ class ReportDataset(_Place):
 
     _shown = ""  # in this process, as wide as its terminal
     _saved: Path | None = None  # the same
+    failed = ""  #: what could not be run for the report that this process saved last, in a sentence
 
     def __init__(self, *, figures: Sequence[str] = (), **place: Any) -> None:
         """Remember the place, and the kinds of figure files besides SVG: ``png``, ``pdf``."""
@@ -250,7 +251,7 @@ class ReportDataset(_Place):
         with replacing(self.place / data.variant) as partial:
             data.write(partial, self.figures)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
-        self._shown, self._saved = data.console, self.place / data.variant
+        self._shown, self._saved, self.failed = data.console, self.place / data.variant, data.failed
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""

@@ -184,6 +184,7 @@ class Content:
     tiles: Sequence[Tile] = ()  # what is seen first
     variant: str = ""  # folder below that of the experiment's reports; empty for that folder itself
     data: Mapping[str, str] = field(default_factory=dict)  # the numbers behind it, as text by file name
+    failed: str = ""  # what could not be run, in a sentence with which the command ends; empty if nothing
 
     @property
     def blocks(self) -> Iterator[Block]:

@@ -101,6 +101,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
     once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # runs that an earlier part has too
     finished = [(f"{_place(cell)}, {cell.title}", cell.result) for cell in reversed(once.values()) if cell.result]
     took = duration(sum({run.key: run.seconds("round") for cell in cells for run in cell.runs}.values()))
+    lost = lost_cells(cells)
     sections = [
         Section("", [Text(evidence.scale), Notes({**NOTES, **signs(cell.result for cell in cells if cell.result)})]),
         *(
@@ -124,6 +125,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         made=made.told(),
         sections=[section for section in sections if section],
         brief=[beside.without("part") if beside.rows else _by_column(cells)],
+        failed=lost and f"{lost}, and the report states why. Give the same command again to try them again.",
     )
 
 
@@ -138,13 +140,18 @@ def told(cells: Sequence[Cell]) -> str:
     return "\n".join([*lines, "", table, progress(cells), here_and_now().machine, ""])
 
 
+def lost_cells(cells: Sequence[Cell]) -> str:
+    """State the number of cells that failed; empty if none did."""
+    lost = sum(bool(cell.failed) for cell in cells)
+    return f"{plural(lost, 'cell')} failed" if lost else ""
+
+
 def progress(cells: Sequence[Cell]) -> str:
     """State the number of runs, of finished runs, and the time of the others."""
     keys, left = {key for cell in cells for key in cell.keys.values()}, {key for cell in cells for key in cell.left}
-    lost = sum(bool(cell.failed) for cell in cells)
     known = seconds_left(cells)
     time = f", about {duration(known)}" if left and known is not None else ""
-    failed = f"; {plural(lost, 'cell')} failed" if lost else ""
+    failed = f"; {lost}" if (lost := lost_cells(cells)) else ""
     return f"{plural(len(keys), 'run')}, {len(keys) - len(left)} done, {len(left)} left{time}{failed}."
 
 
