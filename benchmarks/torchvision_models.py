@@ -22,9 +22,9 @@ orphan: true
 
 # The models of torchvision at 64 pixels
 
-Each classification model of torchvision {{version}}, built as `torchvision:<name>` for images of 3 × 64 × 64 in
-{CLASSES} classes, takes one step of SGD on {IMAGES} images, after which all its weights are finite. Otherwise the
-model is refused, with the reason. Written by
+Each classification model of torchvision {{version}} was built as `torchvision:<name>` for images of 3 × 64 × 64 in
+{CLASSES} classes. *Taken*: it took one step of SGD on {IMAGES} images, and its weights stayed finite. *Refused*: it was
+not trained, for the reason given. Written by
 [`benchmarks/torchvision_models.py`](../../benchmarks/torchvision_models.py).
 
 | model | parameters | one training step |

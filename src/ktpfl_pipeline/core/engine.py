@@ -123,7 +123,7 @@ def run(
             if losses == RECOVERIES:
                 raise InputError(
                     f"Round {told + 1} was started {RECOVERIES} times, and each time a model was lost with its "
-                    f"worker, the last time so: {error} See what ends the machines, and give the same command again."
+                    f"worker. The last error: {error} Find out why the machines stop, and give the same command again."
                 ) from error
             logger.warning(
                 "%s The run goes back to %s.", error, "the last checkpoint" if checkpoint_file else "round 1"
@@ -217,7 +217,10 @@ def _save(
 def _adapted(schedule: Schedule, fed: Federation) -> tuple[int, ...]:
     """Return after how many further epochs models are evaluated: none where ε would have to cover them."""
     if schedule.adapt_epochs and fed.training.privacy is not None:
-        logger.warning("training.privacy is set: no model is adapted to be evaluated, which its ε would not cover.")
+        logger.warning(
+            "training.privacy is set: accuracy after adaptation is not measured, because its ε would not cover that "
+            "training."
+        )
         return ()
     return schedule.adapt_epochs
 

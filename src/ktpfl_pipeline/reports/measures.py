@@ -120,7 +120,8 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
             "Worse off",
             "%",
             "share of the clients whose accuracy is below their accuracy with local-only and the same seed, by any "
-            "amount. A method without any effect would have about half of the clients that differ here, by chance.",
+            "amount. For a method without any effect, about half of the clients whose accuracy changes would count "
+            "here, by chance.",
             worse_off,
         ),
         Column(

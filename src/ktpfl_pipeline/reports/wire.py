@@ -12,8 +12,8 @@ from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.words import over_seeds
 
 RESUMED = (
-    "which continued from a checkpoint with a seed, or were finished before: a server knows the bytes since its start, "
-    "and not those of earlier rounds."
+    "because a run was resumed from a checkpoint or had finished earlier: the server counts only the bytes since its "
+    "own start."
 )
 
 
@@ -45,8 +45,8 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         "included is what Flower adds: a request of about 1.2 kB for each record and array, and the requests for "
         "messages.",
         "By client": f"the same for the clients of {main.title}.",
-        "Secure aggregation": "is not used: it hides uploads in their sum, and a server that weighs the predictions of "
-        "each client must see each of them. Where only models are averaged, it would be possible.",
+        "Secure aggregation": "is not used: it reveals only the sum of the uploads, and a server that weighs the "
+        "predictions of each client must see each of them. Where only models are averaged, it would be possible.",
     }
     by_method = Table.of("wire", [TITLE, *_columns()], [Row(result) for result in real])
     first = main.runs[0]

@@ -86,7 +86,7 @@ class TestAdaptation:
         with caplog.at_level(logging.WARNING):
             history = engine.run(Local(), toy.alike(training=training), replace(RULER, rounds=1)).history
         assert not any(point.startswith("adapted") for point in history[0].accuracy)
-        assert "training.privacy is set: no model is adapted to be evaluated" in caplog.text
+        assert "training.privacy is set: accuracy after adaptation is not measured" in caplog.text
 
 
 class TestClosingRound:
