@@ -161,8 +161,8 @@ IMPOSSIBLE_WITH_PRIVACY = [
     (
         "architectures",
         ["lenet", "cnn_bn", "resnet18"],
-        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the samples of a batch, so that "
-        "none has a gradient of its own",
+        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the samples of a batch, while "
+        "training.privacy needs the gradient of each sample",
     ),
     ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16; with training.privacy gradients of single samples"),
     ("compute.memory_format", "channels_last", "mine.compute.memory_format is channels_last, in which Opacus"),

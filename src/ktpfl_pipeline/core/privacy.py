@@ -89,8 +89,8 @@ def _layers_without(module: nn.Module) -> str:
 
     if has(_BatchNorm):
         return (
-            "with BatchNorm, whose statistics mix the samples of a batch, so that none has a gradient of its own, "
-            "which training.privacy would clip: take architectures without it, such as lenet"
+            "with BatchNorm, whose statistics mix the samples of a batch, while training.privacy needs the gradient of "
+            "each sample: take architectures without it, such as lenet"
         )
     if has(nn.RNNBase, nn.MultiheadAttention):
         return (
