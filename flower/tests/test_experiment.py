@@ -173,7 +173,7 @@ def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(
     (table, _, _, why), (alone,) = wire.blocks(results), wire.blocks(results[1:])
     assert isinstance(table, Table) and [row["method"] for row in table.rows] == ["KT-pFL"]
     assert why == alone and isinstance(why, Notes)
-    assert why.entries["Not known"].startswith("for FedMD, which continued from a checkpoint")
+    assert why.entries["Not known"].startswith("for FedMD, because a run was resumed from a checkpoint")
 
 
 def test_memory_of_the_server_reaches_its_arithmetic_and_another_is_no_other_run(tmp_path: Path) -> None:
