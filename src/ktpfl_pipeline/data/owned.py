@@ -4,7 +4,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -49,15 +49,6 @@ def composed(name: object) -> str:
     return unicodedata.normalize("NFC", str(name))
 
 
-def distinct(names: Any) -> tuple[Any, Any]:
-    """Return the sorted different names, and the place among them of each of the M names, (M,) integers."""
-    found, places = np.unique(np.asarray(names), return_inverse=True)
-    if found.dtype.kind == "U":
-        found, same = np.unique([composed(name) for name in found], return_inverse=True)
-        places = same[places]
-    return found, places
-
-
 def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
     """Return the names of clients as text, having checked that a table can show each; `where` they are from."""
     return _shown(names, "client", where)
@@ -65,7 +56,10 @@ def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
 
 def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str, ...]]:
     """Return the owner of each sample, (M,) int64, from its name, and the sorted names; `where` they are from."""
-    found, owners = distinct(names)
+    found, owners = np.unique(np.asarray(names), return_inverse=True)
+    if found.dtype.kind == "U":  # numbers keep their order
+        found, same = np.unique([composed(name) for name in found], return_inverse=True)
+        owners = same[owners]
     return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)
 
 

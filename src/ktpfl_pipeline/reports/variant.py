@@ -35,7 +35,7 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
 
 
 def _named(settings: dict[str, Any], native: Sequence[int], shape: Sequence[int], most: int) -> str:
-    """Return the name of `variant`, with sources of at most so many bytes and a hash."""
+    """Return the name of `variant`; a source of more than `most` bytes is named by its file and a hash."""
     names = ("private", "partition", "public", "adversaries")
     private, partition, public, adversaries = (settings.get(group, {}) for group in names)
     clients = settings.get("clients", 0)

@@ -137,7 +137,7 @@ def _as_numbers(
         if abs(float(cell.replace(decimal, "."))) > LARGEST:
             raise InputError(
                 f"column {name!r} of {file} has {cell!r} in row {row}, which is too large for a 32-bit float: correct"
-                f" it, or, if it stands for a missing number, write --missing {cell!r}."
+                f" it, or write --missing {cell!r} if it means a missing number."
             )
     return np.array([math.nan if cell is None else float(cell.replace(decimal, ".")) for cell in cells])
 
@@ -153,7 +153,7 @@ def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str) -> 
         others = [text for text in values if not _is_plain(text, decimal) and text != "missing"]
         hint = ""
         if len(others) < len(values) / 2:
-            hint = f", or, if {others[0]!r} stands for a missing number, write --missing {others[0]!r}"
+            hint = f", or write --missing {others[0]!r} if {others[0]!r} means a missing number"
         raise InputError(
             f"column {name!r} of {file} has {len(values):,} different texts in {len(texts):,} rows, which would be as"
             f" many features: leave it out with --drop {name!r}{hint}."
