@@ -16,7 +16,7 @@ import numpy as np
 from ktpfl_pipeline.core.errors import InputError, listed, meant
 from ktpfl_pipeline.data.owned import composed
 from ktpfl_pipeline.data.sources.features import check_told_apart, extent
-from ktpfl_pipeline.data.sources.labels import numbered
+from ktpfl_pipeline.data.sources.labels import NUMBER, numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
 MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
@@ -24,8 +24,6 @@ MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
 LARGEST = float(np.finfo(np.float32).max)
 MAX_VALUES = 50  # of a column of text: more become so many features that it is hardly what was meant
 DECIMALS = (".", ",")
-PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-"""A number, with a point for its decimals. Python's floats may also be 18_25, which is a text here."""
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII)
 """A number with points between thousands."""
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -143,7 +141,7 @@ def _as_numbers(
 
 
 def _is_plain(cell: str, decimal: str) -> bool:
-    return PLAIN.fullmatch(cell.replace(decimal, ".")) is not None
+    return NUMBER.fullmatch(cell.replace(decimal, ".")) is not None
 
 
 def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str) -> _Feature:

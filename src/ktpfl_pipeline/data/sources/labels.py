@@ -1,6 +1,6 @@
 """Labels as sources have them: class numbers, as integers or as floats with integer values, or names of classes."""
 
-import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +11,9 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import composed
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A number, with a point for its decimals. Python's floats may also be 18_25, which is a text here."""
 
 
 def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any, Any]":
@@ -35,7 +38,7 @@ def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any
 def in_order(names: Iterable[object]) -> list[str]:
     """Return different names of classes in the order of their numbers: as numbers where all are numbers, or as text."""
     texts = sorted({str(name) for name in names})
-    return sorted(texts, key=float) if all(map(is_number, texts)) else texts
+    return sorted(texts, key=float) if all(map(NUMBER.fullmatch, texts)) else texts
 
 
 def numbered(texts: Sequence[object]) -> tuple[list[str], Tensor]:
@@ -44,11 +47,3 @@ def numbered(texts: Sequence[object]) -> tuple[list[str], Tensor]:
     names = in_order(forms.values())
     numbers = {name: number for number, name in enumerate(names)}
     return names, torch.tensor([numbers[forms[str(text)]] for text in texts], dtype=torch.int64)
-
-
-def is_number(text: str) -> bool:
-    """Return whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
