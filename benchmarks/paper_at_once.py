@@ -4,8 +4,9 @@
     python benchmarks/paper_evidence.py keep light
 
 The settings, data and runs are those of `make paper SCALE=light`, with samples from files. Each process takes the next
-run that is not finished and that no other process has taken. Runs that are not done in time are left out. What is
-finished is written to data/07_model_output/paper_evidence.json.gz, as `make paper` does.
+run that is not finished and that no other process has taken. A run that is not done in time keeps its checkpoint, and
+the next call continues it. What is finished is written to data/07_model_output/paper_evidence.json.gz, as `make paper`
+does.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from paper_evidence import FINISHED, ROOT
 
+from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import PAPER, Paper
@@ -29,6 +31,9 @@ from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, InheritingConfigLoader
 
 COMPUTE = {"dtype": "float32", "memory_format": "contiguous", "threads": 1, "executor": "serial"}
 """Fixed, because `auto` measures, and beside other processes it could choose differently in each of them."""
+RUNS = "07_model_output/paper"
+CHECKPOINTS = "06_models"
+"""Folders in data/, the same as those of `make paper`."""
 TAKEN = ".taken"
 """The ending of the file that marks a run as taken by a process."""
 SAVED_EVERY = 30.0
@@ -63,9 +68,11 @@ def planned(asked: argparse.Namespace) -> tuple[Paper, list[study.Planned]]:
     return paper, study.plan(PAPER, parsing.paper_cells(paper, parameters), ROOT / "data/01_raw")
 
 
-def work(asked: argparse.Namespace, folder: Path, number: int) -> None:
+def work(asked: argparse.Namespace, data: Path, number: int) -> None:
     """Run what is neither finished nor taken by another process, seed by seed; a run that fails is reported."""
     torch.set_num_threads(1)
+    tracking.configure({"enabled": False, "checkpoints": str(data / CHECKPOINTS)}, ROOT)
+    folder = data / RUNS
     cells = planned(asked)[1]
     done, runs = paper_pipeline.finished(cells, folder), study.in_turn(cells)
     print(f"process {number} is ready", flush=True)
@@ -78,7 +85,7 @@ def work(asked: argparse.Namespace, folder: Path, number: int) -> None:
             continue
         began, cell = time.monotonic(), each.cell
         try:
-            paper_pipeline.keep(each.run(seed, ""), folder)
+            paper_pipeline.run(each, seed, key, folder)
         except Exception as error:  # the other runs continue
             outcome = f"failed, {type(error).__name__}: {error}"
         else:
@@ -105,11 +112,12 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--finished", type=Path, default=ROOT / FINISHED, help="the file to write")
     asked = parser.parse_args(arguments)
     settings(asked)  # an error before any process starts
-    end, folder = time.monotonic() + 60 * asked.minutes, ROOT / "data/07_model_output/paper"
+    end, data = time.monotonic() + 60 * asked.minutes, ROOT / "data"
+    folder = data / RUNS
     folder.mkdir(parents=True, exist_ok=True)
     forget(folder)
     context = get_context("spawn")
-    workers = [context.Process(target=work, args=(asked, folder, n), daemon=True) for n in range(asked.processes)]
+    workers = [context.Process(target=work, args=(asked, data, n), daemon=True) for n in range(asked.processes)]
     for worker in workers:
         worker.start()
     paper, cells = planned(asked)

@@ -11,6 +11,7 @@ from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.pipelines import study
 
+pytestmark = pytest.mark.usefixtures("no_tracker")
 ASKED = Namespace(scale="test", only=["table1"], seeds=[0, 1], methods=["local"], columns=["two labels"])
 
 
@@ -23,14 +24,16 @@ def trained(capsys: pytest.CaptureFixture[str]) -> list[int]:
 def test_each_run_is_trained_by_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paper, cells = paper_at_once.planned(ASKED)
     first, _ = cells[0].cell.keys.values()
-    (tmp_path / f"{first}.taken").touch()
+    runs = tmp_path / paper_at_once.RUNS
+    runs.mkdir(parents=True)
+    (runs / f"{first}.taken").touch()
     paper_at_once.work(ASKED, tmp_path, 0)
     assert trained(capsys) == [1], "another process has taken seed 0"
-    paper_at_once.forget(tmp_path)
+    paper_at_once.forget(runs)
     paper_at_once.work(ASKED, tmp_path, 1)
     assert trained(capsys) == [0], "seed 1 is finished"
     for done in (2, 2):  # written again while runs go on
-        assert paper_at_once.save(paper, cells, tmp_path, tmp_path / "finished.json.gz") == done
+        assert paper_at_once.save(paper, cells, runs, tmp_path / "finished.json.gz") == done
     found = evidence.load(tmp_path / "finished.json.gz")
     assert found.machines == [here_and_now().machine], "and no GPU"
     (cell,) = found.cells
@@ -58,8 +61,28 @@ def test_a_run_that_fails_is_reported(
         raise ValueError("no memory")
 
     monkeypatch.setattr(study.Planned, "run", broken)
+    (tmp_path / paper_at_once.RUNS).mkdir(parents=True)
     paper_at_once.work(ASKED, tmp_path, 0)
     out = capsys.readouterr().out
     assert "local, seed 0: failed, ValueError: no memory" in out
     assert "local, seed 1: failed, ValueError: no memory" in out
-    assert not list(tmp_path.glob("*.json"))
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_run_that_is_stopped_keeps_its_checkpoint_until_it_is_finished(tmp_path: Path) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def checkpoints() -> int:
+        return len([*(tmp_path / paper_at_once.CHECKPOINTS).rglob("checkpoint.pt")])
+
+    runs = tmp_path / paper_at_once.RUNS
+    runs.mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(paper_at_once.paper_pipeline, "keep", stop)
+        paper_at_once.work(ASKED, tmp_path, 0)
+    assert checkpoints() == 1
+    paper_at_once.forget(runs)
+    paper_at_once.work(ASKED, tmp_path, 0)
+    assert checkpoints() == 0
+    assert len([*runs.glob("*.json")]) == 2

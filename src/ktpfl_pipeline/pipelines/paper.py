@@ -65,6 +65,16 @@ def keep(run: FinishedRun, folder: Path) -> None:
         partial.write_text(json.dumps(run.to_dict()), encoding="utf-8")
 
 
+def run(each: Planned, seed: int, key: str, folder: Path, parent: str = "") -> None:
+    """Finish a run, from its checkpoint if it has one, and keep its numbers.
+
+    Then its checkpoint is removed: those of the paper's networks take 0.65 GB each.
+    """
+    keep(each.run(seed, parent), folder)
+    if checkpoints := checkpoints_of(each.job, seed, key):
+        shutil.rmtree(checkpoints, ignore_errors=True)
+
+
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
     """Return the cells of the paper, after printing every cell, what is done, and the hours left."""
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
@@ -75,10 +85,7 @@ def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Pat
 
 
 def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, str]:
-    """Run all that is not finished, unless `paper.train` is false, and return why runs failed, by key.
-
-    A finished run keeps its numbers, and its checkpoint goes: those of the paper's networks fill 0.65 GB each.
-    """
+    """Run all that is not finished, unless `paper.train` is false, and return why runs failed, by key."""
     done, failures = finished(planned, folder), dict[str, str]()
     left = {key: run for key, run in in_turn(planned).items() if key not in done}
     if not left or not paper.train:
@@ -92,9 +99,8 @@ def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, s
                     if kept(key, folder):  # another process ran it meanwhile
                         progress.fewer(1)
                     else:
-                        keep(each.run(seed, tracked.run_id), folder)
-                    for done_with in filter(None, (checkpoints_of(each.job, seed, key), lock)):
-                        shutil.rmtree(done_with, ignore_errors=True)
+                        run(each, seed, key, folder, tracked.run_id)
+                    shutil.rmtree(lock, ignore_errors=True)
             except Exception as error:  # whatever it is, the other cells can be run
                 failures[key] = str(error).partition("\n")[0] or type(error).__name__
                 cell, expected = each.cell, isinstance(error, InputError)
