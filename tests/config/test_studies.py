@@ -302,5 +302,5 @@ class TestPaperSettings:
         part = {**TestPaper.PART, "settings": own}
         ((_, _, found),) = TestPaper().parsed(part=part)
         assert found.public.source == "none"
-        with pytest.raises(InputError, match=r"mine.public.source is none, which excludes kt_pfl: predictions"):
+        with pytest.raises(InputError, match=r"mine.public.source is none, which excludes kt_pfl: public samples"):
             TestPaper().parsed(part={**part, "methods": ["kt_pfl"]})

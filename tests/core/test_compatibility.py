@@ -1,5 +1,6 @@
 """Each rule about settings that exclude each other holds for the parser, for a federation in Python, and the engine."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from experiment import EXPERIMENT
 from toy import federation
 
 from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config.schema import Public
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.rules import Descent
 from ktpfl_pipeline.core.compatibility import problems
@@ -60,6 +62,21 @@ def test_what_goes_together_has_no_problems() -> None:
         assert problems(create(name), fed) == []
 
 
+@pytest.mark.parametrize("name", ["kt_pfl", "feddf", "pfeddf"])
+def test_without_public_samples_a_method_that_needs_them_is_refused_before_it_trains(name: str) -> None:
+    """FedDF, too, from which no prediction comes: its server needs them."""
+    fed, method = federation(2), create(name)
+    fed = replace(fed, public=fed.public[:0], public_batch_size=0)
+    section = replace(parsing.form("mine", {**EXPERIMENT, "training": {}}), public=Public(source="none"))
+    message = f"public.source is none, which excludes {method.title}: public samples are needed."
+    for setting in (fed, section):
+        (found,) = problems(method, setting)
+        assert found.startswith(message)
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        engine.run(method, fed, engine.Schedule(1))
+    assert fed.current.seconds == {}
+
+
 def test_a_method_that_does_not_declare_what_it_needs_is_refused_by_the_same_rule_as_it_runs() -> None:
     several, alone = federation(), of_toy({"training": {"momentum": 0.9}})
     models = several.initial_models()
@@ -71,7 +88,7 @@ def test_a_method_that_does_not_declare_what_it_needs_is_refused_by_the_same_rul
         ),
         (
             lambda: replace(alone, public=alone.public[:0], public_batch_size=0).public_batch(1),
-            "public.source is none, which excludes this method: predictions of public samples are exchanged",
+            "public.source is none, which excludes this method: public samples are needed",
         ),
     ):
         with case(message), pytest.raises(InputError, match=f"^{message}"):

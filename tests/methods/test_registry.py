@@ -225,6 +225,7 @@ class TestDottedPath:
             ("one_architecture", "no", "it must be true or false."),
             ("fits_validation", 1, "it must be true or false."),
             ("own_step", None, "it must be true or false."),
+            ("needs_public", "yes", "it must be true or false."),
             ("needs_head", "cubic", "one of , layer, linear, biased."),
             ("own_knowledge", "select", "it must be a set."),
             ("own_knowledge", frozenset({5}), "it must be a string."),

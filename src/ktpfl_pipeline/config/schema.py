@@ -143,8 +143,8 @@ class Public:
 
     Attributes:
         source: ``open_part``: a part of the private samples, split off before partitioning; ``included``: the public
-            samples of the private source; ``none``: no public samples, for methods that exchange parameters. Or any
-            source of `private.source`.
+            samples of the private source; ``none``: no public samples, for methods that need none. Or any source of
+            `private.source`.
         share: the share of the private samples that becomes public; only with ``open_part``.
         batch: |D_r|, public samples per round, drawn in each round.
         transport: how the batch reaches a client, for the counted bytes only: ``uint8`` or ``float32`` pixels, or

@@ -63,7 +63,7 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
             "the method has its own rule for it",
             "Remove the setting, or choose other methods",
         )
-    if "predictions" in method.exchanges and (found := no_public(setting)):
+    if ("predictions" in method.exchanges or method.needs_public) and (found := no_public(setting)):
         yield found
 
 
@@ -91,11 +91,11 @@ def changed_step(setting: Any) -> Conflict | None:
 
 
 def no_public(setting: Any) -> Conflict | None:
-    """Return the conflict of no public samples with methods that use them."""
+    """Return the conflict of no public samples with methods that need them."""
     if setting.has_public():
         return None
     return Conflict(
         "public.source is none",
-        "predictions of public samples are exchanged",
-        "Set another public.source, such as open_part, or choose methods that exchange parameters",
+        "public samples are needed",
+        "Set another public.source, such as open_part, or choose methods that need none",
     )

@@ -59,6 +59,8 @@ class Method(ABC, Generic[State]):
     #: cannot be set
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: the settings of `knowledge` that it defines itself
+    #: whether it needs public samples although no client predicts them
+    needs_public: ClassVar[bool] = False
     #: its requirement on the layer that makes a model's logits: empty; ``layer``, one by itself; ``linear``, a linear
     #: layer; ``biased``, a linear layer with a bias
     needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""

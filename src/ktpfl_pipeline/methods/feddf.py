@@ -35,6 +35,7 @@ class FedDF(Method[FedDFState]):
 
     title = "FedDF"
     exchanges = frozenset({"parameters"})
+    needs_public = True  # of the server, which fits its models on them
     paper_name = "FedDF"
 
     def init(self, fed: Federation) -> FedDFState:
