@@ -53,7 +53,8 @@ def test_a_head_is_always_trained_and_a_body_without_epochs_stays(
 
 
 @pytest.mark.parametrize(
-    ("epochs", "body_epochs", "expected"), [(3, 1, 9), (3, 0, 9), (4, 2, 12), (4, 4, 12), (1, 0, 3), (1, 1, 6)]
+    ("epochs", "body_epochs", "expected"),
+    [(3, 1, 9), (3, 0, 9), (4, 2, 12), (4, 4, 12), (1, 0, 3), (1, 1, 6), (0, 1, 0)],
 )
 def test_head_and_body_share_the_epochs_one_each_at_least(epochs: int, body_epochs: int, expected: int) -> None:
     """20 images are three batches an epoch, which BatchNorm counts."""

@@ -21,8 +21,8 @@ class FedRep(FedPer):
     """FedRep (Collins et al., 2021): features are shared, the head is personal.
 
     Attributes:
-        body_epochs: epochs of the body per round, after the head's. The head gets the rest of E, at least one; 1 in the
-            paper.
+        body_epochs: epochs of the body per round, after the head's. The head gets the rest of E, at least one unless E
+            is 0; 1 in the paper.
     """
 
     title = "FedRep"
@@ -34,8 +34,9 @@ class FedRep(FedPer):
     def train(self, models: Models, t: int, fed: Federation) -> Models:
         """Return the models after training the head, and then the body under the new head."""
         head, epochs = mask(fed, head_names(fed)), {n: fed.training_of(n).epochs for n in models}
-        body = {n: min(self.body_epochs, max(1, epochs[n] - 1)) for n in models}
-        rest = {n: max(1, epochs[n] - body[n]) for n in models}
+        least = {n: min(1, epochs[n]) for n in models}  # none without local training, E = 0
+        body = {n: min(self.body_epochs, max(least[n], epochs[n] - 1)) for n in models}
+        rest = {n: max(least[n], epochs[n] - body[n]) for n in models}
         for part, moves, passes in (("head", head, rest), ("body", 1.0 - head, body)):
             models, _ = fed.train_by(Masked(), models, t, dict.fromkeys(models, (moves,)), passes, part)
         return models
