@@ -59,8 +59,7 @@ class KTpFL(LearnedMatrix, Personal):
         """Run one communication round of Algorithm 1.
 
         Step 6 needs only the uploads of step 3. It comes before step 4 in the code, because it also returns the c that
-        step 4
-        uses: that of the round before in the paper, the new one with ``order: coefficients_first``.
+        step 4 uses: that of the round before in the paper, the new one with ``order: coefficients_first``.
         """
         # 1 to 3. Draw D_r. Each client trains on its private samples, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
