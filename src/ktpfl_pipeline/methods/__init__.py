@@ -58,7 +58,7 @@ ANY_ARCHITECTURES = {
     "kt_pfl": Preset(".kt_pfl:KTpFL"),
     "kt_pfl_joint": Preset(".kt_pfl_joint:KTpFLJoint"),
     "kt_pfl_likelihood": Preset(".kt_pfl_likelihood:KTpFLLikelihood"),
-    # The paper's Eq. (8) with its constants, projected; the mean over public samples and λ = 1 are ours.
+    # The paper's Eq. (7) with its constants, projected; the mean over public samples and λ = 1 are ours.
     "kt_pfl_paper_literal": Preset(
         ".kt_pfl:KTpFL",
         "KT-pFL (paper-literal)",

@@ -63,7 +63,7 @@ class KTpFL(LearnedMatrix, Personal):
         """
         # 1 to 3. Draw D_r. Each client trains on its private samples, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        # 6. The server moves the cohort's part of c down the gradient of its objective, `steps` steps of η₃, Eq. (8).
+        # 6. The server moves the cohort's part of c down the gradient of its objective, `steps` steps of η₃, Eq. (7).
         c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(upload, fed))
         # 4. It mixes a personalized teacher for each client, p_n = Σ_m c_nm s_m, Eq. (6).
         teachers = mix_teachers(c, upload.soft)  # (|S|, B, K)

@@ -1,4 +1,4 @@
-"""The settings and the update that methods with a learned knowledge coefficient matrix share (KT-pFL, Eqs. 2, 4, 8)."""
+"""The settings and the update that methods with a learned knowledge coefficient matrix share (KT-pFL, Eqs. 2, 4, 7)."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ class LearnedMatrix:
             was chosen on validation data (docs/results/hyperparameters.md).
         divergence_weight: λ (Eq. 2); None takes the cohort's size, so that λ a_n is 1 on average and ρ keeps its
             meaning for any number of clients.
-        row_weight: a_n in that objective, ``data`` for D_n / D (Eq. 8) or ``uniform`` for 1/N.
+        row_weight: a_n in that objective, ``data`` for D_n / D (Eq. 7) or ``uniform`` for 1/N.
         order: ``paper`` mixes the teachers and then updates the matrix; ``coefficients_first`` the other way round, as
             the authors' released code does.
     """
@@ -39,7 +39,7 @@ class LearnedMatrix:
     order: Literal["paper", "coefficients_first"] = "paper"
 
     def learn(self, coefficients: Tensor, rows: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
-        """Update the cohort's block, `rows` (|S|,), of the matrix of the round before, (N, N), by Eq. 8.
+        """Update the cohort's block, `rows` (|S|,), of the matrix of the round before, (N, N), by Eq. 7.
 
         Returns the weights that this round mixes with, (|S|, |S|), from before the update or after it (`order`), and
         the matrix after the round.

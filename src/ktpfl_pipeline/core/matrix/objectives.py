@@ -46,7 +46,7 @@ class Divergence:
         return torch.cat(values)
 
     def gradient(self, c: Tensor) -> Tensor:
-        """Return the gradient, (N, N), in two matrix products (the direction of Eq. 8).
+        """Return the gradient, (N, N), in two matrix products (the direction of Eq. 7).
 
         dL/dc[n, m] = λ a_n (1/B) Σ_x Σ_k s_m (log p_n - log s_n + 1) + 2ρ (c[n, m] - 1/N)
         """

@@ -28,7 +28,7 @@ def eg(objective: Objective, c: Tensor, step: float | Tensor, steps: int) -> Ten
 
 
 def pgd(objective: Objective, c: Tensor, step: float | None, steps: int) -> Tensor:
-    """Projected gradient descent: Eq. (8) with the projection that keeps every row a distribution.
+    """Projected gradient descent: Eq. (7) with the projection that keeps every row a distribution.
 
     With no `step` every row finds its own in each step: from twice its last one (1 at first), halved until the row's
     objective falls by enough. No row's objective ever rises then.
