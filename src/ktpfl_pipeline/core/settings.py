@@ -116,7 +116,7 @@ class Privacy:
 
 @dataclass(frozen=True)
 class LocalTraining(Recipe):
-    """Training of each client on its private samples: descent on the mean cross-entropy (KT-pFL section 5.1).
+    """Training of each client on its private samples: descent on the mean cross-entropy (KT-pFL Eq. 5).
 
     Attributes:
         epochs: E, passes over a client's training samples per round.

@@ -1,6 +1,6 @@
 """The public set: inputs without labels that all clients share, on which they exchange soft predictions.
 
-It is another source than the private data (KT-pFL section 5.1: MNIST for EMNIST and Fashion-MNIST, CIFAR-100 for
+It is another source than the private data (KT-pFL section 5.2.1: MNIST for EMNIST and Fashion-MNIST, CIFAR-100 for
 CIFAR-10; no sample of it may be private, see `without_overlap`) or a part of the same one (its Table 5; `open_part`).
 """
 

@@ -1,7 +1,7 @@
 """KT-pFL (parameters): clients of one architecture exchange models instead of predictions.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021,
-section 4.3, https://arxiv.org/abs/2111.02862. Its appendix with the details was not available to us;
+section 5.2.1, https://arxiv.org/abs/2111.02862. Its appendix with the details was not available to us;
 docs/kt_pfl_variants.md states what is ours: the divergence becomes ‖v_n - w_n‖² / q, with q the mean squared distance
 of two models.
 """
