@@ -6,7 +6,6 @@ average is a squared distance in the local loss; here it is distilled with the K
 methods differ only in the choice of teachers.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
+from ktpfl_pipeline.core.shares import rounded_up
 
 MAX_STEPS = 100  # of k-means; usually a few are enough
 
@@ -39,7 +39,7 @@ class COMET(Personal):
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train, predict, cluster, distill the cluster's average."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        groups = math.ceil(self.share * len(cohort)) if self.clusters is None else self.clusters
+        groups = rounded_up(self.share, len(cohort)) if self.clusters is None else self.clusters
         member = k_means(upload.soft.flatten(1), groups)  # (|S|, G)
         together = member @ member.T  # 1 where two clients share a cluster
         return exchange.teach_mixtures(fed, state, upload, together / together.sum(dim=1, keepdim=True), t)

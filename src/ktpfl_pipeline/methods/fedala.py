@@ -4,7 +4,6 @@ Zhang, Hua, Wang, Song, Xue, Ma, Guan: FedALA: Adaptive Local Aggregation for Pe
 2023, Algorithm 1, https://arxiv.org/abs/2212.01197
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.model_facts import layer_of
+from ktpfl_pipeline.core.shares import rounded_up
 from ktpfl_pipeline.core.transfer import fetched, sent
 from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
@@ -109,7 +109,7 @@ def learn_weights(
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, "aggregation")
     module, stream = space.module(n, common).train(), setting.stream("aggregation", t, n)
-    drawn = torch.randperm(len(samples), generator=stream)[: math.ceil(method.share * len(samples))]
+    drawn = torch.randperm(len(samples), generator=stream)[: rounded_up(method.share, len(samples))]
     chosen, counted = sent(drawn, space.device), Counter[str]()
     parameters, cross_entropy = dict(module.named_parameters()), samples.cross_entropy(module)
     with rng.seeded(rng.derive(setting.seed, "aggregation dropout", t, n), space.device):

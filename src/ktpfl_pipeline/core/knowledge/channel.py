@@ -4,7 +4,6 @@ Both ends know when a prediction was sent last, so that a cached one costs nothi
 caches (https://arxiv.org/abs/2504.19602). What they remember belongs to the client (`ClientStates`).
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,7 @@ from ktpfl_pipeline.core.knowledge.encodings import encoding_of, pack
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.updates import project
 from ktpfl_pipeline.core.settings import Knowledge
+from ktpfl_pipeline.core.shares import rounded_up
 from ktpfl_pipeline.core.weights import Params
 
 
@@ -73,7 +73,7 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
 def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
     """Return the `share` of the samples `due`, at least one, with the largest probability, (B,) bool; ties in order."""
     confidence = torch.softmax(logits.double(), dim=1).amax(dim=1).masked_fill(~due, -1.0)
-    first = confidence.sort(descending=True, stable=True).indices[: math.ceil(round(share * int(due.sum()), 9))]
+    first = confidence.sort(descending=True, stable=True).indices[: rounded_up(share, int(due.sum()))]
     return torch.zeros_like(due).index_fill(0, first, True)
 
 

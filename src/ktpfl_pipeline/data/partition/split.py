@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.core.shares import rounded_up
 from ktpfl_pipeline.data.settings import Partition
 
 Array = NDArray[np.int64]
@@ -45,7 +46,7 @@ def split(
 
 def sizes(samples: int, how: Partition) -> tuple[int, int]:
     """Return how many of a client's samples are for training, and for test."""
-    test = math.ceil(samples * how.test_share - 1e-9)  # 0.07 x 100 is 7.000000000000001
+    test = rounded_up(how.test_share, samples)
     return samples - test - _validation(samples - test, how), test
 
 

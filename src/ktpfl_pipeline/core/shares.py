@@ -1,0 +1,8 @@
+"""Shares of a number of samples or clients."""
+
+import math
+
+
+def rounded_up(share: float, count: int) -> int:
+    """Return a share of a count, rounded up: 0.55 x 100 is 55, though it is 55.00000000000001 in float64."""
+    return math.ceil(round(share * count, 9))
