@@ -346,6 +346,20 @@ class TestMatrixOverRounds:
         assert (band.y0, band.y1) == pytest.approx((0.55, 0.85))
         assert sorted(texts(figure)) == ["other clients", "the client itself"]  # nobody is alike: labels 0, 1 and 1, 2
 
+    def test_seeds_that_stopped_early_are_drawn_as_far_as_all_go(self, whole):
+        """The second seed's best round is the second of three."""
+        first, second = whole.runs
+        shorter = {group: weights[:2] for group, weights in second.attention.items()}
+        result = replace(whole, runs=[first, replace(second, attention=shorter)])
+        own = next(
+            found
+            for axes in figures.matrix_over_rounds(result).axes
+            for found in axes.lines
+            if found.get_label() == "the client itself"
+        )
+        assert list(own.get_xdata()) == [1, 2]
+        assert np.allclose(own.get_ydata(), [0.8, 0.7])
+
     def test_dotted_is_what_equal_weights_give(self, run):
         """Four clients, each with one that has the same labels."""
         counts = [[4, 0], [4, 0], [0, 4], [0, 4]]

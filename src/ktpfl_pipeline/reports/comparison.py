@@ -239,6 +239,7 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
             blocks.append(Picture("coefficients_others", figures.coefficient_panels(others), caption))
     if main in found and main.runs[0].matrices:
         seed, spread = _first_run(main), ", with the range over seeds" * (len(main.seeds) > 1)
+        spread += ", up to the last round that all seeds have" * main.early_stopping
         equal = "plain average" if aggregates(main) else "consensus of FedMD"
         caption = (
             f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row gives to the "

@@ -108,7 +108,8 @@ def matrix_over_rounds(result: MethodResult) -> Figure:
     """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below its weights by group.
 
     Below are the weights of `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted lines
-    are weights of 1/N. Where only the clients know their labels, there are no groups.
+    are weights of 1/N. They end where a seed has no further round: with early stopping, at its best one. Where only the
+    clients know their labels, there are no groups.
 
     Raises:
         ValueError: if the runs kept no matrices.
@@ -143,8 +144,10 @@ def _attention(axes: Axes, result: MethodResult) -> None:
         even = fmean(one[group] for one in by_run)
         if not even:  # no clients are alike, or all are
             continue
-        by_seed = [run.attention[group] for run in result.runs]
-        rounds, means = range(1, len(by_seed[0]) + 1), mean_by_place(by_seed)
+        whole = [run.attention[group] for run in result.runs]
+        rounds = range(1, min(map(len, whole)) + 1)
+        by_seed = [weights[: len(rounds)] for weights in whole]
+        means = mean_by_place(by_seed)
         axes.plot(rounds, means, color=colour, linewidth=2, label=name, marker="o" if len(rounds) < 4 else "")
         base.band(axes, rounds, by_seed, colour)
         axes.axhline(even, color=colour, linewidth=0.9, linestyle=":")
