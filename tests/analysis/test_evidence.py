@@ -56,6 +56,20 @@ def test_accuracies_bytes_and_seconds_are_those_of_the_runs(cells: list[Cell], s
     assert read.final(HEADLINE) == first.final(HEADLINE)
 
 
+def test_of_runs_that_stopped_early_the_best_validated_round_counts(cells: list[Cell], tmp_path: Path) -> None:
+    runs = []
+    for seed, validated in enumerate(([0.5, 0.7, 0.6], [0.5, 0.4])):
+        history = [
+            replace(record, accuracy={**record.accuracy, "validation": [value] * 2})
+            for record, value in zip(cells[0].runs[seed].history, validated, strict=False)
+        ]
+        runs.append(replace(cells[0].runs[seed], history=history, patience=1))
+    evidence.save(Evidence("", PARTS, [replace(cells[0], runs=runs)]), tmp_path / "stopped.json.gz")
+    (read,) = evidence.load(tmp_path / "stopped.json.gz").cells
+    assert read.final is not None
+    assert read.final.per_seed == pytest.approx([0.6, 0.5])  # rounds 2 and 1
+
+
 def test_a_run_that_two_parts_share_is_there_once(saved: Path) -> None:
     content = json.loads(gzip.decompress(saved.read_bytes()))
     assert list(content["runs"]) == ["fedmd-0", "kt_pfl-0", "kt_pfl-1"]

@@ -77,7 +77,7 @@ def save(evidence: Evidence, file: Path) -> None:
     plain = ("experiment", "method", "seed", "partition", "key", "architectures", "label_counts", "data")
     runs = {}
     for run in (run for cell in evidence.cells for run in cell.runs):
-        kept = {name: getattr(run, name) for name in (*plain, "ids", "adversaries")}
+        kept = {name: getattr(run, name) for name in (*plain, "ids", "adversaries", "patience")}
         small = FinishedRun(**kept, run_id="", history=list(map(_round, run.history)), coefficients=None)
         runs[run.key] = small.to_dict()
     content = {
