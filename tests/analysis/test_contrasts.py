@@ -90,6 +90,11 @@ class TestClients:
         assert contrasts.worse_off(fedmd, local) == pytest.approx([1 / 3, 2 / 3])
         assert contrasts.worse_off(local, local) == [0, 0]
 
+    def test_a_mean_that_is_lower_by_rounding_only_is_no_loss(self, rounds):
+        """The mean of 0.1 and 0.2 is above 0.15 in float64, which the mean of 0.3 and 0 is."""
+        local, fedmd = rounds("local", [(0.1, 0.5), (0.2, 0.5)]), rounds("fedmd", [(0.3, 0.5), (0.0, 0.5)])
+        assert contrasts.worse_off(fedmd, local) == [0]
+
     def test_adversaries_are_not_counted(self, rounds):
         local = rounds("local", [(0.5, 0.6, 0.7)], adversaries=[0])
         fedmd = rounds("fedmd", [(0.4, 0.5, 0.8)], adversaries=[0])
@@ -115,6 +120,11 @@ class TestToLocalOnly:
         local = rounds("local", [(0.5, 0.5, 0.5)], [(0.9, 0.9, 0.9)])
         fedmd = rounds("fedmd", [(0.6, 0.6, 0.6)], [(0.6, 0.6, 0.6)])
         assert contrasts.to_local_only(fedmd, local) == [Reached(1, 3_000_000), None]
+
+    def test_an_accuracy_that_differs_by_rounding_only_is_reached(self, rounds):
+        """Both always have eight ninths, of which the mean over five rounds is another number in float64."""
+        local, fedmd = rounds("local", [(8 / 9, 8 / 9)] * 5), rounds("fedmd", [(8 / 9, 8 / 9)] * 5)
+        assert contrasts.to_local_only(fedmd, local) == [Reached(1, 2_000_000)]
 
 
 class TestMeasures:

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import Difference, benign, holm, mean_over_clients, paired
+from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, benign, holm, mean_over_clients, paired
 from ktpfl_pipeline.core.metrics import ADAPTED
 
 Differences = dict[str, Difference | None]
@@ -116,7 +116,7 @@ def worse_off(result: MethodResult, local: MethodResult) -> list[float]:
     found = []
     for run, alone in _common(result, local):
         both = zip(run.final(HEADLINE), alone.final(HEADLINE), strict=True)  # NaN: never measured with one of them
-        lower = [math.nan if math.isnan(own + without) else float(own < without) for own, without in both]
+        lower = [math.nan if math.isnan(own + without) else float(_above(without, own)) for own, without in both]
         found.append(mean_over_clients(lower, run.adversaries))
     return found
 
@@ -159,9 +159,14 @@ def reached(run: FinishedRun, target: float) -> Reached | None:
     sent = 0
     for record in run.history:
         sent += sum(map(sum, record.traffic.values()))
-        if record.accuracy and run.means(record)[HEADLINE] >= target:
+        if record.accuracy and not _above(target, run.means(record)[HEADLINE]):
             return Reached(record.round, sent)
     return None
+
+
+def _above(one: float, other: float) -> bool:
+    """Return whether a mean is above another by more than rounding: equal accuracies may have unequal means."""
+    return round(one - other, DIGITS) > 0
 
 
 def _common(result: MethodResult, other: MethodResult) -> Iterator[tuple[FinishedRun, FinishedRun]]:
