@@ -135,7 +135,16 @@ class TestSummary:
         assert "no local-only training" in comparison.summary([result("kt_pfl", 0.8)])
 
     def test_local_only_alone(self, result):
-        assert comparison.summary([result("local", 0.8)]).startswith("Local-only training reaches 80.0 %")
+        assert comparison.summary([result("local", 0.8)]) == (
+            "Local-only training reaches 80.0 %; the comparison has no method that exchanges knowledge."
+        )
+
+    def test_local_only_as_the_subject_among_others(self, study):
+        assert comparison.summary(under({"subject": "local"}, study)) == (
+            "Local-only training reaches 88.0 ± 1.0 %. KT-pFL has the highest mean, 2.0 percentage points above "
+            "Local-only, [+2.0, +2.0]. Significantly above local-only: KT-pFL (+2.0). Significantly below local-only: "
+            "FedMD (−8.0)."
+        )
 
     def test_no_common_seed(self, result, run):
         other = summarise([run("local", 7)], {})

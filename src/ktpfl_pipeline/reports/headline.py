@@ -20,8 +20,9 @@ def summary(results: Sequence[MethodResult]) -> str:
     main, local, lead = subject(results), local_only(results), headline(results)
     reached = f"{accuracy(main.final[lead])} %{leading(lead)}"
     if main is local:
-        return f"Local-only training reaches {reached}; the comparison has no method that exchanges knowledge."
-    if local is None:
+        alone = "; the comparison has no method that exchanges knowledge" * (len(results) == 1)
+        first = f"Local-only training reaches {reached}{alone}."
+    elif local is None:
         first = f"{main.title} reaches {reached} after transfer; {NO_LOCAL}"
     else:
         found = against(local, results, lead)[main.method]
