@@ -75,6 +75,7 @@ class TestMajority:
         last = {key: str(entry) for key, entry in table.rows[-1].items()}
         assert (last["method"], last["after_transfer"]) == ("Majority class", "60.0 ± 0.0")
         assert last["minus_local"] == "−28.0 [−30.5, −25.5]"
+        assert "Its difference to local-only is not corrected" in notes.general_notes(judged())["Majority class"]
 
     def test_is_told_next_to_local_only(self, judged):
         (note,) = [tile.note for tile in tiles(judged()) if tile.title == "Local-only"]

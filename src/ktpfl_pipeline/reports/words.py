@@ -69,7 +69,8 @@ MEASURES = {
 """Title and meaning of each measure of models after transfer, in the order of its columns."""
 MAJORITY = Measure(
     "Majority class",
-    "the accuracy of a client that always predicts the most frequent class of its own training samples.",
+    "the accuracy of a client that always predicts the most frequent class of its own training samples. Its "
+    "difference to local-only is not corrected, because this is not a method.",
 )
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 """How many evaluations count, in words."""
