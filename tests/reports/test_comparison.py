@@ -550,7 +550,10 @@ class TestFacts:
     def test_adversaries_are_named_where_there_are_some(self, result, settings):
         given = {**settings, "adversaries": {"share": 0.1, "kind": "flipped"}}
         told = "10 % of the clients are malicious and upload flipped predictions; means are over the others"
-        assert told in comparison.build("x", under(given, [result("kt_pfl", 0.8)])).facts
+        (honest,) = results = under(given, [result("kt_pfl", 0.8)])
+        assert told in comparison.build("x", results).facts
+        lying = replace(honest, runs=[replace(run, adversaries=[1]) for run in honest.runs])
+        assert "Malicious clients are shown too." in comparison.build("x", [lying]).markdown
         assert comparison.variant(given) == "digits-2_clients-two_labels-open_part-flipped-0.1"
         none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
         assert "adversaries" not in str(comparison.build("x", under(none, [result("kt_pfl", 0.8)])).facts)

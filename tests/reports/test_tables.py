@@ -263,6 +263,12 @@ class TestDataFiles:
         assert found["metrics/alpha"].tolist() == pytest.approx([0.25, math.nan], nan_ok=True)
         assert found[["diverged", "absent", "late", "stale"]].to_numpy().tolist() == [[0, 0, 1, 2], [0, 0, 0, 0]]
 
+    def test_malicious_clients_are_marked(self, whole):
+        """Means do not count them, so they must be told from the others."""
+        assert "malicious" not in self.read([whole])["clients.csv"]
+        liars = replace(whole, runs=[replace(run, adversaries=[1]) for run in whole.runs])
+        assert self.read([liars])["clients.csv"].malicious.tolist() == [0, 1] * 2
+
     def test_clients_are_called_by_their_ids(self, whole):
         """As in the table of the partition: newcomers that were held out leave gaps."""
         found = self.read([replace(whole, runs=[replace(run, ids=[1, 4]) for run in whole.runs])])

@@ -207,6 +207,8 @@ def _by_client(results: Sequence[MethodResult]) -> list[Block]:
             if main.runs[0].names
             else " Each seed gives a client other data, so a row averages over several sets."
         )
+    if main.runs[0].adversaries:
+        caption += f" Malicious clients are shown too{', other ones with each seed' * (len(main.seeds) > 1)}."
     return [Picture("clients", figures.client_accuracy(results), caption)]
 
 

@@ -97,7 +97,8 @@ def _clients(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
     if run.majority:
         values["majority_class"] = run.majority
     for place, (client, architecture) in enumerate(zip(run.client_ids, run.architectures, strict=True)):
-        named = {"owner": run.names[place]} if run.names else {}
+        named: Row = {"owner": run.names[place]} if run.names else {}
+        named |= {"malicious": int(place in run.adversaries)} if run.adversaries else {}
         own = {name: each[place] for name, each in values.items()}
         yield {"client": client, **named, "architecture": architecture, **own}
 
