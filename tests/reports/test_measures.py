@@ -68,7 +68,10 @@ class TestAdaptation:
 def test_few_clients_that_took_part_are_told_of(study, paper_settings):
     """One of two clients was in a cohort."""
     some = [again(result, cohort=[0]) for result in study]
-    assert notes_of(under(paper_settings, some))["Participation"].startswith("only 50 % of the clients were in any")
+    told = "only 50 % of the clients were in any round's cohort"
+    assert notes_of(under(paper_settings, some))["Participation"].startswith(f"{told}, so")
+    mixed = [replace(all_, runs=[all_.runs[0], *few.runs[1:]]) for all_, few in zip(study, some, strict=True)]
+    assert notes_of(under(paper_settings, mixed))["Participation"].startswith(f"{told} with seed 1, so")
     assert "Participation" not in notes_of(under(paper_settings, study))
 
 

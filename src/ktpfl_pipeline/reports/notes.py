@@ -12,14 +12,17 @@ from ktpfl_pipeline.reports.model import ALERT
 def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return what limits the comparison: unequal rows, clients without training, training that was too short."""
     unequal, local = inequalities(results), local_only(results)
-    covered = min(run.covered for result in results for run in result.runs)
+    runs = [run for result in results for run in result.runs]
+    least = min(runs, key=lambda run: run.covered)
+    seed = f" with seed {least.seed}" * (len({run.covered for run in runs}) > 1)
     few = (
-        f"only {100 * covered:.0f} % of the clients were in any round's cohort, so the means count models that were "
-        "never trained: compare the sampled clients, below, run more rounds, or set evaluation.closing_round to true."
+        f"only {100 * least.covered:.0f} % of the clients were in any round's cohort{seed}, so the means count models "
+        "that were never trained: compare the sampled clients, below, run more rounds, or set evaluation.closing_round "
+        "to true."
     )
     found = {
         ALERT: f"{'; '.join(unequal)}." if unequal else "",
-        "Participation": few if covered < COVERED else "",
+        "Participation": few if least.covered < COVERED else "",
         "Length of training": words.gaining(local) if local else "",
     }
     return {term: text for term, text in found.items() if text}
