@@ -547,6 +547,13 @@ class TestFacts:
         assert "predictions travel" not in facts
         assert "private local training" not in facts
 
+    def test_models_that_differ_between_seeds_are_those_of_one(self, result, settings):
+        """Other clients are newcomers with another seed."""
+        same = result("kt_pfl", 0.8, 0.9)
+        assert "2 clients: 1 LeNet, 1 MLP" in comparison.build("x", under(settings, [same])).facts
+        other = replace(same, runs=[same.runs[0], replace(same.runs[1], architectures=["mlp", "mlp"])])
+        assert "2 clients: 1 LeNet, 1 MLP with seed 0" in comparison.build("x", under(settings, [other])).facts
+
     def test_adversaries_are_named_where_there_are_some(self, result, settings):
         given = {**settings, "adversaries": {"share": 0.1, "kind": "flipped"}}
         told = "10 % of the clients are malicious and upload flipped predictions; means are over the others"

@@ -122,7 +122,9 @@ def _facts(results: Sequence[MethodResult]) -> list[str]:
     main, settings = subject(results), results[0].settings
     run, adversaries = main.runs[0], settings.get("adversaries", {})
     first, source = run.history[0], str(settings.get("private", {}).get("source", ""))
-    models = Counter(map(architecture_title, run.architectures))
+    models, *others = [Counter(map(architecture_title, each.architectures)) for each in main.runs]
+    have = ", ".join(f"{count} {model}" for model, count in models.items())
+    have += f" with seed {run.seed}" * any(other != models for other in others)  # other clients are newcomers
     compressed = [text for _, text in words.lean(settings)]
     present, share, kind = len(first.sampled), adversaries.get("share"), adversaries.get("kind")
     diverged = {r.title: sum(len(t.diverged) for each in r.runs for t in each.history) for r in results}
@@ -131,7 +133,7 @@ def _facts(results: Sequence[MethodResult]) -> list[str]:
         SOURCES[source] if source == "real_clients" else DATASETS.get(source.partition(":")[0], source),
         converted(run.native, run.shape, run.kind) if run.shape else "",
         f"partition {plain(' '.join(asked({'scheme': run.partition, **settings.get('partition', {})})))}",
-        f"{plural(main.clients, 'client')}: {', '.join(f'{count} {model}' for model, count in models.items())}",
+        f"{plural(main.clients, 'client')}: {have}",
         f"{present} of them per round" if present < main.clients else "",
         plural(main.rounds, "round") if run.patience is None else _stopping(results),
         words.listed_seeds(sorted({seed for result in results for seed in result.seeds})),
