@@ -211,8 +211,8 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
             "rounds_to_local",
             "Rounds to local-only's accuracy",
             "",
-            "the first round whose mean accuracy is at least local-only's final one with the same seed, mean over the "
-            "seeds that reach it; in brackets how many do.",
+            "the first evaluated round whose mean accuracy is at least local-only's final one with the same seed, mean "
+            "over the seeds that reach it; in brackets how many do.",
             reached(lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
         ),
         Column(
