@@ -298,7 +298,7 @@ class TestFirstGlance:
         assert advice(results) == {
             "Which method": "FedMD has the highest mean, significantly above every other method.",
             "Traffic per point": "KT-pFL: 2.00 MB without a significant gain over local-only; "
-            "FedMD: 0.13 MB for each percentage point above local-only.",
+            "FedMD: 0.133 MB for each percentage point above local-only.",
             "How many seeds": "KT-pFL and local-only: about 5 instead of 3 for a significant difference; FedMD and "
             "KT-pFL: significant with 3. Estimates assume that difference and spread stay the same.",
         }
@@ -324,6 +324,7 @@ class TestFirstGlance:
         told = advice([result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)])
         assert "an interval needs at least 3: it may be chance" in told["Which method"]
         assert told["How many seeds"] == "KT-pFL and local-only: at least 3, for an interval."
+        assert f" MB, with {seeds} seed" in told["Traffic per point"]
 
 
 @pytest.mark.usefixtures("blank_figures")

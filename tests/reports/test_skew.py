@@ -27,6 +27,15 @@ def test_picture_sentence_and_table():
     assert [str(row[1]) for row in table.entries] == [f"{v} ± 0.00" for v in ("1.00", "1.00", "1.00", "1.50", "0.20")]
 
 
+def test_equal_sizes_are_one_number():
+    texts = [
+        block.text
+        for block in measures.data(summarise([run(label_counts=[[20, 20], [40, 0]])], {}))
+        if isinstance(block, Text)
+    ]
+    assert "Clients have 40 samples." in texts[0]
+
+
 @pytest.mark.usefixtures("blank_figures")
 def test_owners_are_called_by_their_names():
     named = [replace(run(seed=seed, label_counts=COUNTS), names=["ann", "bo"]) for seed in (0, 1)]

@@ -165,6 +165,8 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
 
 
 def _price(result: MethodResult, found: Difference | None) -> str:
+    if found and (few := too_few(found.seeds)):
+        return f"{megabytes(result.sent)} MB, with {few}"
     if found is None or found.sign < 1:
         return f"{megabytes(result.sent)} MB without a significant gain over local-only"
     return f"{megabytes(result.sent / (100 * found.mean))} MB for each percentage point above local-only"

@@ -369,7 +369,7 @@ def data(result: MethodResult) -> list[Block]:
     """Return the classes of each client as a picture, and their label skew in a sentence and a table."""
     run, every = result.runs[0], [each.label_counts for each in result.runs]
     sizes = [sum(counts) for by_client in every for counts in by_client]
-    have = f"have {min(sizes):,} to {max(sizes):,} samples."
+    have = f"have {' to '.join(f'{size:,}' for size in sorted({min(sizes), max(sizes)}))} samples."
     if not run.labels_known:
         return [Text(f"The classes of real clients are known to them only. The clients {have}")]
     same = all(counts == every[0] for counts in every)

@@ -85,15 +85,10 @@ def megabytes(count: float) -> Number:
     return Number(count / 1e6, three_digits)
 
 
-def small_megabytes(count: float) -> Number:
-    """Return bytes in MB of 10⁶ bytes, of which there may be few, to three significant digits."""
-    return Number(count / 1e6, lambda value: f"{value:,.3g}" if value < 100 else f"{value:,.0f}")
-
-
 def three_digits(value: float) -> str:
-    """Return a number to three digits at least: ``0.12``, ``12.0``, ``5,640``."""
-    if value == 0:
-        return "0"
+    """Return a number to three significant digits at least: ``0.00123``, ``0.12``, ``12.0``, ``5,640``."""
+    if value < 0.995:
+        return f"{value:.3g}"
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 

@@ -18,7 +18,7 @@ from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
-from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, small_megabytes, weight
+from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import SETTING, runs
 from ktpfl_pipeline.reports.words import plural, point_title, setting
@@ -160,7 +160,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
             "Predictions",
             "MB",
             "bytes of all clients over the whole run without public samples, as they were encoded.",
-            lambda row: small_megabytes(row.result.predictions) if sized else None,
+            lambda row: megabytes(row.result.predictions) if sized else None,
         ),
     ]
     return Table.of("table", shown, rows, latex=latex).filled()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
 from ktpfl_pipeline.reports.columns import TITLE, Column
 from ktpfl_pipeline.reports.model import Block, Notes, Table
-from ktpfl_pipeline.reports.numbers import Entry, small_megabytes
+from ktpfl_pipeline.reports.numbers import Entry, megabytes
 from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.words import over_seeds
 
@@ -66,7 +66,7 @@ def _columns() -> list[Column]:
     def column(key: str, title: str, of_run: Callable[[FinishedRun], list[int]]) -> Column:
         def value(row: Row) -> Entry:
             by_run = [of_run(run) for run in row.result.runs]
-            return small_megabytes(fmean(sum(each) if row.client is None else each[row.client] for each in by_run))
+            return megabytes(fmean(sum(each) if row.client is None else each[row.client] for each in by_run))
 
         return Column(key, title, "MB", value=value)
 

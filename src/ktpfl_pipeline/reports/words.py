@@ -53,7 +53,7 @@ MEASURES = {
     ),
     "macro_f1": Measure("Macro F1", "mean over the same classes of the harmonic mean of precision and recall."),
     "global_accuracy": Measure(
-        "Global accuracy", "accuracy of each client's model on the test samples of all clients."
+        "Global accuracy", "accuracy of each client's model on test samples drawn from those of all clients."
     ),
     "auc": Measure(
         "AUC",
