@@ -1,6 +1,7 @@
 """FedTGP: prototypes that the server trains by contrast with an adaptive margin."""
 
 import math
+from dataclasses import replace
 
 import by_hand
 import pytest
@@ -9,6 +10,7 @@ import toy
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.methods.fedproto import FedProto
 from ktpfl_pipeline.methods.fedtgp import FedTGP, margin
 
@@ -76,17 +78,26 @@ def test_prototypes_stand_farther_apart_than_averages() -> None:
     assert found[FedTGP] > found[FedProto]
 
 
+def without_class_2(fed: Federation) -> Federation:
+    """Return the federation in which no client has a training image of class 2."""
+    poorer = [replace(own, train=own.train.take((own.train.labels != 2).nonzero()[:, 0])) for own in fed.clients]
+    return toy.again(fed, clients=tuple(poorer))
+
+
 def test_a_class_without_owner_has_no_prototype() -> None:
-    fed = toy.federation()
-    clients = []
-    for client in fed.clients:
-        known = client.train.take((client.train.labels != 2).nonzero()[:, 0])
-        clients.append(type(client)(client.id, client.architecture, known, client.validation, client.test))
-    fed = toy.again(fed, clients=tuple(clients))
-    state, report = FedTGP(dimension=5).round(FedTGP(dimension=5).init(fed), EVERYONE, 1, fed)
+    fed, method = without_class_2(toy.federation()), FedTGP(dimension=5)
+    state, report = method.round(method.init(fed), EVERYONE, 1, fed)
     assert state.known.tolist() == [True, True, False]
     assert state.prototypes[2].tolist() == [0.0] * 5
     assert (report.traffic[3].prototypes_up, report.traffic[3].prototypes_down) == (2 * 20, 3 * 20)
+
+
+def test_a_class_keeps_its_prototype_in_a_round_without_an_owner() -> None:
+    fed, method = toy.federation(), FedTGP(dimension=5)
+    state, _ = method.round(method.init(fed), EVERYONE, 1, fed)
+    state, _ = method.round(state, EVERYONE, 2, without_class_2(fed))
+    assert state.known.all()
+    assert state.prototypes[2].any()
 
 
 def test_the_first_round_is_local_training() -> None:
