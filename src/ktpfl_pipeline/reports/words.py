@@ -8,6 +8,7 @@ from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import convergence
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
+from ktpfl_pipeline.core.client.measures import BINS
 from ktpfl_pipeline.core.errors import written
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned, Method
@@ -62,8 +63,8 @@ MEASURES = {
     ),
     "calibration_error": Measure(
         "Calibration error",
-        "expected calibration error: mean distance of confidence and accuracy over 15 bins of confidence, weighted by "
-        "their samples. 0: of predictions made with 80 % confidence, 80 % are right.",
+        f"expected calibration error: mean distance of confidence and accuracy over {BINS} bins of confidence, "
+        "weighted by their samples. 0: of predictions made with 80 % confidence, 80 % are right.",
     ),
 }
 """Title and meaning of each measure of models after transfer, in the order of its columns."""
