@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports import columns, figures, measures, newcomers, notes,
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
 from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
-from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Text
+from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.paper import DATASETS
 from ktpfl_pipeline.reports.report import Report
@@ -47,14 +47,39 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         raise ValueError("A report needs the result of at least one method.")
     if len({result.clients for result in results}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
-    main, settings = subject(results), results[0].settings
-    first = main.runs[0]
+    settings, first = results[0].settings, subject(results).runs[0]
     outcome, facts, warnings = summary(results), _facts(results), notes.alerts(results)
     caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(results)} Bold: {words.BOLD}"
     table = tables.comparison_table(results, caption)
+    source = str(settings.get("private", {}).get("source", ""))
+    return Report(
+        name=name,
+        kind=f"Comparison · {name}",
+        title=f"{plural(len(results), 'method')} on {data_title(source) or name}",
+        made={"Report": identity(results), **(made.told() if made else {})},
+        tiles=tiles(results),
+        summary=outcome,
+        facts=facts,
+        sections=[section for section in _sections(name, results, table, warnings) if section],
+        brief=[
+            table.without(columns.PAPER.key),
+            *(Text(f"{term}: {text}") for term, text in warnings.items()),
+            *map(Text, filter(None, [adapted(results)])),
+        ],
+        variant=variant(settings, first.native, first.shape),
+        data={
+            "comparison.json": json.dumps(comparison(name, results), indent=1) + "\n",
+            **data_files(results),
+        },
+    )
+
+
+def _sections(name: str, results: Sequence[MethodResult], table: Table, warnings: dict[str, str]) -> list[Section]:
+    """Return the sections of the report in their order; `table` is the main one, `warnings` come before its notes."""
+    main, settings = subject(results), results[0].settings
     appendix = [] if table.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(results)})]
     explained = {**warnings, **table.meanings, **notes.general_notes(results)}
-    sections = [
+    return [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
         Section("Accuracy", [table, Notes(explained)], files=["runs.csv"]),
         Section("Other measures and calibration", measures.quality(results), files=["clients.csv"]),
@@ -84,27 +109,6 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         Section("Appendix: the paper's numbers", appendix, folded=True),
         tables.runs([(name, result) for result in results]),
     ]
-    source = str(settings.get("private", {}).get("source", ""))
-    return Report(
-        name=name,
-        kind=f"Comparison · {name}",
-        title=f"{plural(len(results), 'method')} on {data_title(source) or name}",
-        made={"Report": identity(results), **(made.told() if made else {})},
-        tiles=tiles(results),
-        summary=outcome,
-        facts=facts,
-        sections=[section for section in sections if section],
-        brief=[
-            table.without(columns.PAPER.key),
-            *(Text(f"{term}: {text}") for term, text in warnings.items()),
-            *map(Text, filter(None, [adapted(results)])),
-        ],
-        variant=variant(settings, first.native, first.shape),
-        data={
-            "comparison.json": json.dumps(comparison(name, results), indent=1) + "\n",
-            **data_files(results),
-        },
-    )
 
 
 def data_title(source: str) -> str:

@@ -170,19 +170,6 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
         by_seed = [run.work.get("flops", 0) for run in result.runs]
         return mean([each / result.clients / 1e9 for each in by_seed], three_digits) if any(by_seed) else None
 
-    def reached(show: Callable[[contrasts.Reached], float], written: Callable[[float], str]) -> Callable[..., Entry]:
-        def value(result: MethodResult) -> Entry:
-            if local is None or result is local:
-                return None
-            by_seed = contrasts.to_local_only(result, local)
-            if not by_seed:
-                return None
-            found = [show(each) for each in by_seed if each]  # the mean is over the seeds that do
-            part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
-            return Number(fmean(found), lambda value: f"{written(value)}{part}") if found else "not reached"
-
-        return value
-
     shown = [
         METHOD,
         Column(
@@ -213,17 +200,38 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
             "",
             "the first evaluated round whose mean accuracy is at least local-only's final one with the same seed, mean "
             "over the seeds that reach it; in brackets how many do.",
-            reached(lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
+            _reached(local, lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
         ),
         Column(
             "traffic_to_local",
             "Traffic to local-only's accuracy",
             "MB",
             "bytes of all clients until the end of that round.",
-            reached(lambda each: each.sent / 1e6, three_digits),
+            _reached(local, lambda each: each.sent / 1e6, three_digits),
         ),
     ]
     return _table("work", results, shown, "Work: see the notes on the columns in the report.").explained()
+
+
+def _reached(
+    local: MethodResult | None, show: Callable[[contrasts.Reached], float], written: Callable[[float], str]
+) -> Callable[[MethodResult], Entry]:
+    """Return the value of a column about the first round that reaches local-only's accuracy.
+
+    `show` takes the number from what was found for one seed, and `written` formats the mean over seeds.
+    """
+
+    def value(result: MethodResult) -> Entry:
+        if local is None or result is local:
+            return None
+        by_seed = contrasts.to_local_only(result, local)
+        if not by_seed:
+            return None
+        found = [show(each) for each in by_seed if each]  # the mean is over the seeds that reach it
+        part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
+        return Number(fmean(found), lambda value: f"{written(value)}{part}") if found else "not reached"
+
+    return value
 
 
 def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
