@@ -77,6 +77,15 @@ class TestClientsSelector:
         found = [familiar(space, 11, torch.arange(24), q, None, 1e-3).value for q in (0.0, 0.5, 1.0)]
         assert all((more | ~less).all() for more, less in itertools.pairwise(found))
 
+    def test_a_tenth_of_its_samples_is_held_out_of_the_estimate(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        known: list[Tensor] = []
+        monkeypatch.setattr(
+            "ktpfl_pipeline.methods.selective_fd.DensityRatio",
+            lambda *given: known.append(given[0]) or DensityRatio(*given),
+        )
+        familiar(Workspace(toy.federation()), 11, torch.arange(24), 0.25, None, 1e-3)
+        assert [len(samples) for samples in known] == [18]  # of 20
+
     def test_is_drawn_once_and_for_all(self) -> None:
         space = Workspace(toy.federation())
         one, other = (familiar(space, 11, torch.arange(24), 0.25, None, 1e-3).value for _ in range(2))

@@ -57,6 +57,12 @@ class TestFeatures:
             rows = pooled(torch.eye(width, dtype=torch.float64), dimension).T
             assert torch.allclose(rows @ rows.T, torch.eye(dimension, dtype=torch.float64), rtol=0, atol=1e-12)
 
+    def test_positions_of_a_feature_map_are_averaged(self) -> None:
+        head, images = nn.Conv2d(2, toy.CLASSES, 8), torch.randn(5, 2, 8, 8)
+        with features.features(head, 2) as seen:
+            head(images)
+        assert torch.allclose(seen[0], images.mean(dim=(2, 3)), rtol=0, atol=1e-6)
+
     def test_nobody_listens_afterwards(self) -> None:
         module = toy.build("linear")
         with pytest.raises(ZeroDivisionError), features.features(module[-1], 4) as seen:
