@@ -65,6 +65,12 @@ def test_certain_and_right_is_perfect() -> None:
     assert {name: float(found[name]) for name in perfect} == pytest.approx(perfect, abs=1e-12)
 
 
+def test_a_bin_of_confidence_has_its_upper_end() -> None:
+    """Confidences of 29/30, right, and of 1, wrong, are in the last bin: its accuracy is 1/2, its confidence 59/60."""
+    logits, labels = torch.tensor([[1.0, 29.0], [0.0, 30.0]]).log(), torch.tensor([1, 0])
+    assert float(measures(logits, labels, all_count(labels))["calibration_error"]) == pytest.approx(29 / 60)
+
+
 def test_an_evaluation_has_every_measure_and_no_other() -> None:
     logits, labels = drawn(0)
     assert set(measures(logits, labels, all_count(labels))) == set(MEASURES)
