@@ -14,7 +14,7 @@ LONGEST = [
     "test_cluster.py",
     "test_end_to_end.py",
     "test_methods.py",
-    "test_tune.py",
+    "test_tuning.py",
     "test_real_faults.py",
     "test_sweep.py",
     "test_conf.py",
