@@ -105,6 +105,12 @@ class TestSummary:
         assert (result.rounds, result.time, result.clients, result.seeds) == (7, 24.5, 2, [0, 1])
         assert (result.title, result.hyperparameters) == ("KT-pFL", {"rho": 0.5})
 
+    def test_turns_are_cohort_members_over_all_rounds_and_at_least_1(self, run):
+        runs = [run(seed=0, after_transfer=SEVEN), run(seed=1, after_transfer=SEVEN)]
+        assert summarise(runs, {}).turns == 2 * 7
+        no_client = replace(runs[0], history=[replace(record, cohort=[]) for record in runs[0].history])
+        assert summarise([no_client], {}).turns == 1
+
     def test_an_unregistered_method_keeps_its_name(self, run):
         assert summarise([run("my_method")], {}).title == "my_method"
 

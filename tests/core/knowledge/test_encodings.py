@@ -99,6 +99,12 @@ def test_top_k_by_hand() -> None:
     assert torch.equal(TopK(1).received(certain)[0], certain)
 
 
+def test_top_k_leaves_nothing_below_0_where_rounding_exceeds_1() -> None:
+    """In float32 0.6 and 0.4 are more than 1 together."""
+    given = torch.tensor([[0.6, 0.4 - 2e-12, 1e-12, 1e-12]], dtype=torch.float64)
+    assert TopK(2).received(given)[0][0, 2:].tolist() == [0.0, 0.0]
+
+
 def test_top_k_of_all_classes_is_all_of_it() -> None:
     given = torch.softmax(values(), dim=1)
     assert torch.allclose(TopK(10).received(given)[0], given, rtol=0, atol=1e-7)

@@ -91,13 +91,17 @@ class TestJudge:
 
     def test_of_per_fedavg_and_of_a_fine_tuned_method_are_judged_as_those_that_were_there(self) -> None:
         for name in ("per_fedavg", "fedavg_ft"):
-            found, done, whole, _ = joined(name)
+            found, done, whole, fed = joined(name)
             method = create(name)
             model = dict.fromkeys(found.clients, done.state.model)
             start = whole.fine_tune(model) if name == "fedavg_ft" else method.personal(done.state, model, whole)
             assert found.accuracy[0] == accuracies(whole, start), name
             after = whole.fine_tune(model if name == "fedavg_ft" else start, 1)  # one epoch, not one more than E
             assert found.accuracy[1] == accuracies(whole, after), name
+            there = method.personal(done.state, fed.by_id, fed)
+            assert found.there[0] == accuracies(fed, there), name
+            before = dict.fromkeys(there, done.state.model) if name == "fedavg_ft" else there
+            assert found.there[1] == accuracies(fed, fed.fine_tune(before, 1)), name
             assert found.traffic["parameters_down"] == 2 * wire_bytes(done.state.model)
 
     def test_of_fedrep_have_the_body_and_an_initial_head_of_which_only_the_body_travels(self) -> None:
