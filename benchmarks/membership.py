@@ -41,7 +41,7 @@ WITHOUT_BATCH_NORM, ALIKE = ["lenet", "cnn", "mlp"], ["cnn"]
 NORM, DELTA, RATE = 1.0, 1e-4, 0.2
 NOISE: dict[str, tuple[float | None, ...]] = {"local": (None, 1.0, 2.0, 4.0), "kt_pfl": (None, 1.0)}
 """With more noise KT-pFL's distillation diverges at the rate of conf/quick."""
-COLOURS = {"parameters": "#d55e00", "predictions": "#0072b2", "nobody": "#98a2b3"}
+COLORS = {"parameters": "#d55e00", "predictions": "#0072b2", "nobody": "#98a2b3"}
 
 
 @dataclass(frozen=True)
@@ -213,18 +213,18 @@ def figure(found: dict[str, list[Inference]], costs: Costs) -> Figure:
     for place, (row, values) in enumerate(reversed(found.items())):
         seen = row.rpartition("| ")[2]
         aucs = [inference.auc for inference in values]
-        left.plot(aucs, [place] * len(aucs), "o", color=COLOURS[seen], alpha=0.45, markersize=5)
-        left.plot(statistics.fmean(aucs), place, "|", color=COLOURS[seen], markersize=18, markeredgewidth=2.5)
+        left.plot(aucs, [place] * len(aucs), "o", color=COLORS[seen], alpha=0.45, markersize=5)
+        left.plot(statistics.fmean(aucs), place, "|", color=COLORS[seen], markersize=18, markeredgewidth=2.5)
     left.axvline(0.5, color="#98a2b3", linewidth=1, linestyle=":")
     left.set_yticks(range(len(found)), [row.replace(" |", ",") for row in reversed(found)])
     left.set(xlabel="AUC of the loss threshold; 0.5 is guessing", title="Which images was a client trained on?")
     reached: list[float] = []
-    for (method, noises), colour, marker in zip(NOISE.items(), ("#98a2b3", "#0072b2"), "os", strict=True):
+    for (method, noises), color, marker in zip(NOISE.items(), ("#98a2b3", "#0072b2"), "os", strict=True):
         accuracy = [statistics.fmean(run.accuracy for run in costs[method, noise]) for noise in noises]
         most = [statistics.fmean(max(run.spent) for run in costs[method, noise]) for noise in noises]
-        right.semilogx(most[1:], accuracy[1:], marker=marker, color=colour, label=title_of(method))
+        right.semilogx(most[1:], accuracy[1:], marker=marker, color=color, label=title_of(method))
         reached = max(reached, most[1:], key=len)
-        right.axhline(accuracy[0], color=colour, linestyle="--", linewidth=1, label=f"{title_of(method)}, no privacy")
+        right.axhline(accuracy[0], color=color, linestyle="--", linewidth=1, label=f"{title_of(method)}, no privacy")
     right.set_xticks(reached, [f"{epsilon:.3g}" for epsilon in reached])
     right.minorticks_off()
     right.set(xlabel="largest ε of a client", ylabel="accuracy (%)", title="What privacy costs")

@@ -143,7 +143,7 @@ def figure(found: Runs) -> Figure:
                 places,
                 means,
                 yerr=list(zip(*ends, strict=True)),
-                color=look.colour,
+                color=look.color,
                 marker=look.marker,
                 markersize=4.5,
                 linewidth=1.6,

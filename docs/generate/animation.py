@@ -27,7 +27,7 @@ PICTURE = Path(__file__).parents[1] / "images" / "matrix.gif"
 METHODS = ("kt_pfl", "fedmd", "local")
 SEED, ROUNDS = 2, 12  # all settings were chosen with seed 1
 TWINS, ONE, NONE = "the same two digits", "one digit in common", "no digit in common"
-COLOURS = {TWINS: "#aa3377", ONE: GREEN, NONE: NEUTRAL}
+COLORS = {TWINS: "#aa3377", ONE: GREEN, NONE: NEUTRAL}
 BLUES = LinearSegmentedColormap.from_list("blues", [PAPER, BLUE, "#08306b"])
 MILLISECONDS, PAUSE = 700, 5000  # a frame, and the last one
 
@@ -98,7 +98,7 @@ def draw_matrix(axes: Axes, found: Found, t: int) -> None:
     axes.set_ylabel("student, by its two digits", fontsize=8, labelpad=3)
     axes.set_title("Knowledge coefficients", fontsize=9.5, pad=5)
     for row, column in found.groups()[TWINS].nonzero().tolist():
-        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=COLOURS[TWINS], linewidth=1.6))
+        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=COLORS[TWINS], linewidth=1.6))
 
 
 def draw_accuracy(axes: Axes, found: Found, t: int) -> None:
@@ -109,10 +109,10 @@ def draw_accuracy(axes: Axes, found: Found, t: int) -> None:
     by_method = sorted(found.accuracy.items(), key=lambda entry: entry[1][t - 1])
     heights = base.apart([by_round[t - 1] for _, by_round in by_method], 0.055, low, 1.0)
     for (name, by_round), height in zip(by_method if t else [], heights, strict=False):
-        colour, ours = look(name).colour, name == "kt_pfl"
-        axes.plot(range(1, t + 1), by_round[:t], color=colour, linewidth=2.2 if ours else 1.4, clip_on=False)
-        axes.plot(t, by_round[t - 1], "o", color=colour, markersize=5 if ours else 4, clip_on=False)
-        axes.text(t + 0.3, height, title(name), color=colour, weight="bold" if ours else "normal", va="center")
+        color, ours = look(name).color, name == "kt_pfl"
+        axes.plot(range(1, t + 1), by_round[:t], color=color, linewidth=2.2 if ours else 1.4, clip_on=False)
+        axes.plot(t, by_round[t - 1], "o", color=color, markersize=5 if ours else 4, clip_on=False)
+        axes.text(t + 0.3, height, title(name), color=color, weight="bold" if ours else "normal", va="center")
     axes.set_title("Mean accuracy of the clients", fontsize=9.5, pad=5)
     axes.set_xlabel("round", fontsize=8, labelpad=1)
 
@@ -123,14 +123,14 @@ def draw_groups(axes: Axes, found: Found, t: int) -> None:
     means = {name: found.weights[:, pairs].mean(dim=1).tolist() for name, pairs in groups.items()}
     places = np.arange(len(groups))[::-1]
     axes.barh(
-        places, [by_round[t] for by_round in means.values()], color=[COLOURS[name] for name in groups], height=0.62
+        places, [by_round[t] for by_round in means.values()], color=[COLORS[name] for name in groups], height=0.62
     )
     for place, by_round in zip(places, means.values(), strict=True):
         axes.text(by_round[t] + 0.1, place, f"{by_round[t]:.1f}", va="center", fontsize=8.5, color=INK)
     axes.axvline(1, color=MUTED, linewidth=0.9, linestyle=":")
     axes.set_yticks(places, groups, fontsize=8.5)
     for name, tick in zip(groups, axes.get_yticklabels(), strict=True):
-        tick.set(color=COLOURS[name], weight="bold" if name == TWINS else "normal")
+        tick.set(color=COLORS[name], weight="bold" if name == TWINS else "normal")
     axes.set(xlim=(0, 1.15 * max(map(max, means.values()))), ylim=(-0.55, len(groups) - 0.45))
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -146,7 +146,7 @@ def image_of(figure: base.Figure) -> Image.Image:
 
 
 def animation(found: Found) -> tuple[list[Image.Image], list[int]]:
-    """Return the frames, in 128 colours each, and for how many milliseconds each is shown."""
+    """Return the frames, in 128 colors each, and for how many milliseconds each is shown."""
     frames = [image_of(picture(found, t)).quantize(128, dither=Image.Dither.NONE) for t in range(ROUNDS + 1)]
     return frames, [2 * MILLISECONDS, *[MILLISECONDS] * (ROUNDS - 1), PAUSE]
 

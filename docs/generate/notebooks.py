@@ -31,7 +31,7 @@ def execute(path: Path) -> None:
 
 
 def smaller(picture: str) -> str:
-    """Return a PNG in base64 with 128 colours."""
+    """Return a PNG in base64 with 128 colors."""
     buffer = io.BytesIO()
     image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
     image.quantize(128, dither=Image.Dither.NONE).save(buffer, format="PNG", optimize=True)

@@ -14,7 +14,7 @@ from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import label_counts, partition
 from ktpfl_pipeline.reports.figures import base
-from ktpfl_pipeline.reports.style import PAPER, label_colours
+from ktpfl_pipeline.reports.style import PAPER, label_colors
 
 IMAGES = Path(__file__).parents[1] / "images"
 CLIENTS, CLASSES, LEVELS = 12, 10, 4
@@ -32,14 +32,14 @@ SCHEMES: dict[str, dict[str, Any]] = {
 
 @base.styled
 def schemes() -> Any:
-    """Return a panel of stacked bars for each scheme: a bar is a client, a colour a label."""
+    """Return a panel of stacked bars for each scheme: a bar is a client, a color a label."""
     labels = torch.from_numpy(load_digits().target)
     figure, panels = base.grid_of_panels(list(SCHEMES), 4, 1.75, 22, sharey=True)
     for axes, asked in zip(panels, SCHEMES.values(), strict=True):
         counts = label_counts(labels, partition(labels, CLIENTS, seed=0, **asked), CLASSES).numpy()
         starts = counts.cumsum(axis=1) - counts
-        for label, colour in enumerate(label_colours(CLASSES)):
-            look: Any = {"color": colour, "edgecolor": PAPER, "linewidth": 0.3}
+        for label, color in enumerate(label_colors(CLASSES)):
+            look: Any = {"color": color, "edgecolor": PAPER, "linewidth": 0.3}
             axes.barh(range(CLIENTS), counts[:, label], left=starts[:, label], height=0.85, **look)
         axes.set(yticks=[], ylim=(CLIENTS - 0.5, -0.5))
         axes.set_xlabel(f"Jensen–Shannon {label_skew(counts).jensen_shannon:.2f}")
@@ -49,9 +49,9 @@ def schemes() -> Any:
 
 @base.styled
 def feature_skew() -> Any:
-    """Return one row a kind: a coloured digit as the clients of each level see it."""
-    grey = resize(torch.from_numpy(load_digits().images[[3]] * 15).byte()[:, None], [64, 64])
-    image = torch.cat([grey, grey // 2, 120 - grey // 4], dim=1)
+    """Return one row a kind: a colored digit as the clients of each level see it."""
+    gray = resize(torch.from_numpy(load_digits().images[[3]] * 15).byte()[:, None], [64, 64])
+    image = torch.cat([gray, gray // 2, 120 - gray // 4], dim=1)
     kinds = ["rotation", "blur", "colour", "noise"]
     titles = [f"{kind}, level {level}" for kind in kinds for level in range(LEVELS)]
     figure, panels = base.grid_of_panels(titles, 2 * LEVELS, 1.05, 10)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.analysis.provenance import here_and_now
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarise
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
@@ -113,7 +113,7 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
     """
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
-    return summarise([_finished(_name_of(method), made, fed, rounds) for fed in federations], asdict(made))
+    return summarize([_finished(_name_of(method), made, fed, rounds) for fed in federations], asdict(made))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import pytest
 
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.contrasts import Reached
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def rounds(run):
 
     def make(method, *by_seed, **changes):
         runs = [run(method, seed, after_transfer=accuracy) for seed, accuracy in enumerate(by_seed)]
-        return summarise([replace(each, **changes) for each in runs], {})
+        return summarize([replace(each, **changes) for each in runs], {})
 
     return make
 
@@ -70,13 +70,13 @@ class TestByArchitecture:
 
     def test_adversaries_are_not_counted(self, both):
         """Without the first client the LeNets are the last one's: 10, 20 and 10 points."""
-        some = [summarise([replace(run, adversaries=[0]) for run in result.runs], {}) for result in both]
+        some = [summarize([replace(run, adversaries=[0]) for run in result.runs], {}) for result in both]
         assert contrasts.against_by_architecture(some[1], some)["lenet"]["fedmd"].mean == pytest.approx(0.4 / 3)
 
     def test_a_seed_without_the_architecture_does_not_count(self, both):
         fedmd, local = both
         runs = [local.runs[0], *(replace(run, architectures=["lenet"] * 3) for run in local.runs[1:])]
-        found = contrasts.against_by_architecture(summarise(runs, {}), [fedmd])
+        found = contrasts.against_by_architecture(summarize(runs, {}), [fedmd])
         assert found["mlp"]["fedmd"].seeds == 1
 
     def test_there_is_nothing_without_local_only(self, both):
@@ -103,10 +103,10 @@ class TestClients:
 
     def test_sampled_and_never(self, run):
         runs = [told(run("fedavg", seed, [(0.2, 0.6, 0.7)] * 2), cohort=[1, 2][: 2 - seed]) for seed in (0, 1)]
-        result = summarise(runs, {})
+        result = summarize(runs, {})
         assert contrasts.of_clients(result, True) == pytest.approx([0.65, 0.6])
         assert contrasts.of_clients(result, False) == pytest.approx([0.2, 0.45])
-        assert contrasts.of_clients(summarise([run()], {}), False) == []
+        assert contrasts.of_clients(summarize([run()], {}), False) == []
 
 
 class TestToLocalOnly:
@@ -135,16 +135,16 @@ class TestMeasures:
         assert finished.measures["macro_f1"] == pytest.approx([0.3, 0.5])
         assert finished.measures["global_accuracy"] == pytest.approx([0.1, 0.3])
         assert "balanced_accuracy" not in finished.measures
-        assert contrasts.means(summarise([finished], {}), "macro_f1") == pytest.approx([0.4])
+        assert contrasts.means(summarize([finished], {}), "macro_f1") == pytest.approx([0.4])
 
     def test_work_in_units_of_local_only_is_of_the_same_seed(self, run):
         """Whose cohorts were as large."""
         results = [
-            summarise([told(run(m, s, [(0.5, 0.7)]), work={"samples": [n * (s + 1)] * 2}) for s in (0, 1)], {})
+            summarize([told(run(m, s, [(0.5, 0.7)]), work={"samples": [n * (s + 1)] * 2}) for s in (0, 1)], {})
             for m, n in (("local", 10), ("pfedme", 50))
         ]
         assert contrasts.relative_work(results[1], results[0]) == [5, 5]
-        assert contrasts.relative_work(results[1], summarise([run("local", 0)], {})) == []
+        assert contrasts.relative_work(results[1], summarize([run("local", 0)], {})) == []
 
     def test_work_is_summed_over_cohorts_and_rounds(self, run):
         finished = told(run("fedmd", 0, [(0.5, 0.7)] * 3), work={"samples": [10, 20]})

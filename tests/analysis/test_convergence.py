@@ -3,7 +3,7 @@
 import pytest
 
 from ktpfl_pipeline.analysis.convergence import gain
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.study import compared, comparison
 
 
@@ -13,7 +13,7 @@ def local(run):
 
     def made(*by_seed):
         runs = [run("local", seed, [(mean - 0.1, mean + 0.1) for mean in means]) for seed, means in enumerate(by_seed)]
-        return summarise(runs, {})
+        return summarize(runs, {})
 
     return made
 
@@ -53,5 +53,5 @@ class TestGain:
         made = run("local", 0, [(mean, mean) for mean in (0.1, 0.2, 0.6, 0.8)])
         for record in made.history[:2]:
             record.cohort.pop()
-        found = gain(summarise([made], {}))
+        found = gain(summarize([made], {}))
         assert (found.difference.mean, found.first) == (pytest.approx(0.2), 3)

@@ -14,7 +14,7 @@ from ktpfl_pipeline.analysis.results import (
     MethodResult,
     local_only,
     subject,
-    summarise,
+    summarize,
 )
 from ktpfl_pipeline.analysis.statistics import Difference
 
@@ -39,20 +39,20 @@ class TestSummary:
                 for record, value in zip(made.history, validated, strict=True)
             ]
             runs.append(replace(made, history=history, patience=1))
-        result = summarise(runs, {})
+        result = summarize(runs, {})
         assert result.final["after_transfer"].per_seed == pytest.approx([0.25, 0.15])  # rounds 2 and 1
         assert result.rounds == 3
         with pytest.raises(ValueError, match="must agree"):
-            summarise([replace(each, patience=None) for each in runs], {})
+            summarize([replace(each, patience=None) for each in runs], {})
 
     def test_rounds_without_evaluation_are_left_out(self, run):
         sparse = [None, (0.2, 0.4), None, (0.4, 0.8), None]
         finished = run(after_transfer=sparse)
         assert finished.final("after_transfer") == pytest.approx([0.3, 0.6])
-        assert summarise([finished], {}).curve["after_transfer"] == Curve([2, 4], [pytest.approx([0.3, 0.6])])
+        assert summarize([finished], {}).curve["after_transfer"] == Curve([2, 4], [pytest.approx([0.3, 0.6])])
 
     def test_over_two_seeds(self, run):
-        final = summarise([run(seed=4, after_transfer=lower(SEVEN)), run(seed=1, after_transfer=SEVEN)], {}).final[
+        final = summarize([run(seed=4, after_transfer=lower(SEVEN)), run(seed=1, after_transfer=SEVEN)], {}).final[
             "after_transfer"
         ]
         assert final.per_seed == pytest.approx([0.55, 0.45])  # seeds 1, 4
@@ -66,7 +66,7 @@ class TestSummary:
 
     def test_spread_over_clients_is_taken_in_each_seed(self, run):
         """The clients change places: their means over seeds are equal, and yet no seed is even."""
-        final = summarise(
+        final = summarize(
             [run(seed=0, after_transfer=[(0.4, 0.8)]), run(seed=1, after_transfer=[(0.7, 0.5)])], {}
         ).final["after_transfer"]
         assert final.client_std == pytest.approx(0.15)  # 0.2 and 0.1
@@ -75,16 +75,16 @@ class TestSummary:
         assert final.worst_decile_spread == pytest.approx(0.1 / 2**0.5)
 
     def test_points_are_kept_apart(self, run):
-        result = summarise([run(after_transfer=[(0.5, 0.7)], after_local=[(0.8, 1.0)])], {})
+        result = summarize([run(after_transfer=[(0.5, 0.7)], after_local=[(0.8, 1.0)])], {})
         assert list(result.final) == ["after_transfer", "after_local"]
         assert result.final["after_transfer"].mean == pytest.approx(0.6)
         assert result.final["after_local"].mean == pytest.approx(0.9)
 
     def test_one_seed_has_no_spread_over_seeds(self, run):
-        assert summarise([run()], {}).final["after_transfer"].seed_std is None
+        assert summarize([run()], {}).final["after_transfer"].seed_std is None
 
     def test_one_client_has_no_spread_over_clients(self, run):
-        final = summarise([run(after_transfer=[(0.4,)])], {}).final["after_transfer"]
+        final = summarize([run(after_transfer=[(0.4,)])], {}).final["after_transfer"]
         assert (final.mean, final.client_std, final.worst_decile) == (0.4, 0.0, 0.4)
         assert (final.client_std_spread, final.worst_decile_spread) == (None, None)
 
@@ -92,13 +92,13 @@ class TestSummary:
         for n, worst in ((9, 0.0), (20, 0.005), (29, 0.005), (30, 0.01)):
             with case(n):
                 clients = [i / 100 for i in reversed(range(n))]
-                assert summarise([run(after_transfer=[clients])], {}).final[
+                assert summarize([run(after_transfer=[clients])], {}).final[
                     "after_transfer"
                 ].worst_decile == pytest.approx(worst)
 
     def test_totals(self, run):
         runs = [run(seed=0, after_transfer=SEVEN), run(seed=1, after_transfer=SEVEN, knowledge=3_000_000)]
-        result = summarise(runs, {"rho": 0.5})
+        result = summarize(runs, {"rho": 0.5})
         assert result.traffic["knowledge_up"] == 2 * 7 * 2e6  # clients, rounds, mean over seeds
         assert sum(result.traffic.values()) == result.traffic["knowledge_up"]
         assert result.seconds == {"train": 14.0, "distill": 7.0, "round": 24.5}
@@ -107,23 +107,23 @@ class TestSummary:
 
     def test_turns_are_cohort_members_over_all_rounds_and_at_least_1(self, run):
         runs = [run(seed=0, after_transfer=SEVEN), run(seed=1, after_transfer=SEVEN)]
-        assert summarise(runs, {}).turns == 2 * 7
+        assert summarize(runs, {}).turns == 2 * 7
         no_client = replace(runs[0], history=[replace(record, cohort=[]) for record in runs[0].history])
-        assert summarise([no_client], {}).turns == 1
+        assert summarize([no_client], {}).turns == 1
 
     def test_an_unregistered_method_keeps_its_name(self, run):
-        assert summarise([run("my_method")], {}).title == "my_method"
+        assert summarize([run("my_method")], {}).title == "my_method"
 
-    def test_what_cannot_be_summarised_is_refused(self, run):
+    def test_what_cannot_be_summarized_is_refused(self, run):
         with pytest.raises(ValueError, match="none"):
-            summarise([], {})
+            summarize([], {})
         with pytest.raises(ValueError, match="fedmd"):
-            summarise([run("kt_pfl"), run("fedmd", seed=1)], {})
+            summarize([run("kt_pfl"), run("fedmd", seed=1)], {})
         with pytest.raises(ValueError, match=r"\[3, 3\]"):
-            summarise([run(seed=3), run(seed=3)], {})
+            summarize([run(seed=3), run(seed=3)], {})
         unevaluated = FinishedRun.from_dict({**run().to_dict(), "history": [{"round": 1, "cohort": [0]}]})
         with pytest.raises(ValueError, match="never evaluated"):
-            summarise([unevaluated], {})
+            summarize([unevaluated], {})
 
 
 class TestPlainValues:
@@ -154,9 +154,9 @@ class TestComparison:
         assert found.seeds == 2
 
     def test_only_common_seeds_count(self, result, run):
-        a, b = result("kt_pfl", 0.9, 0.8), summarise([run("local", 1, [(0.7, 0.8)])], {})
+        a, b = result("kt_pfl", 0.9, 0.8), summarize([run("local", 1, [(0.7, 0.8)])], {})
         assert paired_difference(a, b) == Difference(pytest.approx(0.05), None, None, None, 1)
-        assert paired_difference(a, summarise([run("local", 9)], {})) is None
+        assert paired_difference(a, summarize([run("local", 9)], {})) is None
 
     def test_at_another_point(self, study):
         found = paired_difference(study[0], study[2], "after_local")
@@ -186,7 +186,7 @@ class TestAdversaries:
     def test_no_mean_counts_them(self, run):
         """Three clients, the second lies: its accuracy is kept and stands in no mean, deviation or curve."""
         liar = replace(run("kt_pfl", 0, [(0.5, 0.1, 0.7)] * 2), adversaries=[1], trust=0.8)
-        result = summarise([liar], {})
+        result = summarize([liar], {})
         final = result.final[HEADLINE]
         assert final.mean == final.per_seed[0] == pytest.approx(0.6)
         assert final.per_client == pytest.approx([0.5, 0.1, 0.7])
@@ -243,7 +243,7 @@ class TestWhoTookPart:
             replace(r, accuracy={"adapted_10": [0.9] * 20, "adapted_2": [r.round / 10] * 20, **r.accuracy})
             for r in finished.history[-5:]
         ]
-        result = summarise([replace(finished, history=[*finished.history[:2], *late])], {})
+        result = summarize([replace(finished, history=[*finished.history[:2], *late])], {})
         assert list(result.final) == [HEADLINE, "after_local", "adapted_2", "adapted_10"]
         assert result.final["adapted_2"].mean == pytest.approx(0.5)
         assert result.curve["adapted_2"].rounds == [3, 4, 5, 6, 7]

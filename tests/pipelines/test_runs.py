@@ -16,7 +16,7 @@ import toy
 from project_copy import EXPERIMENT, ROOT, configuration
 
 from ktpfl_pipeline import methods, models, tracking
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
@@ -234,7 +234,7 @@ def test_a_run_with_adversaries_tells_of_the_others(
     lies = c[[n for n in range(5) if n not in run.adversaries]][:, run.adversaries]
     assert run.trust == pytest.approx(5 * float(lies.mean()))
     final = fmean(fmean(benign(record.accuracy["after_transfer"], run.adversaries)) for record in run.history)
-    assert summarise([run], {}).final["after_transfer"].mean == pytest.approx(final)
+    assert summarize([run], {}).final["after_transfer"].mean == pytest.approx(final)
     assert f"KT-pFL, seed 0: accuracy {100 * final:.1f} % in" in caplog.text
     assert [record.loss["test"] for record in tracked] == [
         benign(record.loss["test"], run.adversaries) for record in run.history

@@ -10,7 +10,7 @@ import pytest
 from written import keys, row
 
 from ktpfl_pipeline.analysis.classes import majority, recalls
-from ktpfl_pipeline.analysis.results import MethodResult, headline, subject, summarise
+from ktpfl_pipeline.analysis.results import MethodResult, headline, subject, summarize
 from ktpfl_pipeline.reports import comparison, measures, notes, tables
 from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.headline import adapted, leaders, tiles
@@ -44,7 +44,7 @@ def judged(study):
             )
             for run in result.runs
         ]
-        return summarise(runs, {}, settings)
+        return summarize(runs, {}, settings)
 
     return lambda **settings: [with_classes(result, **settings) for result in study]
 
@@ -170,5 +170,5 @@ class TestTies:
         for name in ("kt_pfl", "fedproto", "local"):
             made = run(name, 0, rounds)
             history = [replace(r, accuracy={**r.accuracy, "adapted_1": [0.9, 0.9]}) for r in made.history]
-            results.append(summarise([replace(made, history=history)], {}))
+            results.append(summarize([replace(made, history=history)], {}))
         assert adapted(results).endswith(" KT-pFL, Local-only and FedProto have the same highest mean, 90.0 %.")

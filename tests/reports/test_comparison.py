@@ -10,7 +10,7 @@ from cases import case
 from finished_runs import under
 
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.study import comparison as left
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
@@ -147,7 +147,7 @@ class TestSummary:
         )
 
     def test_no_common_seed(self, result, run):
-        other = summarise([run("local", 7)], {})
+        other = summarize([run("local", 7)], {})
         assert "no seed in common" in comparison.summary([result("kt_pfl", 0.8), other])
 
 
@@ -183,7 +183,7 @@ class TestPage:
     @pytest.mark.usefixtures("blank_figures")
     def test_names_are_escaped(self, run, settings):
         name, source = "<script>alert(1)</script>", "npz:a&b<c>.npz"
-        finished = summarise([run("<b>_mine & co")], {})
+        finished = summarize([run("<b>_mine & co")], {})
         built = comparison.build(name, under({**settings, "private": {"source": source}}, [finished]))
         page = Page(built.html)
         assert not page.tags & {"c", "b_mine"}
@@ -245,11 +245,11 @@ class TestAccessible:
         assert ("html", {"lang": "en"}) in page.elements
         assert sum(tag == "main" for tag, _ in page.elements) == 1
 
-    def test_text_in_a_methods_colour_can_be_read(self):
+    def test_text_in_a_methods_color_can_be_read(self):
         """Contrast to white of 4.5 to 1, by WCAG's formula."""
         for method in METHODS:
             with case(method):
-                parts = [int(readable(look(method).colour)[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+                parts = [int(readable(look(method).color)[place : place + 2], 16) / 255 for place in (1, 3, 5)]
                 linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
                 assert 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05) > 4.4
 
@@ -377,7 +377,7 @@ class TestOtherForms:
 
     def test_other_matrices_share_a_figure(self, run, settings):
         results = [
-            summarise([run(method, coefficients=[[0.5, 0.5], [0.5, 0.5]])], {})
+            summarize([run(method, coefficients=[[0.5, 0.5], [0.5, 0.5]])], {})
             for method in ("sim_pfl", "kt_pfl", "comet")
         ]
         built = comparison.build("x", under(settings, results))
@@ -408,7 +408,7 @@ class TestOtherForms:
 
     def test_one_client_and_no_matrix(self, run, settings):
         finished = [
-            summarise([run(method, after_transfer=[(0.5,)], coefficients=[[1.0]] if method == "kt_pfl" else None)], {})
+            summarize([run(method, after_transfer=[(0.5,)], coefficients=[[1.0]] if method == "kt_pfl" else None)], {})
             for method in ("kt_pfl", "local")
         ]
         assert list(comparison.build("x", under(settings, finished)).figures) == [
@@ -421,7 +421,7 @@ class TestOtherForms:
     def test_what_makes_no_report_is_refused(self, study, run, settings):
         with pytest.raises(ValueError, match="at least one"):
             comparison.build("x", [])
-        three = summarise([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
+        three = summarize([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
         with pytest.raises(ValueError, match="same clients"):
             comparison.build("x", under(settings, [study[0], three]))
 
@@ -441,7 +441,7 @@ class TestOneArchitecture:
                 for record in full.history
             ]
             runs.append(replace(full, history=history, architectures=["mlp"] * 3))
-        return [summarise([each], {}) for each in runs]
+        return [summarize([each], {}) for each in runs]
 
     @pytest.fixture(scope="class")
     def text(self, results, settings):
@@ -508,7 +508,7 @@ class TestFacts:
     def test_what_was_done_to_the_images(self, run, settings):
         def facts(**shapes):
             made = replace(run("kt_pfl", 0, [(0.5, 0.7)] * 2), **shapes)
-            return comparison.build("x", under(settings, [summarise([made], {})]))
+            return comparison.build("x", under(settings, [summarize([made], {})]))
 
         told = facts(native=[1, 8, 8], shape=[1, 28, 28])
         assert told.facts[1] == "8 × 8 gray, resized to 28 × 28"
@@ -521,7 +521,7 @@ class TestFacts:
     def test_divergences_are_counted_by_method(self, run, settings):
         made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
         diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
-        results = [summarise([diverged], {}), summarise([run("fedmd", 0, [(0.5, 0.7)] * 2)], {})]
+        results = [summarize([diverged], {}), summarize([run("fedmd", 0, [(0.5, 0.7)] * 2)], {})]
         told = "training diverged and a client was skipped or restored: KT-pFL 2"
         assert told in comparison.build("x", under(settings, results)).facts
         assert "diverged" not in str(comparison.build("x", under(settings, results[1:])).facts)
@@ -532,7 +532,7 @@ class TestFacts:
         privacy = {"noise_multiplier": 1.0, "max_grad_norm": 0.5, "delta": 1e-5}
         lean = {"encoding": "top_k", "k": 2, "cache": 5, "select": 0.25}
         built = comparison.build(
-            "x", under({**settings, "training": {"privacy": privacy}, "knowledge": lean}, [summarise([spent], {})])
+            "x", under({**settings, "training": {"privacy": privacy}, "knowledge": lean}, [summarize([spent], {})])
         )
         compressed = "sent as the 2 most probable classes, not sent again within 5 rounds"
         confident = "only the 25 % with the highest confidence"
@@ -544,7 +544,7 @@ class TestFacts:
             "training": {"privacy": None},
             "knowledge": {"encoding": "float32", "cache": 0, "select": 1.0},
         }
-        facts = str(comparison.build("x", under(plain, [summarise([made], {})])).facts)
+        facts = str(comparison.build("x", under(plain, [summarize([made], {})])).facts)
         assert "predictions travel" not in facts
         assert "private local training" not in facts
 
@@ -571,7 +571,7 @@ class TestLengthOfTraining:
     """Local-only over five evaluations, one seed."""
 
     def told(self, run, settings, *means):
-        results = [summarise([run(name, 0, [(mean, mean) for mean in means])], {}) for name in ("kt_pfl", "local")]
+        results = [summarize([run(name, 0, [(mean, mean) for mean in means])], {}) for name in ("kt_pfl", "local")]
         with blank.blank_figures():
             return comparison.build("x", under(settings, results))
 

@@ -12,7 +12,7 @@ from finished_runs import under
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.text import Text
 
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS, compared
@@ -52,7 +52,7 @@ def drawn(study):
 def many(run):
     """The longest comparison there is, two seeds, three rounds, each method a little better than the one before."""
     return [
-        summarise(
+        summarize(
             [
                 run(
                     method,
@@ -78,9 +78,9 @@ class TestManyMethods:
         best, solid = many[-1], [each for each in axes.get_lines() if each.get_linestyle() == "-"]
         assert len(solid) == len(many) > 20
         assert {each.get_label() for each in solid if each.get_linewidth() == 2} == {"KT-pFL", "Local-only", best.title}
-        colours = {style.BLUE, style.NEUTRAL, style.look(best.method).colour}
-        assert {each.get_color() for each in solid} == {*colours, style.GREY}
-        assert {each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"} == colours
+        colors = {style.BLUE, style.NEUTRAL, style.look(best.method).color}
+        assert {each.get_color() for each in solid} == {*colors, style.GRAY}
+        assert {each.get_color() for each in axes.get_lines() if each.get_linestyle() == "--"} == colors
         assert len(axes.collections) == 3  # their bands
 
     def test_every_part_of_a_method_ends_in_its_place(self, many, curves):
@@ -155,15 +155,15 @@ class TestAccuracyCurves:
     @pytest.mark.usefixtures("blank_figures")
     def test_rounds_without_evaluation(self, run):
         rounds = [None, (0.2, 0.4), None, (0.4, 0.8)]
-        (axes,) = figures.accuracy_curves([summarise([run(after_transfer=rounds)], {})]).axes
+        (axes,) = figures.accuracy_curves([summarize([run(after_transfer=rounds)], {})]).axes
         assert list(line(axes, color=style.BLUE).get_xdata()) == [2, 4]
 
     def test_names_do_not_overlap(self, run):
         results = [
-            summarise([run(method, after_transfer=[(0.5 + i / 1000,)])], {})
+            summarize([run(method, after_transfer=[(0.5 + i / 1000,)])], {})
             for i, method in enumerate(list(METHODS)[:4])
         ]
-        figure = figures.accuracy_curves([*results, summarise([run("local", after_transfer=[(0.9,)])], {})])
+        figure = figures.accuracy_curves([*results, summarize([run("local", after_transfer=[(0.9,)])], {})])
         boxes = [mpl.text.Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the leaders
         boxes.sort(key=lambda box: box.y0)
         assert all(upper.y0 > lower.y1 for lower, upper in pairwise(boxes))
@@ -182,7 +182,7 @@ def test_the_rounds_of_the_final_value_are_those_that_counted(run, joined, begin
     """The second of two clients takes part from a round on; seven are evaluated."""
     finished = run(after_transfer=[(0.5, 0.7)] * 7)
     history = [replace(each, cohort=[0] if each.round < joined else [0, 1]) for each in finished.history]
-    results = [summarise([replace(finished, history=history)], {})]
+    results = [summarize([replace(finished, history=history)], {})]
     (shade,) = (patch for axes in figures.accuracy_curves(results).axes for patch in axes.patches)
     assert (shade.get_x(), shade.get_x() + shade.get_width()) == (begin, 7)
     assert told in words.averaged(1, results)
@@ -197,19 +197,19 @@ def test_with_early_stopping_no_range_of_rounds_is_the_final_value(run):
     ]
     stopped = replace(run(), history=validated, patience=1)
     assert [record.round for record in stopped.counted] == [2]
-    (axes,) = figures.accuracy_curves([summarise([stopped], {})]).axes
+    (axes,) = figures.accuracy_curves([summarize([stopped], {})]).axes
     assert list(axes.patches) == []
 
 
 @pytest.mark.usefixtures("blank_figures")
 def test_the_rounds_of_the_final_value_end_with_the_longest_curve(run):
-    long, short = (summarise([run(name, after_transfer=[(0.5, 0.7)] * n)], {}) for name, n in (("fedmd", 9), ("fd", 7)))
+    long, short = (summarize([run(name, after_transfer=[(0.5, 0.7)] * n)], {}) for name, n in (("fedmd", 9), ("fd", 7)))
     (shade,) = figures.accuracy_curves([long, short]).axes[0].patches
     assert (shade.get_x(), shade.get_x() + shade.get_width()) == (3, 9)
 
 
 def test_how_many_evaluations_counted_is_told_of_all_runs(run):
-    results = [summarise([run(after_transfer=[(0.5, 0.7)] * rounds)], {}) for rounds in (2, 4, 3)]
+    results = [summarize([run(after_transfer=[(0.5, 0.7)] * rounds)], {}) for rounds in (2, 4, 3)]
     assert "the last two to four evaluations" in words.averaged(1, results)
     assert "the last evaluations, at most five, then over seeds" in words.averaged(None)
 
@@ -225,7 +225,7 @@ def test_apart():
 class TestSpreadOverClients:
     def test_lines_are_clients_and_the_band_their_middle_half(self, run):
         rounds = [(0.1, 0.2, 0.3, 0.4, 0.5), (0.5, 0.6, 0.7, 0.8, 0.9)]
-        results = [summarise([run(method, after_transfer=rounds)], {}) for method in ("kt_pfl", "local")]
+        results = [summarize([run(method, after_transfer=rounds)], {}) for method in ("kt_pfl", "local")]
         figure = figures.spread_over_clients(results)
         assert [axes.get_title(loc="left") for axes in figure.axes] == ["KT-pFL", "Local-only"]
         *clients, mean = figure.axes[0].get_lines()
@@ -242,13 +242,13 @@ class TestSpreadOverClients:
 
     def test_the_mean_is_without_adversaries(self, run):
         honest = replace(run(after_transfer=[(0.1, 0.2, 0.9), (0.5, 0.6, 0.9)]), adversaries=[2])
-        *clients, mean = figures.spread_over_clients([summarise([honest], {})]).axes[0].get_lines()
+        *clients, mean = figures.spread_over_clients([summarize([honest], {})]).axes[0].get_lines()
         assert len(clients) == 3
         assert np.allclose(mean.get_ydata(), [0.15, 0.55])
 
     def test_seeds_are_averaged_for_each_client(self, run):
         runs = [run(seed=seed, after_transfer=[(0.2 + seed / 10, 0.6)]) for seed in (0, 1, 2)]
-        first, second, _ = figures.spread_over_clients([summarise(runs, {})]).axes[0].get_lines()
+        first, second, _ = figures.spread_over_clients([summarize(runs, {})]).axes[0].get_lines()
         assert np.allclose([first.get_ydata(), second.get_ydata()], [[0.3], [0.6]])
 
 
@@ -256,8 +256,8 @@ class TestSpreadOverClients:
 class TestClientAccuracy:
     def test_rows_are_sorted_by_gain_over_local_only(self, run):
         results = [
-            summarise([run("kt_pfl", after_transfer=[(0.80, 0.90, 0.70)])], {}),
-            summarise([run("local", after_transfer=[(0.82, 0.80, 0.70)])], {}),
+            summarize([run("kt_pfl", after_transfer=[(0.80, 0.90, 0.70)])], {}),
+            summarize([run("local", after_transfer=[(0.82, 0.80, 0.70)])], {}),
         ]
         figure = figures.client_accuracy(results)
         (axes,) = figure.axes
@@ -274,7 +274,7 @@ class TestClientAccuracy:
 
     def test_many_clients_are_not_named(self, run):
         accuracies = [tuple(np.linspace(0.5, 0.9, 100))]
-        results = [summarise([run(method, after_transfer=accuracies)], {}) for method in ("kt_pfl", "local")]
+        results = [summarize([run(method, after_transfer=accuracies)], {}) for method in ("kt_pfl", "local")]
         (axes,) = figures.client_accuracy(results).axes
         assert len(axes.get_yticks()) == 0
         assert axes.get_ylabel() == "100 clients, largest gain at the top"
@@ -286,7 +286,7 @@ class TestHeatmaps:
         coefficients = [[0.6, 0.1, 0.3], [0.1, 0.8, 0.1], [0.35, 0.05, 0.6]]
         counts = [[0, 5, 5], [9, 1, 0], [0, 5, 5]]  # clients 0 and 2 are alike: 1 comes first, by its labels 0 and 1
         finished = run(after_transfer=[(0.5, 0.6, 0.7)], coefficients=coefficients, label_counts=counts)
-        return figures.coefficient_heatmaps(summarise([finished], {}))
+        return figures.coefficient_heatmaps(summarize([finished], {}))
 
     def test_both_in_the_same_order(self, figure):
         learned, similar = (np.asarray(axes.images[0].get_array()) for axes in figure.axes[:2])
@@ -307,7 +307,7 @@ class TestHeatmaps:
     @pytest.mark.usefixtures("blank_figures")
     def test_equal_weights_are_half_way(self, run):
         finished = run(coefficients=[[0.5, 0.5], [0.5, 0.5]])
-        image = figures.coefficient_heatmaps(summarise([finished], {})).axes[0].images[0]
+        image = figures.coefficient_heatmaps(summarize([finished], {})).axes[0].images[0]
         assert image.norm(0.5) == pytest.approx(0.5**0.5)
 
     def test_without_a_matrix(self, study):
@@ -320,7 +320,7 @@ class TestCoefficientPanels:
         matrices = ([[0.6, 0.4], [0.1, 0.9]], [[0.5, 0.5], [0.5, 0.5]])
         counts = [[0, 2, 2], [3, 1, 0]]  # client 1 comes first, by its labels 0 and 1
         results = [
-            summarise([run(method, coefficients=matrix, label_counts=counts)], {})
+            summarize([run(method, coefficients=matrix, label_counts=counts)], {})
             for method, matrix in zip(("sim_pfl", "comet"), matrices, strict=True)
         ]
         figure = figures.coefficient_panels(results)
@@ -437,7 +437,7 @@ class TestTraffic:
     def three(self, run):
         """Local-only 60 % for nothing, FedMD 70 % for 2 MB, KT-pFL 50 % for 6 MB."""
         made = {"local": (0.6, 0), "fedmd": (0.7, 1_000_000), "kt_pfl": (0.5, 3_000_000)}
-        return [summarise([run(name, 0, [(a, a)], knowledge=sent)], {}) for name, (a, sent) in made.items()]
+        return [summarize([run(name, 0, [(a, a)], knowledge=sent)], {}) for name, (a, sent) in made.items()]
 
     def test_accuracy_upward_and_megabytes_across(self, three):
         (axes,) = figures.accuracy_by_traffic(three).axes
@@ -449,7 +449,7 @@ class TestTraffic:
 
     def test_traffic_that_differs_little_has_ticks_on_both_sides(self, run):
         made = [
-            summarise([run(name, 0, [(0.6, 0.6)], knowledge=sent)], {})
+            summarize([run(name, 0, [(0.6, 0.6)], knowledge=sent)], {})
             for name, sent in (("fedmd", 370_000), ("fd", 520_000))
         ]
         (axes,) = figures.accuracy_by_traffic(made).axes
@@ -458,7 +458,7 @@ class TestTraffic:
 
     def test_marks_at_one_place_are_all_seen(self, run):
         """FedMD and Sim-pFL have equal accuracy and traffic; only one of the marks is moved, and sideways only."""
-        made = [summarise([run(name, 0, [(0.6, 0.6)])], {}) for name in ("kt_pfl", "fedmd", "sim_pfl")]
+        made = [summarize([run(name, 0, [(0.6, 0.6)])], {}) for name in ("kt_pfl", "fedmd", "sim_pfl")]
         (axes,) = figures.accuracy_by_traffic(made).axes
         marks = [line(axes, marker=style.look(each.method).marker) for each in made]
         assert [mark.get_ydata()[0] for mark in marks] == [0.6] * 3
@@ -476,7 +476,7 @@ class TestTraffic:
         """KT-pFL at two values, with two seeds; local-only sends none."""
 
         def result(name, sent, *accuracies):
-            return summarise([run(name, n, [(a, a)], knowledge=sent) for n, a in enumerate(accuracies)], {})
+            return summarize([run(name, n, [(a, a)], knowledge=sent) for n, a in enumerate(accuracies)], {})
 
         local = result("local", 0, 0.6, 0.6)
         points = [
@@ -540,9 +540,9 @@ class TestDrawing:
         finished = replace(run(coefficients=[[0.5, 0.5], [0.5, 0.5]]), names=names)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            figure = figures.client_accuracy([summarise([finished], {})])
+            figure = figures.client_accuracy([summarize([finished], {})])
             files = [saved(figure, "png"), svg_file(svg(figure, "clients")).encode(), saved(figure, "pdf")]
-            saved(figures.coefficient_heatmaps(summarise([finished], {})), "png")
+            saved(figures.coefficient_heatmaps(summarize([finished], {})), "png")
         shown = {label.get_text() for label in figure.axes[0].get_yticklabels()}
         assert any(names[0] in text for text in shown)
         assert [file[:4] for file in files] == [b"\x89PNG", b"<?xm", b"%PDF"]
@@ -554,8 +554,8 @@ class TestDrawing:
         assert text.startswith("<svg")
         assert ">Mean accuracy of the clients</text>" in text
         assert "var(--ink)" in text
-        assert not re.findall(r": (#[0-9a-f]{6})", text)  # every colour depends on the page
-        assert f"color-mix(in oklab, {style.look('fedmd').colour}, white var(--lift))" in text
+        assert not re.findall(r": (#[0-9a-f]{6})", text)  # every color depends on the page
+        assert f"color-mix(in oklab, {style.look('fedmd').color}, white var(--lift))" in text
         ids = re.findall(r'\bid="([^"]+)"', text)
         assert len(set(ids)) == len(ids)
         assert all(name.startswith("accuracy-") for name in ids)

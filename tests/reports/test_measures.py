@@ -6,7 +6,7 @@ import pytest
 from finished_runs import under
 from written import column, keys, notes_of, row
 
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.reports import comparison, measures
 from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.words import marked
@@ -15,7 +15,7 @@ from ktpfl_pipeline.reports.words import marked
 def again(result, **entries):
     """Return the result with these entries in every round's record of every run."""
     runs = [replace(run, history=[replace(record, **entries) for record in run.history]) for run in result.runs]
-    return summarise(runs, {})
+    return summarize(runs, {})
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def adapted_study(study):
             after = [value + gains[result.method] for value in record.accuracy["after_transfer"]]
             history = [replace(record, accuracy={**record.accuracy, "adapted_4": after, "adapted_10": after})]
             runs.append(replace(run, history=history))
-        results.append(summarise(runs, {}))
+        results.append(summarize(runs, {}))
     return results
 
 
@@ -87,7 +87,7 @@ class TestByArchitecture:
         assert "By architecture" in notes.entries
 
     def test_one_architecture_has_no_table(self, study):
-        alike = [summarise([replace(run, architectures=["mlp"] * 2) for run in each.runs], {}) for each in study]
+        alike = [summarize([replace(run, architectures=["mlp"] * 2) for run in each.runs], {}) for each in study]
         assert measures.by_architecture(alike) == []
         assert measures.by_architecture(study[:2]) == [], "nor has a comparison without local-only"
 
@@ -155,7 +155,7 @@ class TestWork:
 
     def test_when_local_only_was_reached(self, study, run):
         """KT-pFL is above it with every seed after one round and 2 MB, FedMD never, DS-FL with two of three."""
-        ds_fl = summarise([run("ds_fl", seed, [(0.1 * seed, 0.1), (0.88, 0.88)]) for seed in range(3)], {})
+        ds_fl = summarize([run("ds_fl", seed, [(0.1 * seed, 0.1), (0.88, 0.88)]) for seed in range(3)], {})
         table, _ = measures.work([*study, ds_fl])
         reached = [row(table, title)["rounds_to_local"] for title in ("KT-pFL", "FedMD", "DS-FL", "Local-only")]
         assert reached == ["1", "not reached", "2 (2 of 3)", "–"]
@@ -173,12 +173,12 @@ OWN = "ktpfl_pipeline.methods.fedfomo:FedFomo"
     ("method", "mark"), [("fedfomo", True), ("kt_pfl_likelihood", True), ("fedavg", False), (OWN, True), ("no", False)]
 )
 def test_what_fits_on_validation_samples_says_so(run, paper_settings, method, mark):
-    result = summarise([run(method)], {})
+    result = summarize([run(method)], {})
     assert marked(result).endswith(" †") is mark
     assert ("†" in notes_of(under(paper_settings, [result]))) is mark
 
 
 def test_defaults_of_a_method_by_its_dotted_path_are_listed(run, paper_settings):
-    report = comparison.build("mine", under(paper_settings, [summarise([run(OWN)], {"decay": 0.25})]))
+    report = comparison.build("mine", under(paper_settings, [summarize([run(OWN)], {"decay": 0.25})]))
     (section,) = (section for section in report.sections if section.title == "Hyperparameters")
     assert section.blocks[1].groups == {"FedFomo": {"candidates": "5", "explore": "0.3", "decay": "0.25"}}

@@ -3,7 +3,7 @@ from dataclasses import replace
 from finished_runs import make_run
 from written import row
 
-from ktpfl_pipeline.analysis.results import MethodResult, summarise
+from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.core.metrics import Newcomers
 from ktpfl_pipeline.reports import newcomers
 from ktpfl_pipeline.reports.model import Table, Text
@@ -18,7 +18,7 @@ def with_newcomers(method: str, *means: float) -> MethodResult:
             [4, 5], ["mlp", "mlp"], accuracy, {0: [0.8, 0.6], 2: [0.9, 0.9]}, {"knowledge_down": 3_000_000}
         )
         runs.append(replace(make_run(method, seed), newcomers=found))
-    return summarise(runs, {})
+    return summarize(runs, {})
 
 
 def test_a_row_a_method_with_its_gain_over_local_only_paired_by_seed() -> None:
@@ -38,7 +38,7 @@ def test_a_row_a_method_with_its_gain_over_local_only_paired_by_seed() -> None:
 
 
 def test_nothing_where_nobody_was_held_out_and_else_a_caption_that_counts_them() -> None:
-    assert newcomers.new_clients([summarise([make_run()], {})]) == []
+    assert newcomers.new_clients([summarize([make_run()], {})]) == []
     table, caption = newcomers.new_clients([with_newcomers("kt_pfl", 0.5)])
     assert isinstance(table, Table)
     assert isinstance(caption, Text)

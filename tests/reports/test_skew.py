@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from finished_runs import make_run as run
 
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.reports import figures, measures
 from ktpfl_pipeline.reports.figures.accuracy import client_title
 from ktpfl_pipeline.reports.model import Picture, Table, Text
@@ -15,7 +15,7 @@ COUNTS = [[40, 0, 0], [0, 30, 30]]
 
 def test_picture_sentence_and_table():
     runs = [run(seed=seed, label_counts=COUNTS) for seed in (0, 1)]
-    picture, text, table = measures.data(summarise(runs, {}))
+    picture, text, table = measures.data(summarize(runs, {}))
     assert isinstance(picture, Picture)
     assert "partition two labels, the same for every seed" in picture.caption
     assert isinstance(text, Text)
@@ -30,7 +30,7 @@ def test_picture_sentence_and_table():
 def test_equal_sizes_are_one_number():
     texts = [
         block.text
-        for block in measures.data(summarise([run(label_counts=[[20, 20], [40, 0]])], {}))
+        for block in measures.data(summarize([run(label_counts=[[20, 20], [40, 0]])], {}))
         if isinstance(block, Text)
     ]
     assert "Clients have 40 samples." in texts[0]
@@ -39,25 +39,25 @@ def test_equal_sizes_are_one_number():
 @pytest.mark.usefixtures("blank_figures")
 def test_owners_are_called_by_their_names():
     named = [replace(run(seed=seed, label_counts=COUNTS), names=["ann", "bo"]) for seed in (0, 1)]
-    picture = measures.data(summarise(named, {}))[0]
+    picture = measures.data(summarize(named, {}))[0]
     assert [tick.get_text() for tick in picture.figure.axes[0].get_yticklabels()] == ["ann", "bo"]
-    assert client_title(summarise(named, {}), 1).endswith(" bo")
+    assert client_title(summarize(named, {}), 1).endswith(" bo")
     learned = [replace(each, coefficients=[[0.5, 0.5]] * 2) for each in named]
-    matrix = figures.coefficient_heatmaps(summarise(learned, {}))
+    matrix = figures.coefficient_heatmaps(summarize(learned, {}))
     assert {tick.get_text() for tick in matrix.axes[0].get_yticklabels()} == {"ann (0)", "bo (1, 2)"}
     drawn = [named[0], replace(named[1], names=["bo", "cy"])]
-    assert client_title(summarise(drawn, {}), 1).endswith(" 1")
+    assert client_title(summarize(drawn, {}), 1).endswith(" 1")
 
 
 @pytest.mark.usefixtures("blank_figures")
 def test_clients_without_names_are_called_by_their_ids():
     """Newcomers, which are drawn by seed, leave other ids behind."""
     runs = [replace(run(seed=seed, coefficients=[[0.5, 0.5]] * 2), ids=ids) for seed, ids in ((0, [1, 4]), (1, [0, 4]))]
-    assert client_title(summarise(runs[:1], {}), 1).endswith(" 4")
-    assert client_title(summarise(runs, {}), 1).endswith(" 1")
-    picture = measures.data(summarise(runs, {}))[0]
+    assert client_title(summarize(runs[:1], {}), 1).endswith(" 4")
+    assert client_title(summarize(runs, {}), 1).endswith(" 1")
+    picture = measures.data(summarize(runs, {}))[0]
     assert [tick.get_text()[-1] for tick in picture.figure.axes[0].get_yticklabels()] == ["1", "4"]
-    matrix = figures.coefficient_heatmaps(summarise(runs, {}))
+    matrix = figures.coefficient_heatmaps(summarize(runs, {}))
     assert {tick.get_text().partition(" (")[0][-1] for tick in matrix.axes[0].get_yticklabels()} == {"1", "4"}
 
 

@@ -8,12 +8,12 @@ def test_every_registered_method_has_its_own():
 
 
 def test_blue_is_kt_pfls_alone():
-    assert {name for name in METHODS if look(name).colour == BLUE} == {"kt_pfl", "kt_pfl_params"}
+    assert {name for name in METHODS if look(name).color == BLUE} == {"kt_pfl", "kt_pfl_params"}
 
 
 def test_an_unknown_method_has_a_fixed_one():
     assert look("mine") == look("mine")
-    assert look("mine").colour not in {look(method).colour for method in METHODS}
+    assert look("mine").color not in {look(method).color for method in METHODS}
 
 
 def test_a_new_method_changes_the_look_of_no_other(monkeypatch):
@@ -22,8 +22,8 @@ def test_a_new_method_changes_the_look_of_no_other(monkeypatch):
     assert {name: look(name) for name in before} == before
 
 
-def test_what_a_report_is_about_is_blue_and_local_only_grey():
+def test_what_a_report_is_about_is_blue_and_local_only_gray():
     assert (look("kt_pfl"), look("kt_pfl_params")) == (Look(BLUE, "o"), Look(BLUE, "D"))
     assert look("local") == Look(NEUTRAL, "o")
     assert look("fedmd") == Look("#e69f00", "X")
-    assert {look(name).colour for name in METHODS if name.startswith("local")} == {NEUTRAL}
+    assert {look(name).color for name in METHODS if name.startswith("local")} == {NEUTRAL}

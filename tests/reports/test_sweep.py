@@ -12,7 +12,7 @@ from cases import case
 from matplotlib.figure import Figure
 from written import column, keys, rows
 
-from ktpfl_pipeline.analysis.results import MethodResult, summarise
+from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.analysis.study import Cell, Point, Study, chosen, read, touched
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import sweep
@@ -45,7 +45,7 @@ def made(run: Callable[..., Any]) -> Make:
             (record,) = own.history
             history = [replace(record, accuracy={**record.accuracy, **checked})]
             runs.append(replace(own, history=history, key=f"{method}-{key}-{seed}"))
-        return summarise(runs, hyper or {})
+        return summarize(runs, hyper or {})
 
     return make
 
@@ -386,7 +386,7 @@ def test_adversaries(made: Make) -> None:
         runs = [
             replace(own, adversaries=[1], trust=trust) for own, trust in zip(result.runs, (0.5, 0.7, 0.6), strict=True)
         ]
-        lied = summarise(runs, {}) if share else result
+        lied = summarize(runs, {}) if share else result
         settings = {**SETTINGS, "adversaries": {"share": share, "kind": "flipped"}}
         points.append(Point(share, settings, {"kt_pfl": lied}))
     found = sweep.table_rows(points)
@@ -412,7 +412,7 @@ class TestKnowledge:
     @pytest.fixture(scope="class")
     def lean(self, run: Callable[..., Any]) -> list[Point]:
         made = [
-            (value, summarise([run("fedmd", 0, [(0.8, accuracy)], knowledge=sent)], {}, {"public": {"batch": 60}}))
+            (value, summarize([run("fedmd", 0, [(0.8, accuracy)], knowledge=sent)], {}, {"public": {"batch": 60}}))
             for value, sent, accuracy in (("float32", 40_000, 0.9), ({"encoding": "top_k", "k": 1}, 5_000, 0.8))
         ]
         return [Point(value, SETTINGS, {"fedmd": result}) for value, result in made]

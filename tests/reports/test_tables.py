@@ -9,7 +9,7 @@ from cases import case
 from finished_runs import under
 from written import column, keys, notes_of, records, row, rows
 
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports import comparison, measures, notes, numbers, tables, theorem
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column
@@ -87,8 +87,8 @@ class TestComparison:
         assert best((0.7, 0.7, 0.7), (0.8, 0.8, 0.8)) == [False, True]
 
     def test_a_lead_from_other_seeds_is_not_bold(self, run, paper_settings):
-        ahead = summarise([run("kt_pfl", seed, [(mean,)]) for seed, mean in enumerate((0.9, 0.5, 0.5))], {})
-        behind = summarise([run("fedmd", seed, [(0.6,)]) for seed in (1, 2)], {})  # better with both common seeds
+        ahead = summarize([run("kt_pfl", seed, [(mean,)]) for seed, mean in enumerate((0.9, 0.5, 0.5))], {})
+        behind = summarize([run("fedmd", seed, [(0.6,)]) for seed in (1, 2)], {})  # better with both common seeds
         assert ahead.final["after_transfer"].mean > behind.final["after_transfer"].mean
         table = tables.comparison_table(under(paper_settings, [ahead, behind]))
         assert not any("**" in cell for cell in column(table, "after_transfer"))
@@ -105,7 +105,7 @@ class TestComparison:
     def test_a_point_that_was_not_evaluated(self, study, run, paper_settings):
         finished = run("fedmd").to_dict()
         finished["history"][0]["accuracy"].pop("after_local")
-        partial = summarise([type(run()).from_dict(finished)], {})
+        partial = summarize([type(run()).from_dict(finished)], {})
         assert row(tables.comparison_table(under(paper_settings, [partial])), "FedMD")["after_local"] == "–"
 
     def test_the_best_is_first_and_two_rows_are_set_off(self, result, paper_settings):
@@ -115,37 +115,37 @@ class TestComparison:
         assert table.tinted == ["kt_pfl", "local"]
 
     def test_how_knowledge_comes_back(self, run):
-        assert not aggregates(summarise([run("fedmd")], {}))
-        assert aggregates(summarise([run("fedavg", knowledge=0, parameters=8)], {}))
-        assert not aggregates(summarise([run("local")], {}))
+        assert not aggregates(summarize([run("fedmd")], {}))
+        assert aggregates(summarize([run("fedavg", knowledge=0, parameters=8)], {}))
+        assert not aggregates(summarize([run("local")], {}))
 
     def test_a_few_numbers_beside_models_are_no_predictions(self, run):
         """FedFomo's clients send what they think of each model."""
-        assert aggregates(summarise([run("fedfomo", knowledge=24, parameters=1000)], {}))
+        assert aggregates(summarize([run("fedfomo", knowledge=24, parameters=1000)], {}))
 
     def test_methods_whose_two_points_are_one_are_named(self, study, run, paper_settings):
-        once = summarise([run("fedamp")], {})
-        twice = summarise([run("fedavg", after_transfer=[(0.5, 0.7)], after_local=[(0.6, 0.7)])], {})
+        once = summarize([run("fedamp")], {})
+        twice = summarize([run("fedavg", after_transfer=[(0.5, 0.7)], after_local=[(0.6, 0.7)])], {})
         (note,) = [
             text for column, text in notes_of(under(paper_settings, [once, twice])).items() if "local tr" in column
         ]
         assert note.endswith("The two are the same where knowledge comes back only before training: FedAMP.")
         assert "The two are the same" not in str(notes_of(under(paper_settings, study[:1])))
-        alone = [summarise([run(method, knowledge=0)], {}) for method in ("local", "local_matched", "local_5x")]
+        alone = [summarize([run(method, knowledge=0)], {}) for method in ("local", "local_matched", "local_5x")]
         assert "The two are the same" not in str(notes_of(under(paper_settings, alone))), "nothing comes back at all"
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
         assert notes.inequalities(study) == []
         (seeds,) = notes.inequalities([study[0], result("local", 0.8)])
         assert seeds == "seeds differ (KT-pFL: 0, 1, 2; Local-only: 0)"
-        other = summarise([run("local", after_transfer=[(0.5, 0.7)] * 2, label_counts=[[1], [2]])], {})
-        flagged = notes.inequalities([summarise([run()], {}), other])
+        other = summarize([run("local", after_transfer=[(0.5, 0.7)] * 2, label_counts=[[1], [2]])], {})
+        flagged = notes.inequalities([summarize([run()], {}), other])
         assert flagged == [
             "rounds differ (KT-pFL: 1; Local-only: 2)",
             "the clients' data or models differ between methods",
         ]
         records = [replace(record, late=[1], cohort=[0]) for record in other.runs[0].history]
-        waits = summarise([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
+        waits = summarize([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
         (late,) = notes.inequalities([waits, other])
         assert late == "late clients skipped rounds with FedAvg, and trained in them with other methods"
         assert next(iter(notes_of(under(paper_settings, [study[0], result("local", 0.8)])))) == "Not like for like"
@@ -164,7 +164,7 @@ class TestDifferences:
         assert rows(table)[0][1] == "+3.0 [−2.0, +8.0]"
 
     def test_one_seed_and_no_seed_in_common(self, result, run):
-        other = summarise([run("ds_fl", 7)], {})
+        other = summarize([run("ds_fl", 7)], {})
         found = rows(table_of(measures.minus_baselines([result("kt_pfl", 0.9), result("fedmd", 0.8), other])))
         assert found == [["FedMD", "+10.0", "–", "+10.0", "1"], ["DS-FL", "–", "–", "–", "0"]]
 
@@ -259,7 +259,7 @@ class TestDataFiles:
     def test_rounds_have_what_methods_report_and_what_happened_to_clients(self, run):
         plain = run(after_transfer=[(0.5, 0.7)] * 2)
         first = replace(plain.history[0], metrics={"alpha": 0.25}, late=[1], stale=[0, 1])
-        found = self.read([summarise([replace(plain, history=[first, plain.history[1]])], {})])["rounds.csv"]
+        found = self.read([summarize([replace(plain, history=[first, plain.history[1]])], {})])["rounds.csv"]
         assert found["metrics/alpha"].tolist() == pytest.approx([0.25, math.nan], nan_ok=True)
         assert found[["diverged", "absent", "late", "stale"]].to_numpy().tolist() == [[0, 0, 1, 2], [0, 0, 0, 0]]
 
@@ -299,7 +299,7 @@ class TestOtherTables:
 
         def caption(*sent):
             made = zip(("kt_pfl", "fedmd"), sent, (0.7, 0.6), strict=True)
-            results = [summarise([run(name, 0, [(a, a)], knowledge=each)], {}) for name, each, a in made]
+            results = [summarize([run(name, 0, [(a, a)], knowledge=each)], {}) for name, each, a in made]
             return measures.communication(results)[0].caption
 
         assert "line" not in caption(1_000_000, 1_000_000)
@@ -341,7 +341,7 @@ class TestOtherTables:
         }
 
     def test_an_untracked_run(self, run):
-        assert column(run_table([summarise([run()], {})]), "run_id") == ["–"]
+        assert column(run_table([summarize([run()], {})]), "run_id") == ["–"]
 
 
 class TestRenderings:

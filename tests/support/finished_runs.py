@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, TheoremCheck, summarise
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, TheoremCheck, summarize
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 
 Rounds = Sequence[Sequence[float] | None]
@@ -70,7 +70,7 @@ def make_result(method: str, *means: float, after_local: Sequence[float] | None 
         )
         for seed, (mean, local) in enumerate(zip(means, after_local or means, strict=True))
     ]
-    return summarise(runs, {"rho": 0.5} if method == "kt_pfl" else {})
+    return summarize(runs, {"rho": 0.5} if method == "kt_pfl" else {})
 
 
 def make_check(own: Sequence[float] = (0.25, 1.0)) -> TheoremCheck:
@@ -104,7 +104,7 @@ def whole() -> MethodResult:
         )
         for seed in own
     ]
-    return summarise(runs, {})
+    return summarize(runs, {})
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ class Evidence:
 def merged(old: Evidence, new: Evidence) -> Evidence:
     """Return the newer evidence, completed by what the older one has besides.
 
-    The tables come first, by their numbers, and then the figures. All cells of a setting are neighbours.
+    The tables come first, by their numbers, and then the figures. All cells of a setting are neighbors.
     """
     found = {**old.parts, **new.parts}
     parts = {name: found[name] for name in sorted(found, key=lambda name: (name.startswith("figure"), name))}

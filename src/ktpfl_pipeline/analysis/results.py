@@ -105,7 +105,7 @@ class FinishedRun(Kept):
     memory: list[int] = field(default_factory=list)
     class_names: list[str] = field(default_factory=list)  #: (K,) what the source calls the classes; empty without names
     #: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,) each; empty
-    #: where none travelled, or not all since the server was started
+    #: where none traveled, or not all since the server was started
     wire: dict[str, list[int]] = field(default_factory=dict)
     patience: int | None = None  #: of early stopping by validation, see `core.rounds.early_stopping`; None without it
     #: (K, K) test samples of all benign clients by true class (row) and predicted class, with the models after the
@@ -273,10 +273,10 @@ class MethodResult(Kept):
         return rounds, [mean_by_place(accuracy[t] for accuracy in by_round) for t in rounds]
 
 
-def summarise(
+def summarize(
     runs: Sequence[FinishedRun], hyperparameters: dict[str, Any], settings: dict[str, Any] | None = None
 ) -> MethodResult:
-    """Summarise the runs of one method, one per seed in any order; `settings` are those that all methods share.
+    """Summarize the runs of one method, one per seed in any order; `settings` are those that all methods share.
 
     Raises:
         ValueError: if the runs are not of one method, experiment and partition with one run a seed, or one of them was
@@ -287,11 +287,11 @@ def summarise(
     if len(kinds) != 1:
         listed = "; ".join(", ".join(map(str, kind)) for kind in sorted(kinds)) or "none"
         parts = "experiment, method, partition, clients and rounds"
-        raise ValueError(f"Runs to summarise must agree in {parts}, and these do not: {listed}.")
+        raise ValueError(f"Runs to summarize must agree in {parts}, and these do not: {listed}.")
     runs = sorted(runs, key=lambda run: run.seed)
     method, seeds = runs[0].method, [run.seed for run in runs]
     if len(set(seeds)) < len(seeds):
-        raise ValueError(f"Runs to summarise must have one run a seed; the seeds are {seeds}.")
+        raise ValueError(f"Runs to summarize must have one run a seed; the seeds are {seeds}.")
     if unevaluated := [run.seed for run in runs if not run.evaluated]:
         raise ValueError(f"{method} was never evaluated with seed {unevaluated[0]}.")
     curve = {point: _curve(runs, point) for point in runs[0].points if all(point in run.points for run in runs)}

@@ -93,7 +93,7 @@ def worst_decile(clients: Sequence[float]) -> float:
 
 
 def final(clients: Sequence[Sequence[float]], per_client: list[float], best: float) -> Final:
-    """Summarise final accuracies, or final values of a measure.
+    """Summarize final accuracies, or final values of a measure.
 
     Args:
         clients: for each seed, the values of the clients that count.

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, Kept, MethodResult, summarise
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, Kept, MethodResult, summarize
 from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
@@ -61,7 +61,7 @@ class Cell(Kept):
         """The result, once all seeds are finished."""
         if self.kept or len(self.runs) != len(self.seeds):
             return self.kept
-        return summarise(self.runs, self.hyperparameters, self.settings)
+        return summarize(self.runs, self.hyperparameters, self.settings)
 
     @property
     def final(self) -> Final | None:

@@ -99,10 +99,10 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
     The others look at what the first one made, so that none is checked after it fails.
     """
     broken = 0
-    for place, (promise, fulfil) in enumerate(checks.items()):
+    for place, (promise, fulfill) in enumerate(checks.items()):
         kept = False
         try:
-            told, kept = fulfil() or [], True
+            told, kept = fulfill() or [], True
         except (BrokenError, InputError) as error:
             told = str(error).splitlines()
         except Exception as error:  # whatever the user's own code raises

@@ -40,11 +40,11 @@ def build(name: str) -> nn.Module:
 
 
 @cache
-def samples(number: int, seed: int, favourite: int = 0) -> LabelledDataset:
-    """Return images that are brightest in the top, middle or bottom third; half of them of the class `favourite`."""
+def samples(number: int, seed: int, favorite: int = 0) -> LabelledDataset:
+    """Return images that are brightest in the top, middle or bottom third; half of them of the class `favorite`."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(number) % CLASSES
-    labels[: number // 2] = favourite
+    labels[: number // 2] = favorite
     labels = labels[torch.randperm(number, generator=generator)]
     images = torch.randint(0, 120, (number, 1, 8, 8), generator=generator)
     for image, label in zip(images, labels.tolist(), strict=True):
@@ -90,9 +90,9 @@ def federation(
         Client(
             id=IDS[i],
             architecture=architectures[i % len(architectures)],
-            train=samples(SIZES[i], seed=10 * i, favourite=i % CLASSES),
-            validation=samples(6, seed=10 * i + 1, favourite=i % CLASSES),
-            test=samples(15, seed=10 * i + 2, favourite=i % CLASSES),
+            train=samples(SIZES[i], seed=10 * i, favorite=i % CLASSES),
+            validation=samples(6, seed=10 * i + 1, favorite=i % CLASSES),
+            test=samples(15, seed=10 * i + 2, favorite=i % CLASSES),
         )
         for i in range(clients)
     )

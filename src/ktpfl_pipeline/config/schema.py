@@ -139,7 +139,7 @@ class Private:
 
 @dataclass(frozen=True)
 class Public:
-    """Unlabelled samples that all clients see.
+    """Unlabeled samples that all clients see.
 
     Attributes:
         source: ``open_part``: a part of the private samples, split off before partitioning; ``included``: the public

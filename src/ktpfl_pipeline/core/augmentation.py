@@ -38,7 +38,7 @@ def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tenso
 def check(wanted: Augmentation, inputs: Tensor) -> None:
     """Check that inputs, (M, ...), can be changed so.
 
-    Raises InputError if they are not images, or have no colours that a transform could change.
+    Raises InputError if they are not images, or have no colors that a transform could change.
     """
     names = [name for each in wanted for name in each]
     if not names:

@@ -27,7 +27,7 @@ class Joined:
 
 
 def given(models: Models, sent: Models | None = None) -> Joined:
-    """Return newcomers that begin with models of the server; `sent` is what travelled of them, None all of them."""
+    """Return newcomers that begin with models of the server; `sent` is what traveled of them, None all of them."""
     sizes = {n: wire_bytes(params) for n, params in (models if sent is None else sent).items()}
     return Joined(models, {n: Traffic(parameters_down=size) for n, size in sizes.items()})
 

@@ -149,7 +149,7 @@ def _head(
 ) -> Head | None:
     """Return the last layer of which the logits are made, with no parameter besides it; None where there is none.
 
-    Layers that are linear come first: what follows them, such as a normalisation, has no parameters then.
+    Layers that are linear come first: what follows them, such as a normalization, has no parameters then.
     """
 
     def fits(call: Call) -> bool:

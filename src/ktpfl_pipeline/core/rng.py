@@ -34,7 +34,7 @@ def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators (initialisation, dropout) inside the block, and put them back after it.
+    """Seed torch's global generators (initialization, dropout) inside the block, and put them back after it.
 
     Only the CPU's and that of `device`: to ask for the state of a GPU starts CUDA, which a forked worker cannot.
     """

@@ -56,10 +56,10 @@ class Setting:
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids
-    public: Tensor  #: (M, ...), the unlabelled public set: images in uint8, or features in float32
+    public: Tensor  #: (M, ...), the unlabeled public set: images in uint8, or features in float32
     public_batch_size: int  #: B = |D_r|, public samples used in one round
     classes: int  #: K
-    build: Callable[[str], nn.Module]  #: makes a freshly initialised module from an architecture's name
+    build: Callable[[str], nn.Module]  #: makes a freshly initialized module from an architecture's name
     seed: int = 0  #: the seed of the run; every stream is derived from it
     rounds: int = 30  #: T, the rounds of the run, on which learning rate schedules depend
     training: LocalTraining = field(default_factory=LocalTraining)

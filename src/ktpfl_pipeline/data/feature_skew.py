@@ -47,7 +47,7 @@ class FeatureSkew(NamedTuple):
             )
 
     def applied(self, inputs: Tensor, client: int, split: str) -> Tensor:
-        """Return images or standardised features of one split, (n, ...), as a client has them; of the same type."""
+        """Return images or standardized features of one split, (n, ...), as a client has them; of the same type."""
         level = client % self.levels
         if level == 0 or len(inputs) == 0:
             return inputs

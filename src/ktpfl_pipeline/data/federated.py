@@ -15,7 +15,7 @@ from ktpfl_pipeline.data.standardisation import Fitted, FrequentTokens, Standard
 
 @dataclass(frozen=True, eq=False)
 class PublicSet:
-    """Unlabelled inputs that no client owns.
+    """Unlabeled inputs that no client owns.
 
     Attributes:
         inputs: (M, ...), as the private ones.
@@ -32,7 +32,7 @@ class PublicSet:
 
 
 class ClientData(NamedTuple):
-    """The labelled samples of one client, split as its indices are."""
+    """The labeled samples of one client, split as its indices are."""
 
     train: LabelledDataset
     validation: LabelledDataset
@@ -83,7 +83,7 @@ class SeedData:
 
     @cached_property
     def clients(self) -> dict[int, ClientData]:
-        """Each client's samples as it has them, features standardised, ids ascending."""
+        """Each client's samples as it has them, features standardized, ids ascending."""
         return {n: self._client(n, own) for n, own in sorted(self.partition.items())}
 
     def _client(self, n: int, own: ClientIndices) -> ClientData:
@@ -106,7 +106,7 @@ class SeedData:
         return None
 
     def standardised(self, inputs: Tensor) -> Tensor:
-        """Return inputs, private or public, as models see them: features standardised, rare tokens replaced."""
+        """Return inputs, private or public, as models see them: features standardized, rare tokens replaced."""
         return inputs if self.scale is None else self.scale(inputs)
 
     def facts(self, clients: list[int]) -> Facts:
@@ -129,7 +129,7 @@ class SeedData:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all of it; how features are standardised follows from it."""
+        """A hash of all of it; how features are standardized follows from it."""
         digest = hashlib.sha256()
         for tensor in (self.private.inputs, self.private.labels, self.public):
             digest.update(str(tuple(tensor.shape)).encode())

@@ -40,7 +40,7 @@ class Standardisation:
         return {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Return features, (M, C, ...), standardised, float32."""
+        """Return features, (M, C, ...), standardized, float32."""
         mean, std = (each.view(-1, *[1] * (features.ndim - 2)) for each in (self.mean, self.std))
         return ((features - mean) / std).float()
 

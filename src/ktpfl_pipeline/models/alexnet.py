@@ -27,7 +27,7 @@ def alexnet(shape: Shape, classes: int) -> nn.Module:
     | dropout 0.5; fully connected 4096; ReLU | (4096,) | (4096,) |
     | fully connected | (classes,) | (classes,) |
 
-    The local response normalisation of the paper is left out. With 10 classes: 20,125,386 parameters at (1, 28, 28),
+    The local response normalization of the paper is left out. With 10 classes: 20,125,386 parameters at (1, 28, 28),
     20,126,538 at (3, 28, 28), which is the count of the variant in the KT-pFL authors' code, and 23,272,266 at
     (3, 32, 32).
     """

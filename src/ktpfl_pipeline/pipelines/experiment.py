@@ -20,7 +20,7 @@ from kedro.pipeline.node import Node
 
 from ktpfl_pipeline.analysis.contrasts import paired_difference
 from ktpfl_pipeline.analysis.provenance import here_and_now
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, headline, local_only, summarise
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, headline, local_only, summarize
 from ktpfl_pipeline.analysis.study import check_settings, comparable
 from ktpfl_pipeline.config.checks import ALWAYS
 from ktpfl_pipeline.config.parsing import method_of
@@ -76,7 +76,7 @@ def evaluate(experiment: Experiment, runs: list[FinishedRun] | InputError) -> Me
     """Return the summary of a method's runs, with the settings that they were made with, or raise `attempt`'s error."""
     if isinstance(runs, InputError):
         raise runs
-    return summarise(runs, asdict(method_of(experiment, runs[0].method)), experiment.settings())
+    return summarize(runs, asdict(method_of(experiment, runs[0].method)), experiment.settings())
 
 
 def report(experiment: Experiment, hyperparameters: str, *results: MethodResult, section: str, name: str) -> Report:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kedro.pipeline import Pipeline
 
-from ktpfl_pipeline.analysis.results import summarise
+from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.study import Cell, Study, highest, read
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import TUNE, CellSettings, Tune
@@ -89,7 +89,7 @@ def run_candidate(planned: Planned, changes: dict[str, Any], number: int, parent
     except DivergedError as error:
         logger.warning("%s: %s", title, error)
         return replace(cell, failed=str(error))
-    result = summarise(runs, cell.hyperparameters)
+    result = summarize(runs, cell.hyperparameters)
     return replace(cell, kept=replace(result, runs=[]))
 
 

@@ -197,7 +197,7 @@ def _by_round(results: Sequence[MethodResult]) -> list[Block]:
         curve, title = result.curve[HEADLINE], result.title
         means = mean_by_place(curve.by_seed)
         said = [f"{title}, round {t}: {percent(mean)} %" for t, mean in zip(curve.rounds, means, strict=True)]
-        lines.append((title, look(result.method).colour, said))
+        lines.append((title, look(result.method).color, said))
     return [Picture("accuracy", figures.accuracy_curves(results), caption, lines)]
 
 

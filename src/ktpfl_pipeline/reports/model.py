@@ -130,7 +130,7 @@ class Table:
 class Picture:
     """A figure with its caption.
 
-    Its `lines` are what a page sets off together, by the ids of the parts, ``line--0``: title, colour, and the value at
+    Its `lines` are what a page sets off together, by the ids of the parts, ``line--0``: title, color, and the value at
     each point of the line as text; empty where a page only shows the figure.
     """
 

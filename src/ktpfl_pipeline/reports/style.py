@@ -1,4 +1,4 @@
-"""How methods, architectures and labels look in every figure: colours, markers, titles.
+"""How methods, architectures and labels look in every figure: colors, markers, titles.
 
 Nothing that draws is imported here: the catalog is read with `FIGURE_FILES` before anything is drawn.
 """
@@ -9,9 +9,9 @@ from typing import NamedTuple
 from ktpfl_pipeline.core.errors import InputError
 
 INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
-GREEN, VERMILION, GREY = "#009e73", "#d55e00", "#8a94a6"
+GREEN, VERMILION, GRAY = "#009e73", "#d55e00", "#8a94a6"
 ON_DARK, ON_LIGHT = "#fefefe", "#010101"
-"""Text on a dark and on a light colour."""
+"""Text on a dark and on a light color."""
 
 NAMED = 30
 """Clients up to which each is named on an axis."""
@@ -23,15 +23,15 @@ FIGURE_FILES = ("png", "pdf")
 class Look(NamedTuple):
     """The color and marker of a method in all figures."""
 
-    colour: str
+    color: str
     marker: str
 
 
-# Fixed for each method, so that a new method changes the colour of no other one. `BLUE` is that of KT-pFL's two forms,
-# of which a comparison holds one. Methods that are seldom in one figure may share a colour, with another marker.
+# Fixed for each method, so that a new method changes the color of no other one. `BLUE` is that of KT-pFL's two forms,
+# of which a comparison holds one. Methods that are seldom in one figure may share a color, with another marker.
 _LOOKS = {
-    method: Look(colour, marker)
-    for colour, methods in {
+    method: Look(color, marker)
+    for color, methods in {
         BLUE: {"kt_pfl": "o", "kt_pfl_params": "D"},
         "#332288": {"kt_pfl_joint": "s", "fedtgp": "P", "apple": "<"},
         "#56b4e9": {"kt_pfl_likelihood": "v", "lg_fedavg": "<", "fedrep": ">"},
@@ -52,7 +52,7 @@ _LOOKS = {
     for method, marker in methods.items()
 }
 _SPARE = ("#222222", "#bb5566", "#004488", "#8b6914", "#6b8e23", "#7f7f7f", "#5d3a9b")
-_SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colours: 56 looks
+_SPARE_MARKERS = ("o", "s", "D", "v", "^", "P", "X", "h")  # coprime to the colors: 56 looks
 
 _LABELS = (
     *("#332288", "#88ccee", "#44aa99", "#117733", "#999933"),
@@ -83,17 +83,17 @@ def check_kinds(kinds: Iterable[str]) -> None:
 
 
 def look(method: str) -> Look:
-    """Return the colour and marker of a method; a method outside the registry gets a spare one by its name."""
+    """Return the color and marker of a method; a method outside the registry gets a spare one by its name."""
     if method in _LOOKS:
         return _LOOKS[method]
     place = sum(method.encode())
     return Look(_SPARE[place % len(_SPARE)], _SPARE_MARKERS[place % len(_SPARE_MARKERS)])
 
 
-def readable(colour: str) -> str:
-    """Return a colour, darkened until text in it has a contrast of 4.5 to 1 on white."""
+def readable(color: str) -> str:
+    """Return a color, darkened until text in it has a contrast of 4.5 to 1 on white."""
     for shade in range(100, -1, -5):
-        parts = [int(colour[place : place + 2], 16) * shade / 100 for place in (1, 3, 5)]
+        parts = [int(color[place : place + 2], 16) * shade / 100 for place in (1, 3, 5)]
         linear = [(part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4) for part in parts]
         if 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05) >= 4.5:
             break
@@ -105,8 +105,8 @@ def architecture_title(architecture: str) -> str:
     return _ARCHITECTURES.get(architecture, architecture.rpartition(":")[2])
 
 
-def label_colours(classes: int) -> list[str]:
-    """Return the colours of labels: ten that can be distinguished, or a scale where there are more."""
+def label_colors(classes: int) -> list[str]:
+    """Return the colors of labels: ten that can be distinguished, or a scale where there are more."""
     if classes <= len(_LABELS):
         return list(_LABELS[:classes])
     import matplotlib as mpl

@@ -1,7 +1,7 @@
 """A model as an extractor and a head: the head is the layer that makes the logits, and its input is the feature.
 
-Features of different architectures, f numbers each, are brought to a common dimension F: neighbours are averaged and
-multiplied by √(f/F), so that features that are equal among neighbours keep their length. Without it wide features
+Features of different architectures, f numbers each, are brought to a common dimension F: neighbors are averaged and
+multiplied by √(f/F), so that features that are equal among neighbors keep their length. Without it wide features
 shrink, and a common head learns them slowly. This pooling is a matrix P, whose rows are orthonormal where F divides f.
 A common head (W, b) on pooled features is the layer (W P, b) of an architecture: a model that wears it is a model like
 any other. Training (W P, b) is not training (W, b), though: a step moves logits by ‖f‖² instead of ‖P f‖². So such a

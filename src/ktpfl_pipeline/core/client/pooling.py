@@ -1,4 +1,4 @@
-"""Features of different widths in a common dimension: averages of neighbours, scaled."""
+"""Features of different widths in a common dimension: averages of neighbors, scaled."""
 
 import math
 
@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 def pooled(features: Tensor, dimension: int) -> Tensor:
-    """Return features, (b, f), in `dimension` numbers, (b, F): averages of neighbours, times √(f/F).
+    """Return features, (b, f), in `dimension` numbers, (b, F): averages of neighbors, times √(f/F).
 
-    With F = f they are as they were, to the bit. Features that are equal among neighbours keep their length, and those
+    With F = f they are as they were, to the bit. Features that are equal among neighbors keep their length, and those
     that are repeated, where F is a multiple of f, do too.
     """
     scale = math.sqrt(features.shape[1] / dimension)

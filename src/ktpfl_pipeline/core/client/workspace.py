@@ -117,7 +117,7 @@ class Workspace:
         return Counter({name: samples * number for name, number in Counter(models).items()})
 
     def numbers(self, inputs: Tensor) -> Tensor:
-        """Return private or public inputs as a model takes them; features were standardised with the data."""
+        """Return private or public inputs as a model takes them; features were standardized with the data."""
         kind = kinds.of(inputs)
         floats = kind.to_float(inputs, self.dtype)
         return floats.contiguous(memory_format=self.format) if kind.pixels else floats

@@ -80,7 +80,7 @@ def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
 def transmit(
     knowledge: Knowledge, values: Tensor, logits: bool, residuals: Tensor
 ) -> tuple[Tensor, int, Tensor | None]:
-    """Return values as the receiver has them, the bytes that travelled, and what is lost, if it is fed back.
+    """Return values as the receiver has them, the bytes that traveled, and what is lost, if it is fed back.
 
     The values, (n, K), are logits where `logits` is true, which are known up to a constant of each sample. Else they
     are distributions, and the nearest one to what arrived is returned. `residuals`, (n, K), are what was lost when the

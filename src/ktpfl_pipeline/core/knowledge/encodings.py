@@ -1,7 +1,7 @@
 """Encodings of predictions: which numbers arrive where others are sent, and in how many bytes.
 
 - ``float16``: IEEE half precision.
-- ``uint8``: 256 equal steps between the smallest and the largest value; CFD quantises so (Sattler, Marban, Rischke,
+- ``uint8``: 256 equal steps between the smallest and the largest value; CFD quantizes so (Sattler, Marban, Rischke,
   Samek: Communication-Efficient Federated Distillation, 2020, https://arxiv.org/abs/2012.00632).
 - ``sign``: one bit per class, whether it is above the sample's mean, and one scale for all (Seide et al., Interspeech
   2014). The error is added to the next message (`channel`). Without this it would not converge (Karimireddy, Rebjock,
@@ -62,7 +62,7 @@ class UInt8(Encoding):
 class Sign(Encoding):
     """One bit a class: ⌈B K / 8⌉ + 4 bytes.
 
-    With s = ‖v‖₁ / ‖Pb‖² of the signs b of centred values v, P the centring, ‖v - sPb‖² = ‖v‖² - ‖v‖₁² / ‖Pb‖²: the
+    With s = ‖v‖₁ / ‖Pb‖² of the signs b of centered values v, P the centering, ‖v - sPb‖² = ‖v‖² - ‖v‖₁² / ‖Pb‖²: the
     contraction that error feedback needs.
     """
 

@@ -13,7 +13,7 @@ def block(c: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cohort's block of c as rows that sum to one, (|S|, |S|), and each row's mass there before, (|S|, 1).
 
     `rows`, (|S|,), are the cohort's rows and columns of c, ascending; with everyone present c and ones are returned,
-    bit for bit. A row that gives its cohort no mass has nothing to renormalise: it mixes the cohort equally, and c
+    bit for bit. A row that gives its cohort no mass has nothing to renormalize: it mixes the cohort equally, and c
     keeps its zeros.
     """
     if len(rows) == len(c):

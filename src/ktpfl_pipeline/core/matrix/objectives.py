@@ -1,4 +1,4 @@
-"""What the coefficients minimise, in closed form: each row of c has its own convex problem."""
+"""What the coefficients minimize, in closed form: each row of c has its own convex problem."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -128,7 +128,7 @@ class SquaredDistance:
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labelled samples.
+    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labeled samples.
 
     NLL_n = -(1/V_n) Σ_i log Σ_m c[n, m] P_n[i, m], where P_n[i, m] is the probability that client m's model gives to
     the true label of client n's sample i: the supervised objective behind Theorem 1.

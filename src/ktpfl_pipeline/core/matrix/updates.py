@@ -2,7 +2,7 @@
 
 Each is called as ``update(objective, c, step, steps)`` and returns the new matrix, (N, N). Arguments that all share:
 
-    objective: what is minimised, row by row.
+    objective: what is minimized, row by row.
     c: (N, N), the start.
     step: η₃, one for all rows or (N, 1).
     steps: how often it is taken.
@@ -97,7 +97,7 @@ def exact(
 
 
 def authors(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 1) -> Tensor:
-    """Follow the authors' released code: a normalised step, then softmax(5 c). See docs/kt_pfl.md for what this does.
+    """Follow the authors' released code: a normalized step, then softmax(5 c). See docs/kt_pfl.md for what this does.
 
     The step size of each row starts at `step`; five times over it is divided by 5 where the row would move by more than
     0.01 per entry, and then multiplied by 5 where by less.

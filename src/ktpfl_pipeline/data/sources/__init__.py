@@ -110,7 +110,7 @@ def load(
 def load_public(source: str, private: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return the inputs that a public set is taken from, (M, ...); the arguments and errors are those of `load`.
 
-    The `source` need not be labelled. It may be ``"included"``: what comes with the `private` source, if that brings
+    The `source` need not be labeled. It may be ``"included"``: what comes with the `private` source, if that brings
     public inputs.
     """
     if source != "included":

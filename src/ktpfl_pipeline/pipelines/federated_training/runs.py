@@ -20,7 +20,7 @@ from torch import Tensor
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarise
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarize
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
@@ -199,7 +199,7 @@ def log_end(
     tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any], folder: Path | None = None
 ) -> None:
     """Log the final numbers, the figures, the matrix and the history of a finished run, and its personal models."""
-    result = summarise([run], hyperparameters)
+    result = summarize([run], hyperparameters)
     drawn: dict[str, Any] = {}
     tables: dict[str, Any] = {"run": run.to_dict()}
     if run.coefficients is not None:

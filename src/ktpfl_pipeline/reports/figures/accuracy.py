@@ -16,7 +16,7 @@ from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import points
-from ktpfl_pipeline.reports.style import GREY, INK, MUTED, NAMED, PAPER, RULE, architecture_title, look
+from ktpfl_pipeline.reports.style import GRAY, INK, MUTED, NAMED, PAPER, RULE, architecture_title, look
 
 FEW = 4
 """Methods up to which a figure shows everything of each; with more, only of the `chief` ones."""
@@ -27,7 +27,7 @@ _DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": base.DASHES}
 def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     """Draw the mean accuracy over clients and seeds by round: solid at the round's end, dashed after local training.
 
-    Bands are ranges over seeds. The `chief` methods are thick; with more than `FEW`, only these have colours, dashed
+    Bands are ranges over seeds. The `chief` methods are thick; with more than `FEW`, only these have colors, dashed
     lines and bands. Shaded are the rounds of which the final value is the mean; with early stopping none are, as the
     one round that counts is another in each run. What belongs to one method has a group id that ends in its place:
     ``line--0``, ``band--0``, ``before--0``, ``name--0``.
@@ -39,13 +39,13 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     for place, result in enumerate(results):
         full = result in main or len(results) <= FEW
         curve, before = result.curve[HEADLINE], result.curve.get("after_local")
-        colour = look(result.method).colour if full else GREY
-        line, *band = _curve(axes, result, result in main, full, place, colour)
+        color = look(result.method).color if full else GRAY
+        line, *band = _curve(axes, result, result in main, full, place, color)
         parts += [(line, f"line--{place}"), *((each, f"band--{place}") for each in band)]
-        ends.append((result.title, colour, float(curve.rounds[-1]), mean_by_place(curve.by_seed)[-1]))
+        ends.append((result.title, color, float(curve.rounds[-1]), mean_by_place(curve.by_seed)[-1]))
         if full and before is not None and before.by_seed != curve.by_seed:
             few = {"marker": "o", "markersize": 4, "markerfacecolor": PAPER} if len(before.rounds) < 4 else {}
-            drawn: dict[str, Any] = {"color": colour, "zorder": 2, **_DASHED, **few}
+            drawn: dict[str, Any] = {"color": color, "zorder": 2, **_DASHED, **few}
             parts += [(axes.plot(before.rounds, mean_by_place(before.by_seed), **drawn)[0], f"before--{place}")]
             handles["after local training"] = Line2D([], [], color=MUTED, **_DASHED)
     handles |= base.range_of(max(len(result.seeds) for result in results))
@@ -73,7 +73,7 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
-    """Draw the same, one panel a comparison, all in colour and without dashed lines.
+    """Draw the same, one panel a comparison, all in color and without dashed lines.
 
     The subject of each comparison's report and local-only are thick and have bands.
     """
@@ -82,7 +82,7 @@ def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
     for axes, results in zip(panels, columns.values(), strict=True):
         for place, result in enumerate(results):
             main = result in (subject(results), local_only(results))
-            drawn = _curve(axes, result, main, main, place, look(result.method).colour)
+            drawn = _curve(axes, result, main, main, place, look(result.method).color)
             handles.setdefault(result.title, drawn[0])
         base.rounds_across(axes)
         axes.set_xlabel("Round")
@@ -90,16 +90,16 @@ def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: int, colour: str) -> list[Any]:
+def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: int, color: str) -> list[Any]:
     """Draw the accuracy at the end of the rounds, and the range over seeds if `ranged`; `place` shifts the markers."""
     curve, marker = result.curve[HEADLINE], look(result.method).marker
     step = max(1, len(curve.rounds) // 6)  # about six markers, not where other lines have theirs, and one at the end
     edge: Any = {"marker": marker, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.4}
-    drawn: Any = {"color": colour, "linewidth": 2 if strong else 1, "zorder": 4 if strong else 3, **edge}
+    drawn: Any = {"color": color, "linewidth": 2 if strong else 1, "zorder": 4 if strong else 3, **edge}
     shown = [*range(place % step, len(curve.rounds) - 1, step), len(curve.rounds) - 1]
     means = mean_by_place(curve.by_seed)
-    lines = axes.plot(curve.rounds, means, label=result.title, markevery=[] if colour == GREY else shown, **drawn)
-    return [*lines, *(base.band(axes, curve.rounds, curve.by_seed, colour) if ranged else ())]
+    lines = axes.plot(curve.rounds, means, label=result.title, markevery=[] if color == GRAY else shown, **drawn)
+    return [*lines, *(base.band(axes, curve.rounds, curve.by_seed, color) if ranged else ())]
 
 
 def chief(results: Sequence[MethodResult]) -> list[MethodResult]:
@@ -122,13 +122,13 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
     later = np.concatenate([np.ravel(accuracy[1:] or accuracy) for _, accuracy in curves])
     later = later[np.isfinite(later)]  # without real clients that were never measured
     for place, (axes, result, (rounds, accuracy)) in enumerate(zip(panels, results, curves, strict=True)):
-        colour = look(result.method).colour
+        color = look(result.method).color
         values = np.array(accuracy)  # (rounds, N)
         dots: dict[str, Any] = {"marker": "o", "markersize": 3} if len(rounds) < 4 else {}
-        axes.plot(rounds, values, color=colour, linewidth=0.5, alpha=0.35, zorder=2)
-        axes.fill_between(rounds, *np.nanquantile(values, (0.25, 0.75), axis=1), color=colour, alpha=0.2, linewidth=0)
+        axes.plot(rounds, values, color=color, linewidth=0.5, alpha=0.35, zorder=2)
+        axes.fill_between(rounds, *np.nanquantile(values, (0.25, 0.75), axis=1), color=color, alpha=0.2, linewidth=0)
         means = mean_by_place(result.curve[HEADLINE].by_seed)  # without those of adversaries
-        axes.plot(rounds, means, color=colour, linewidth=2, zorder=3, **dots)
+        axes.plot(rounds, means, color=color, linewidth=2, zorder=3, **dots)
         base.rounds_across(axes, "auto" if across <= 3 else 4)
         axes.tick_params(labelleft=place % across == 0)
     panels[0].set_ylim(np.floor(10 * np.quantile(later, 0.01)) / 10, min(1.02, later.max() + 0.03))
@@ -138,7 +138,7 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def client_accuracy(results: Sequence[MethodResult]) -> Figure:
-    """Draw each client's final accuracy with every method, one row a client: the `chief` ones in colour, others grey.
+    """Draw each client's final accuracy with every method, one row a client: the `chief` ones in color, others gray.
 
     With local-only among the methods, the rows are sorted by what the report's subject gains over it, a bar joins the
     two, and the gain is at the right.
@@ -157,19 +157,19 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
         if math.isnan(lost[client]):
             continue
         gained = after[client] >= before[client]
-        colour = look(main.method).colour if gained else MUTED
-        axes.plot([before[client], after[client]], [row, row], color=colour, alpha=0.3, linewidth=3 * scale, zorder=1)
+        color = look(main.method).color if gained else MUTED
+        axes.plot([before[client], after[client]], [row, row], color=color, alpha=0.3, linewidth=3 * scale, zorder=1)
         if named:
             _right_of(axes, row, str(points(after[client] - before[client])), INK if gained else MUTED)
     lines: dict[str, Any] = {}
     some = chief(results) if len(results) > FEW else results
     for result in sorted(results, key=lambda result: (result in some, result is main, result is local)):
-        colour, marker = look(result.method) if result in some else (GREY, "|")
-        face, edge, rim = (PAPER, colour, 1.3) if result is local else (colour, PAPER, 0.4)
+        color, marker = look(result.method) if result in some else (GRAY, "|")
+        face, edge, rim = (PAPER, color, 1.3) if result is local else (color, PAPER, 0.4)
         if result not in some:
-            edge, rim = colour, 0.9
+            edge, rim = color, 0.9
         drawn: Any = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": rim * scale}
-        drawn |= {"linestyle": "none", "marker": marker, "color": colour, "markersize": 6.5 * scale}
+        drawn |= {"linestyle": "none", "marker": marker, "color": color, "markersize": 6.5 * scale}
         final = [result.final[HEADLINE].per_client[client] for client in order]
         title = result.title if result in some else "the other methods"
         (lines[title],) = axes.plot(final, rows, label=result.title, zorder=3 if result is main else 2, **drawn)
@@ -199,5 +199,5 @@ def title_in(run: FinishedRun, place: int) -> str:
     return f"{architecture_title(run.architectures[place])} {(run.names or run.client_ids)[place]}"
 
 
-def _right_of(axes: Axes, row: float, text: str, colour: str, va: Any = "center_baseline") -> None:
-    axes.text(1.01, row, text, transform=axes.get_yaxis_transform(), color=colour, fontsize=8, va=va)
+def _right_of(axes: Axes, row: float, text: str, color: str, va: Any = "center_baseline") -> None:
+    axes.text(1.01, row, text, transform=axes.get_yaxis_transform(), color=color, fontsize=8, va=va)

@@ -1,8 +1,8 @@
 """What all figures share: the style, the axes, the legend above them, names at the ends of lines, SVG for a page.
 
 Figures are matplotlib's objects, made without pyplot and without touching its settings, so they can be drawn anywhere
-and saved in any format. Each method keeps its colour and marker in all of them; the colours are told apart with every
-common kind of colour blindness (Okabe and Ito's, Tol's for labels).
+and saved in any format. Each method keeps its color and marker in all of them; the colors are told apart with every
+common kind of color blindness (Okabe and Ito's, Tol's for labels).
 """
 
 import io
@@ -25,15 +25,15 @@ from matplotlib.patches import Patch
 from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ktpfl_pipeline.reports.style import BLUE, GREY, INK, MUTED, NEUTRAL, ON_DARK, ON_LIGHT, PAPER, RULE, readable
+from ktpfl_pipeline.reports.style import BLUE, GRAY, INK, MUTED, NEUTRAL, ON_DARK, ON_LIGHT, PAPER, RULE, readable
 
 P = ParamSpec("P")
 
 TOKENS = {
-    **{INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper", NEUTRAL: "neutral", BLUE: "blue", GREY: "grey"},
+    **{INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper", NEUTRAL: "neutral", BLUE: "blue", GRAY: "gray"},
     **{ON_DARK: "on-dark", ON_LIGHT: "on-light"},
 }
-"""Colours that a page sets for light and dark: `svg` writes them as CSS variables of these names."""
+"""Colors that a page sets for light and dark: `svg` writes them as CSS variables of these names."""
 WIDTH = 7.0
 """Inches: a page's width."""
 DPI = 200
@@ -177,9 +177,9 @@ def color_bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: An
     return bar
 
 
-def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]], colour: str) -> list[Artist]:
+def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]], color: str) -> list[Artist]:
     """Draw the range over seeds around a line: nothing with one seed."""
-    look: Any = {"color": colour, "alpha": 0.15, "linewidth": 0}
+    look: Any = {"color": color, "alpha": 0.15, "linewidth": 0}
     return [axes.fill_between(across, np.min(by_seed, 0), np.max(by_seed, 0), **look)] if len(by_seed) > 1 else []
 
 
@@ -223,7 +223,7 @@ def label_ends(
 ) -> dict[str, Annotation]:
     """Write each line's name at its end, moved apart where names would overlap, and return what was written.
 
-    The axes have a `head`, which laid them out. `ends` are name, colour and last point of each line. The names
+    The axes have a `head`, which laid them out. `ends` are name, color and last point of each line. The names
     in `bold` are written so; None writes all of them so.
     """
     _ARRANGED.discard(axes.get_figure(root=True))  # the names need room
@@ -232,11 +232,11 @@ def label_ends(
     ends = sorted(ends, key=lambda end: end[3])
     heights = apart([end[3] for end in ends], 11 * (high - low) / points, low, high)
     written: dict[str, Annotation] = {}
-    for (name, colour, x, y), height in zip(ends, heights, strict=True):
+    for (name, color, x, y), height in zip(ends, heights, strict=True):
         moved = abs(height - y) > 2 * (high - low) / points
-        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5), "color": colour}
+        leader = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2, "relpos": (0, 0.5), "color": color}
         place: Any = {"xy": (x, y), "xytext": (1.025, height), "textcoords": axes.get_yaxis_transform(), "va": "center"}
-        look: Any = {"color": readable(colour), "fontweight": "bold" if bold is None or name in bold else "normal"}
+        look: Any = {"color": readable(color), "fontweight": "bold" if bold is None or name in bold else "normal"}
         arrow: Any = leader if moved else None
         written[name] = axes.annotate(name, **place, **look, arrowprops=arrow, annotation_clip=False)
     return written

@@ -47,15 +47,15 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     axes.set_xlim(max(-limit, 1.15 * min(-0.1 * limit, *(low for low, _ in ends))), limit)
     left, right = axes.get_xlim()
     for row, ((title, each), (low, high)) in enumerate(zip(ranked, ends, strict=True)):
-        verdict, colour = _verdict(each)
-        axes.plot([max(low, left), min(high, right)], [row, row], color=colour, linewidth=2, zorder=2)
+        verdict, color = _verdict(each)
+        axes.plot([max(low, left), min(high, right)], [row, row], color=color, linewidth=2, zorder=2)
         outside = each.mean < left or each.mean > right
         look: Any = {"marker": "<" if each.mean < left else ">" if each.mean > right else "o", "markersize": 6}
-        look |= {"color": colour, "markerfacecolor": colour if each.sign or outside else PAPER, "clip_on": False}
+        look |= {"color": color, "markerfacecolor": color if each.sign or outside else PAPER, "clip_on": False}
         axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
         weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
         beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
-        axes.text(1.035, row, verdict, **{**beside, "color": colour})
+        axes.text(1.035, row, verdict, **{**beside, "color": color})
         axes.text(1.4, row, str(interval(each)), **beside)
         axes.text(-0.035, row, title, ha="right", **beside)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
@@ -89,7 +89,7 @@ def critical_differences(ranking: Ranking) -> Figure:
     import scikit_posthocs  # here: it brings statsmodels and seaborn, which nothing else needs
 
     titles = [title_of(method) for method in ranking.methods]
-    colours = [readable(look(method).colour) for method in ranking.methods]
+    colors = [readable(look(method).color) for method in ranking.methods]
     p = scikit_posthocs.posthoc_nemenyi_friedman([list(row) for row in ranking.accuracy])
     figure, axes = single(0.16 * len(titles) + 1.3)
     drawn = scikit_posthocs.critical_difference_diagram(
@@ -99,7 +99,7 @@ def critical_differences(ranking: Ranking) -> Figure:
         ax=axes,
         label_fmt_left="{label}  {rank:.1f} ",
         label_fmt_right=" {rank:.1f}  {label}",
-        color_palette=dict(zip(titles, colours, strict=True)),
+        color_palette=dict(zip(titles, colors, strict=True)),
         crossbar_props={"color": INK},
     )
     for (bar,) in drawn["crossbars"]:  # whose methods are a set there, in another order in each process

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from ktpfl_pipeline.reports.figures.base import WIDTH, color_bar, head, plain, single, styled
-from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colours
+from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colors
 
 BARS = 20
 """Classes up to which bars have distinguishable colors."""
@@ -34,21 +34,21 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: 
     figure, axes = single(min(8.0, 0.17 * n + 1.0))
     starts = np.cumsum(counts, axis=1) - counts
     longest = counts.sum(axis=1).max()
-    for label, colour in enumerate(label_colours(classes)):
+    for label, color in enumerate(label_colors(classes)):
         axes.barh(
-            range(n), counts[:, label], left=starts[:, label], height=0.8, color=colour, edgecolor=PAPER, linewidth=0.4
+            range(n), counts[:, label], left=starts[:, label], height=0.8, color=color, edgecolor=PAPER, linewidth=0.4
         )
         for client in range(n) if named else ():
             if counts[client, label] * WIDTH > 0.14 * len(str(label)) * longest:  # the number fits
                 middle = starts[client, label] + counts[client, label] / 2
-                axes.text(middle, client, str(label), fontsize=6, color=_on(colour), ha="center", va="center_baseline")
+                axes.text(middle, client, str(label), fontsize=6, color=_on(color), ha="center", va="center_baseline")
     axes.set_ylim(n - 0.4, -0.6)
     axes.set_yticks(list(range(n)) if named else [], (names or list(map(str, range(n)))) if named else [])
     axes.set(xlabel="Samples", ylabel="" if names and named else "Client", xlim=(0, 1.01 * longest))
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     plain(axes, grid="x")
     names = ["class 0", *map(str, range(1, classes))]
-    patches = [Patch(color=colour) for colour in label_colours(classes)]
+    patches = [Patch(color=color) for color in label_colors(classes)]
     head(axes, title, dict(zip(names, patches, strict=True)), handlelength=0.9, columnspacing=1.0)
     return figure
 
@@ -69,6 +69,6 @@ def _shades(counts: NDArray[np.int64], title: str, names: Sequence[str]) -> Figu
     return figure
 
 
-def _on(colour: str) -> str:
-    red, green, blue = mpl.colors.to_rgb(colour)
+def _on(color: str) -> str:
+    red, green, blue = mpl.colors.to_rgb(color)
     return ON_LIGHT if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else ON_DARK

@@ -140,7 +140,7 @@ def _attention(axes: Axes, result: MethodResult) -> None:
     """Draw the lower half of `matrix_over_rounds`."""
     by_run = [even_attention(run.label_counts, run.adversaries) for run in result.runs]
     ends = []
-    for group, (name, colour) in ATTENTION.items():
+    for group, (name, color) in ATTENTION.items():
         even = fmean(one[group] for one in by_run)
         if not even:  # no clients are alike, or all are
             continue
@@ -148,10 +148,10 @@ def _attention(axes: Axes, result: MethodResult) -> None:
         rounds = range(1, min(map(len, whole)) + 1)
         by_seed = [weights[: len(rounds)] for weights in whole]
         means = mean_by_place(by_seed)
-        axes.plot(rounds, means, color=colour, linewidth=2, label=name, marker="o" if len(rounds) < 4 else "")
-        base.band(axes, rounds, by_seed, colour)
-        axes.axhline(even, color=colour, linewidth=0.9, linestyle=":")
-        ends.append((name, colour, float(rounds[-1]), means[-1]))
+        axes.plot(rounds, means, color=color, linewidth=2, label=name, marker="o" if len(rounds) < 4 else "")
+        base.band(axes, rounds, by_seed, color)
+        axes.axhline(even, color=color, linewidth=0.9, linestyle=":")
+        ends.append((name, color, float(rounds[-1]), means[-1]))
     axes.set(xlabel="Round", ylim=(-0.02, 1.02))
     axes.margins(x=0.01)
     base.rounds_across(axes)
@@ -214,13 +214,13 @@ def _heatmap(axes: Axes, matrix: Any, norm: Normalize) -> Any:
 
 
 def _weights(matrices: Iterable[Any]) -> PowerNorm:
-    """Return the scale of colours for matrices of weights, (N, N) each: from 0 to the largest, at least to 2/N."""
+    """Return the scale of colors for matrices of weights, (N, N) each: from 0 to the largest, at least to 2/N."""
     matrices = list(matrices)
     return PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / len(matrices[0]), *(float(each.max()) for each in matrices))))
 
 
 def _by_labels(label_counts: Sequence[Sequence[int]]) -> Any:
-    """Return the clients ordered by their two most frequent labels, so that clients with like data are neighbours."""
+    """Return the clients ordered by their two most frequent labels, so that clients with like data are neighbors."""
     counts = np.array(label_counts)
     return np.lexsort((*np.sort(np.argsort(-counts, axis=1, kind="stable")[:, :2], axis=1).T[::-1],))
 

@@ -38,7 +38,7 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
         apart = 0.0 if numbers else 0.08 * (n - (len(methods) - 1) / 2)
         handles |= _draw(axes, points, method, [place + apart for place in places])
         last = points[places.index(max(places))].methods[method]
-        ends.append((last.title, style.look(method).colour, max(places), last.final[HEADLINE].mean))
+        ends.append((last.title, style.look(method).color, max(places), last.final[HEADLINE].mean))
     if numbers and min(values) > 0 and max(values) >= DECADE * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -60,20 +60,20 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
     means, own = [final.mean for final in finals], touched(points, method)
     shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
     dashes = "-" if own else base.DASHES
-    axes.plot(places, means, color=look.colour, linewidth=2 if numbers else 0, linestyle=dashes, zorder=3, **shape)
+    axes.plot(places, means, color=look.color, linewidth=2 if numbers else 0, linestyle=dashes, zorder=3, **shape)
     handles: dict[str, Any] = {}
     if all(final.seed_std is not None for final in finals):
         low, high = ([final.mean + side * (final.seed_std or 0) for final in finals] for side in (-1, 1))
         if numbers:
-            axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
+            axes.fill_between(places, low, high, color=look.color, alpha=0.15, linewidth=0)
         else:
-            axes.vlines(places, low, high, color=look.colour, alpha=0.5, linewidth=1.5)
+            axes.vlines(places, low, high, color=look.color, alpha=0.5, linewidth=1.5)
         shown = Patch(color=style.MUTED, alpha=0.2, linewidth=0) if numbers else Line2D([], [], color=style.MUTED)
         handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = shown
     if best is not None:
         ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
         at = points.index(best)
-        axes.plot([places[at]], [means[at]], markeredgecolor=look.colour, markeredgewidth=1.4, zorder=4, **ring)
+        axes.plot([places[at]], [means[at]], markeredgecolor=look.color, markeredgewidth=1.4, zorder=4, **ring)
         handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=style.MUTED, **ring)
     return handles
 
@@ -89,9 +89,9 @@ def search_history(methods: Mapping[str, Sequence[Cell]]) -> Figure:
     for method, cells in methods.items():
         numbers = [number for number, cell in enumerate(cells, 1) if cell.score is not None]
         scores = [cell.score for cell in cells if cell.score is not None]
-        colour, marker = style.look(method)
-        axes.plot(numbers, list(accumulate(scores, max)), color=colour, linewidth=1.2, drawstyle="steps-post")
-        (handles[title_of(method)],) = axes.plot(numbers, scores, marker, color=colour, markersize=5)
+        color, marker = style.look(method)
+        axes.plot(numbers, list(accumulate(scores, max)), color=color, linewidth=1.2, drawstyle="steps-post")
+        (handles[title_of(method)],) = axes.plot(numbers, scores, marker, color=color, markersize=5)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.set_xlabel("Trial")
     base.percent_up(axes)

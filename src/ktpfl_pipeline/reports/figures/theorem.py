@@ -9,7 +9,7 @@ from ktpfl_pipeline.reports.figures.base import WIDTH, blank, legend_above, styl
 from ktpfl_pipeline.reports.style import BLUE, MUTED, VERMILION
 
 THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coefficients", VERMILION, "D")}
-"""Mixtures of `analysis.theorem.check` that are compared with the other two: what they are called, colour, marker."""
+"""Mixtures of `analysis.theorem.check` that are compared with the other two: what they are called, color, marker."""
 
 
 @styled
@@ -32,13 +32,13 @@ def theorem(result: MethodResult) -> Figure:
     for axes, title, half in zip(panels, ("The half that was fitted", "The other half"), ("fit", "test"), strict=True):
         halves: list[dict[str, list[float]]] = [getattr(check, half) for check in checks]
         bound = [min(pair) for each in halves for pair in zip(each["own"], each["average"], strict=True)]
-        for mixture, (name, colour, marker) in THEOREM.items():
+        for mixture, (name, color, marker) in THEOREM.items():
             if any(mixture not in each for each in halves):
                 continue
             losses = [loss for each in halves for loss in each[mixture]]
-            face = colour if mixture == "fitted" else "none"
+            face = color if mixture == "fitted" else "none"
             look: Any = {"markersize": 4.5, "alpha": 0.75, "markeredgewidth": 0.9, "markerfacecolor": face}
-            (handles[name],) = axes.plot(bound, losses, marker, color=colour, label=name, **look)
+            (handles[name],) = axes.plot(bound, losses, marker, color=color, label=name, **look)
             shown += [*bound, *losses]
         axes.set_title(title)
     reach = (0.0, 1.05 * max(shown))

@@ -13,7 +13,7 @@ from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import three_digits
-from ktpfl_pipeline.reports.style import BLUE, GREY, MUTED, PAPER, RULE, VERMILION, look, readable
+from ktpfl_pipeline.reports.style import BLUE, GRAY, MUTED, PAPER, RULE, VERMILION, look, readable
 from ktpfl_pipeline.reports.words import setting
 
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
@@ -50,7 +50,7 @@ def traffic_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
 
 
 KINDS = {
-    "Data": (("public_down",), GREY),
+    "Data": (("public_down",), GRAY),
     "Parameters": (("parameters_up", "parameters_down"), VERMILION),
     "Soft predictions": (("knowledge_up", "knowledge_down"), BLUE),
 }
@@ -69,9 +69,9 @@ def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
         ends = [0.0] * len(results)
-        for kind, (_, colour) in KINDS.items():
+        for kind, (_, color) in KINDS.items():
             sizes = [by_kind(result)[kind] / 1e6 for result in results]
-            handles[kind] = axes.barh(range(len(results)), sizes, left=ends, height=0.6, color=colour)
+            handles[kind] = axes.barh(range(len(results)), sizes, left=ends, height=0.6, color=color)
             ends = [end + size for end, size in zip(ends, sizes, strict=True)]
         for place, end in enumerate(ends):
             axes.annotate(three_digits(end), (end, place), (4, 0), textcoords="offset points", va="center")
@@ -86,7 +86,7 @@ def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
 
 @styled
 def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
-    """Draw each method's final accuracy, ± its deviation over seeds, against the predictions that travelled.
+    """Draw each method's final accuracy, ± its deviation over seeds, against the predictions that traveled.
 
     Methods are a little apart at each value, whose name is above. A method that sends none is a line across.
     """
@@ -95,17 +95,17 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
     senders = [method for method in methods if points[0].methods[method].predictions]
     handles: dict[str, Any] = {}
     for method in methods:
-        found, (colour, marker) = [point.methods[method] for point in points], look(method)
+        found, (color, marker) = [point.methods[method] for point in points], look(method)
         if method in senders:
             shift = 1.035 ** (senders.index(method) - (len(senders) - 1) / 2)
             across = [shift * result.predictions / 1e6 for result in found]
             finals = [result.final[HEADLINE] for result in found]
             spread: Any = [final.seed_std or 0.0 for final in finals]
-            style: Any = {"color": colour, "marker": marker, "markersize": 6, "linestyle": "none", "elinewidth": 1.2}
+            style: Any = {"color": color, "marker": marker, "markersize": 6, "linestyle": "none", "elinewidth": 1.2}
             edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "zorder": 3}
             handles[found[0].title] = axes.errorbar(across, [final.mean for final in finals], spread, **style, **edge)
         else:
-            line = axes.axhline(found[0].final[HEADLINE].mean, color=colour, linewidth=1.2, linestyle=base.DASHES)
+            line = axes.axhline(found[0].final[HEADLINE].mean, color=color, linewidth=1.2, linestyle=base.DASHES)
             handles[f"{found[0].title} (sends none)"] = line
     axes.set_xlabel("Predictions of all clients over the whole run, up and down (MB)")
     axes.set_ylabel("Mean accuracy of the clients")
@@ -155,12 +155,12 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
         (line,) = axes.plot(across, upward, color=MUTED, linewidth=0.9, drawstyle="steps-post", zorder=1)
         handles["most accurate for its traffic"] = line
     for result in results:
-        mean, (colour, marker) = result.final[HEADLINE].mean, look(result.method)
+        mean, (color, marker) = result.final[HEADLINE].mean, look(result.method)
         if result.sent:
             edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "markersize": 7, "linestyle": "none"}
-            (handle,) = axes.plot([result.sent / 1e6], [mean], marker=marker, color=colour, zorder=3, **edge)
+            (handle,) = axes.plot([result.sent / 1e6], [mean], marker=marker, color=color, zorder=3, **edge)
         else:
-            handle = axes.axhline(mean, color=colour, linewidth=1.2, linestyle=base.DASHES, zorder=2)
+            handle = axes.axhline(mean, color=color, linewidth=1.2, linestyle=base.DASHES, zorder=2)
         handles[result.title if result.sent else f"{result.title} (sends nothing)"] = handle
     if some := [result.sent for result in results if result.sent]:
         spread = max(some) / min(some)  # with equal ones, the axis has ten times the least
@@ -198,8 +198,8 @@ def _name(axes: Axes, results: Sequence[MethodResult], handles: Mapping[str, Any
     places = [(handles[result.title].get_xdata()[0], result.final[HEADLINE].mean) for result in shown]
     marks, frame, taken = axes.transData.transform(places or [(1, 0)]), axes.get_window_extent(), list[Any]()
     for result, place in zip(shown, places, strict=True):
-        text, colour = f"{result.title}, {three_digits(result.sent / 1e6)}", readable(look(result.method).colour)
-        note = axes.annotate(text, place, (0, 0), "data", "offset points", va="center", color=colour, fontsize=7.5)
+        text, color = f"{result.title}, {three_digits(result.sent / 1e6)}", readable(look(result.method).color)
+        note = axes.annotate(text, place, (0, 0), "data", "offset points", va="center", color=color, fontsize=7.5)
         note.set_in_layout(False)
 
         def covers(moved: tuple[int, int], note: Any = note) -> tuple[float, int]:
