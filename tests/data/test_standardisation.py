@@ -79,6 +79,11 @@ def test_models_see_the_most_frequent_tokens_of_training_texts() -> None:
     assert fitted(TEXTS).tolist() == [[3, 2, 2], [UNKNOWN, 2, 3], [UNKNOWN] * 3, [UNKNOWN, PADDING, PADDING]]
 
 
+def test_padding_and_unknown_tokens_take_no_place_among_the_most_frequent() -> None:
+    texts = torch.tensor([[2, 3, UNKNOWN, UNKNOWN, UNKNOWN, PADDING, PADDING, PADDING]])
+    assert FrequentTokens.of(texts, [torch.tensor([0])], size=4, frequent=4).kept.tolist() == [2, 3]
+
+
 def test_tokens_of_no_training_text_are_unknown_where_all_fit() -> None:
     fitted = FrequentTokens.of(TEXTS, [torch.tensor([0])], size=8, frequent=8)
     assert fitted(torch.tensor([[2, 3, 4, 7]])).tolist() == [[3, 2, UNKNOWN, UNKNOWN]]

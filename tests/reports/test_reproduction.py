@@ -140,6 +140,7 @@ def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:
         cell("local", 0.5, 0.6, 0.7, failed="the disk is full"),
     ]
     assert seconds_left(cells) == 7200
+    assert seconds_left([*cells, cell("fedmd", 0.5)]) is None
     assert reproduction.progress(cells) == "6 runs, 4 done, 2 left, about 2.0 h; 1 cell failed."
     first, second, third = entries(reproduction.plan_table([cell] for cell in cells))
     assert (first["done"], first["left"], first["known_by"]) == ("1 of 3", "2.0 h", "probe")

@@ -155,6 +155,13 @@ def test_lognormal_draws_again_for_each_seed_and_class():
     assert not first[:, 0].argsort().equal(first[:, 1].argsort())
 
 
+def test_all_labels_gives_a_class_of_just_enough_samples_out_evenly():
+    """Four samples can be trained and tested on with the default shares."""
+    labels = torch.cat([torch.zeros(40), torch.ones(200)]).long()
+    counts = label_counts(labels, partition(labels, 10, "all_labels", 0), 2)
+    assert counts[:, 0].tolist() == [4] * 10
+
+
 def test_all_labels_gives_one_of_a_class_that_is_too_rare_to_test():
     labels = torch.tensor([0] * 200 + [1] * 12 + [2] * 5)
     counts = label_counts(labels, partition(labels, 10, "all_labels", 0), 3)
