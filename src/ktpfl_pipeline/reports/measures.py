@@ -256,10 +256,10 @@ def communication(results: Sequence[MethodResult]) -> list[Block]:
     over = f"over all rounds{over_seeds(results)}"
     sent = f"all clients {over}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
     if any(result.sent for result in results):
-        line = "The line joins the methods that no other method equals in accuracy with less traffic. "
+        line = f"{words.FRONTIER} " if joined(results) else ""
         caption = (
             f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. "
-            f"{line if joined(results) else ''}Overlapping marks are moved sideways."
+            f"{line}Overlapping marks are moved sideways."
         )
         blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
     titles = {

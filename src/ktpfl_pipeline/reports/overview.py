@@ -45,7 +45,7 @@ RISING = (
 )
 TRAFFIC = (
     "Final accuracy against what all clients sent and received over the whole run, 1 MB = 10⁶ bytes, means over seeds. "
-    "The line joins the methods that no other method equals in accuracy with less traffic. Scales differ."
+    f"{words.FRONTIER} Scales differ."
 )
 
 

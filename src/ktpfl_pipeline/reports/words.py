@@ -32,6 +32,7 @@ BEST = (
 )
 BOLD = f"{BEST}; a difference, where it is significant itself. Nothing in bold: no significant difference."
 BEST_VALIDATED = "mean over clients in the round with the highest mean validation accuracy"
+FRONTIER = "The line joins the methods that no other method equals in accuracy with less traffic."
 LANDMARK = (
     "Table 1 of the paper, or Table 2 for one architecture, with the same data, partition, clients, models, epochs and "
     "batches. The paper has no local-only row and states no rounds, no temperature and no evaluation point, so its "
