@@ -52,7 +52,7 @@ def feature_skew() -> Any:
     """Return one row a kind: a colored digit as the clients of each level see it."""
     gray = resize(torch.from_numpy(load_digits().images[[3]] * 15).byte()[:, None], [64, 64])
     image = torch.cat([gray, gray // 2, 120 - gray // 4], dim=1)
-    kinds = ["rotation", "blur", "colour", "noise"]
+    kinds = ["rotation", "blur", "color", "noise"]
     titles = [f"{kind}, level {level}" for kind in kinds for level in range(LEVELS)]
     figure, panels = base.grid_of_panels(titles, 2 * LEVELS, 1.05, 10)
     for place, axes in enumerate(panels):

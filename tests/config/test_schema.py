@@ -229,7 +229,7 @@ class TestRecipes:
             with case(training), pytest.raises(InputError, match=f"^{message}"):
                 parsing.parse("mine", {**EXPERIMENT, "training": {**EXPERIMENT["training"], **training}})
 
-    def test_colours_need_channels(self) -> None:
+    def test_colors_need_channels(self) -> None:
         values = changed("training.augmentation", ["flip", "color_jitter"]) | {"image": {"channels": 4, "size": 28}}
         with pytest.raises(InputError, match=r"^mine\.training\.augmentation has color_jitter, .* have 4 channels"):
             parsing.parse("mine", values)

@@ -106,8 +106,8 @@ def test_predictions_and_public_images_are_left_alone() -> None:
     [
         ({"crop": {"padding": 4}}, (5, 9, 128), torch.float32, "has crop, and the clients' samples are features"),
         ({"flip": {}}, (5, 1, 8, 8), torch.float32, "has flip, and the clients' samples are features"),
-        ({"color_jitter": {}}, (5, 4, 8, 8), torch.uint8, "has color_jitter, which changes colours, and images have 4"),
-        ({"rand_augment": {}}, (5, 2, 8, 8), torch.uint8, "has rand_augment, which changes colours, and images have 2"),
+        ({"color_jitter": {}}, (5, 4, 8, 8), torch.uint8, "has color_jitter, which changes colors, and images have 4"),
+        ({"rand_augment": {}}, (5, 2, 8, 8), torch.uint8, "has rand_augment, which changes colors, and images have 2"),
     ],
 )
 def test_what_cannot_be_changed_so_is_refused(

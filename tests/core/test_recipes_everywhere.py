@@ -65,7 +65,7 @@ class TestBits:
     def test_of_workers_and_of_a_resumed_run(self, case: str, tmp_path: Path) -> None:
         """Two rounds in workers and one in this process; methods that train in their own way have the richest.
 
-        All changes of images are in KT-pFL's runs alone: colours take most of a run.
+        All changes of images are in KT-pFL's runs alone: colors take most of a run.
         """
         recipe, method = CASES[case]
         changes = AUGMENTED if method == "kt_pfl" else AUGMENTED[:2]

@@ -19,7 +19,7 @@ def seen(kind: str, client: int, inputs: torch.Tensor = IMAGES, levels: int = 4,
 
 
 def test_the_first_level_is_unchanged_and_the_others_differ():
-    for kind in ("rotation", "blur", "colour", "noise"):
+    for kind in ("rotation", "blur", "color", "noise"):
         with case(kind):
             views = [seen(kind, client) for client in range(4)]
             assert torch.equal(views[0], IMAGES)
@@ -29,7 +29,7 @@ def test_the_first_level_is_unchanged_and_the_others_differ():
 
 
 def test_clients_of_one_level_see_alike():
-    for kind in ("rotation", "blur", "colour"):
+    for kind in ("rotation", "blur", "color"):
         with case(kind):
             assert torch.equal(seen(kind, 2), seen(kind, 6))
             assert torch.equal(seen(kind, 2, split="test"), seen(kind, 2))
@@ -55,8 +55,8 @@ def test_blur_grows():
 
 def test_hues_turn_by_thirds():
     red = torch.tensor([255, 0, 0], dtype=torch.uint8).view(1, 3, 1, 1)
-    assert seen("colour", 1, red, levels=3).flatten().tolist() == [0, 255, 0]
-    assert seen("colour", 2, red, levels=3).flatten().tolist() == [0, 0, 255]
+    assert seen("color", 1, red, levels=3).flatten().tolist() == [0, 255, 0]
+    assert seen("color", 2, red, levels=3).flatten().tolist() == [0, 0, 255]
 
 
 def test_noise_has_its_size_and_streams():
@@ -82,15 +82,15 @@ def test_noise_of_features_is_in_units_of_their_own():
 def test_inputs_that_a_skew_does_not_fit_are_rejected():
     with pytest.raises(InputError, match=r"feature_skew is blur, .* are features of shape \(3, 10\): choose noise"):
         FeatureSkew("blur", 4, 0).check(FEATURES)
-    with pytest.raises(InputError, match=r"is colour, .* have 1 channel: choose rotation"):
-        FeatureSkew("colour", 4, 0).check(IMAGES[:, :1])
+    with pytest.raises(InputError, match=r"is color, .* have 1 channel: choose rotation"):
+        FeatureSkew("color", 4, 0).check(IMAGES[:, :1])
     FeatureSkew("noise", 4, 0).check(FEATURES)
-    FeatureSkew("colour", 4, 0).check(IMAGES)
+    FeatureSkew("color", 4, 0).check(IMAGES)
     assert len(seen("noise", 3, IMAGES[:0])) == 0
 
 
 def test_tiny_images():
-    for kind, size in product(("rotation", "blur", "colour", "noise"), (1, 2, 3)):
+    for kind, size in product(("rotation", "blur", "color", "noise"), (1, 2, 3)):
         with case(kind, size):
             assert seen(kind, 3, IMAGES[..., :size, :1]).shape == (5, 3, size, 1)
 

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models, vector_of
-from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalised, validation_losses, worth
+from ktpfl_pipeline.methods.fedfomo import FedFomo, FedFomoState, normalized, validation_losses, worth
 
 EVERYONE = list(toy.IDS)
 EXPLOIT = FedFomo(candidates=5, explore=0.0)
@@ -113,8 +113,8 @@ class TestWeights:
         ).tolist() == pytest.approx([0.0, 1 / 5], rel=1e-5)
 
     def test_weights_are_a_distribution_or_none(self) -> None:
-        assert normalised(torch.tensor([1.0, -5.0, 3.0])).tolist() == [0.25, 0.0, 0.75]
-        assert normalised(torch.tensor([-1.0, 0.0])) is None
+        assert normalized(torch.tensor([1.0, -5.0, 3.0])).tolist() == [0.25, 0.0, 0.75]
+        assert normalized(torch.tensor([-1.0, 0.0])) is None
 
     def test_in_a_run_rows_are_distributions(self) -> None:
         run = engine.run(FedFomo(candidates=3), toy.alike("both"), Schedule(rounds=4, participation=0.6))

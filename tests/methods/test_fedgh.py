@@ -10,7 +10,7 @@ import toy
 from torch import Tensor
 from torch.nn.functional import interpolate, linear, one_hot, softmax
 
-from ktpfl_pipeline.core.client.features import train_wearing
+from ktpfl_pipeline.core.client.features import train_common_head
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.federation import Federation
@@ -98,7 +98,7 @@ def test_means_go_up_and_the_head_comes_down(dimension: int) -> None:
 def test_adaptation_trains_the_common_head_in_its_own_parameters(name: str) -> None:
     """On 3,136 features of cnn_bn, where training the layer (W P, b) moves logits several times too far.
 
-    Adaptation and newcomers equal `train_wearing` for as many epochs.
+    Adaptation and newcomers equal `train_common_head` for as many epochs.
     """
     clients = tuple(
         Client(n, "cnn_bn", *(toy_28(size, seed=10 * n + i) for i, size in enumerate((16, 6, 9)))) for n in (3, 7)
@@ -112,11 +112,11 @@ def test_adaptation_trains_the_common_head_in_its_own_parameters(name: str) -> N
     state, _ = method.round(method.init(fed), [3], 1, fed)
     start = method.personal(state, [3], fed)
     space = Workspace(fed)
-    expected = {3: train_wearing(space, 3, start[3], state.head, 0, epochs=2).value[0]}
+    expected = {3: train_common_head(space, 3, start[3], state.head, 0, epochs=2).value[0]}
     assert toy.distance(method.adapt(state, start, 2, fed), expected) < 1e-12
     assert toy.distance(fed.fine_tune(start, 2), expected) > 1e-5
     joined = method.join(state, start, [7], fed).models
-    expected = {7: train_wearing(space, 7, joined[7], state.head, 0, epochs=2).value[0]}
+    expected = {7: train_common_head(space, 7, joined[7], state.head, 0, epochs=2).value[0]}
     assert toy.distance(method.settle(state, joined, 2, fed), expected) < 1e-12
 
 

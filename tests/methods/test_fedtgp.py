@@ -50,8 +50,8 @@ def test_two_rounds_equal_a_plain_implementation() -> None:
 
 def contrast(server: nn.Module, uploaded: list[tuple[Tensor, int]], threshold: float) -> Tensor:
     """FedTGP's loss, term by term."""
-    centres = [torch.stack([mean for mean, c in uploaded if c == label]).mean(dim=0) for label in range(3)]
-    delta = min(threshold, max(math.dist(a.tolist(), b.tolist()) for a in centres for b in centres))
+    centers = [torch.stack([mean for mean, c in uploaded if c == label]).mean(dim=0) for label in range(3)]
+    delta = min(threshold, max(math.dist(a.tolist(), b.tolist()) for a in centers for b in centers))
     total = torch.zeros((), dtype=torch.float64)
     for mean, own in uploaded:
         distances = [torch.linalg.norm(mean - prototype) for prototype in server(torch.arange(3))]
@@ -62,10 +62,10 @@ def contrast(server: nn.Module, uploaded: list[tuple[Tensor, int]], threshold: f
 
 
 def test_the_margin_is_the_largest_distance_up_to_the_threshold() -> None:
-    centres = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]], dtype=torch.float64)
-    assert margin(centres, 100.0) == pytest.approx(5.0)
-    assert margin(centres, 2.0) == 2.0
-    assert margin(centres[:1], 7.0) == 7.0  # one class has no distance to another
+    centers = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]], dtype=torch.float64)
+    assert margin(centers, 100.0) == pytest.approx(5.0)
+    assert margin(centers, 2.0) == 2.0
+    assert margin(centers[:1], 7.0) == 7.0  # one class has no distance to another
 
 
 def test_prototypes_stand_farther_apart_than_averages() -> None:

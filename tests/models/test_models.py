@@ -48,7 +48,7 @@ def shapes(name: str) -> list[tuple[int, ...]]:
     return SERIES if name in ("cnn1d", "gru") else [*SHAPES, *SERIES, (30,)] if name == "mlp" else SHAPES
 
 
-# Each model on one shape, and on the others where they are of another kind or go another way; sizes and colours have a
+# Each model on one shape, and on the others where they are of another kind or go another way; sizes and colors have a
 # test of their own.
 EVERY = [
     *(("lenet", (1, 28, 28)), ("lenet", (3, 32, 32)), ("alexnet", (3, 32, 32)), ("resnet18", (1, 28, 28))),
@@ -89,7 +89,7 @@ def test_parameter_counts():
 
 
 @pytest.mark.parametrize(("name", "least"), LEAST.items())
-def test_images_of_any_size_and_colours(name, least):
+def test_images_of_any_size_and_colors(name, least):
     """One image trains even where it is as small as may be; a pixel less is refused."""
     for shape in [(4, least, least), (2, least + 1, least + 17)]:
         assert seeded(name, shape)(inputs(1, shape)).isfinite().all()

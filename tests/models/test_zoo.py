@@ -42,7 +42,7 @@ def test_the_first_convolution_keeps_its_form():
     )
 
 
-def test_three_colours_are_torchvisions_own_model_to_the_bit():
+def test_three_colors_are_torchvisions_own_model_to_the_bit():
     from torchvision import models
 
     torch.manual_seed(0)

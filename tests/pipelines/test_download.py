@@ -196,10 +196,10 @@ def test_features_are_not_brought_to_a_size_of_images(series: Path) -> None:
 
 def test_a_public_source_that_cannot_be_brought_to_the_images_is_named(raw: Path) -> None:
     np.savez(raw / "features.npz", features=np.ones((4, 3)))
-    np.savez(raw / "colours.npz", images=np.zeros((4, 6, 6, 4), np.uint8))
+    np.savez(raw / "colors.npz", images=np.zeros((4, 6, 6, 4), np.uint8))
     for source, words in (
         ("npz:features.npz", "the public source 'npz:features.npz' has features, not images: .* such as open_part"),
-        ("npz:colours.npz", "images of the public source 'npz:colours.npz' have 4 channels, which cannot .* to 1"),
+        ("npz:colors.npz", "images of the public source 'npz:colors.npz' have 4 channels, which cannot .* to 1"),
     ):
         experiment = parsing.parse("mine", {**EXPERIMENT, "public": {"source": source}})
         with pytest.raises(InputError, match=words):

@@ -56,8 +56,8 @@ def test_the_table_is_what_the_clients_have(tmp_path, scheme):
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_dealt(tmp_path):
-    with pytest.raises(InputError, match=re.escape("feature_skew is colour, which RGB images can have")):
-        partition_clients(experiment(3, scheme="iid", feature_skew="colour"), PRIVATE, PUBLIC, tmp_path)
+    with pytest.raises(InputError, match=re.escape("feature_skew is color, which RGB images can have")):
+        partition_clients(experiment(3, scheme="iid", feature_skew="color"), PRIVATE, PUBLIC, tmp_path)
     with pytest.raises(InputError, match="a federation of 4 clients is not possible: the source has 3 of them"):
         partition_clients(experiment(4, scheme="natural"), PRIVATE, PUBLIC, tmp_path)
     _, table = partition_clients(experiment(None, scheme="natural"), PRIVATE, PUBLIC, tmp_path)

@@ -69,7 +69,7 @@ OUT_OF_RANGE = [
     ("partition.shards_per_client", 0, "1"),
     ("partition.sigma", 0, "above 0"),
     ("partition.balanced", 1, "true or false"),
-    ("partition.feature_skew", "fog", "one of none, rotation, blur, colour, noise"),
+    ("partition.feature_skew", "fog", "one of none, rotation, blur, color, noise"),
     ("partition.feature_levels", 1, "2"),
     ("partition.test_share", 0, "above 0"),
     ("partition.test_share", 1, "below 1"),

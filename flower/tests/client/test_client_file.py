@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.errors import InputError
     ("changes", "sentence"),
     [
         ({"client": None}, "client"),
-        ({"colour": "red"}, "colour does not exist"),
+        ({"color": "red"}, "color does not exist"),
         ({"owner": "me"}, "does not name the owners"),
         ({"source": "npz:nothing.npz"}, "there is no file"),
         ({"source": "npz:features.npz"}, "has features"),

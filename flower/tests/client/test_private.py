@@ -42,7 +42,7 @@ def secret(folder):
         (owners, "smith"),
         (labels, "-7"),
         (secret, "secret"),
-        (lambda folder: {"colour": "hiv"}, "colour"),
+        (lambda folder: {"color": "hiv"}, "color"),
     ],
 )
 def test_what_is_wrong_with_a_client_s_own_things_stays_in_its_log(tmp_path, caplog, harm, word):

@@ -17,7 +17,7 @@ TRANSFORMS: dict[str, Callable[[Any, Sequence[int]], Callable[..., Any]]] = {
     "rand_augment": lambda v2, shape: v2.RandAugment,
 }
 """By name: what makes torchvision's transform of its arguments, given `torchvision.transforms.v2` and a shape."""
-OF_COLOUR = ("color_jitter", "rand_augment")
+OF_COLOR = ("color_jitter", "rand_augment")
 
 
 def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tensor] | None:
@@ -54,9 +54,9 @@ def check(wanted: Augmentation, inputs: Tensor) -> None:
 
 def check_channels(wanted: Augmentation, channels: int) -> None:
     """Check that images of so many channels can be changed so; else raise InputError."""
-    coloured = [name for each in wanted for name in each if name in OF_COLOUR]
-    if coloured and channels not in (1, 3):
+    colored = [name for each in wanted for name in each if name in OF_COLOR]
+    if colored and channels not in (1, 3):
         raise InputError(
-            f"training.augmentation has {coloured[0]}, which changes colours, and images have {channels} channels; it "
+            f"training.augmentation has {colored[0]}, which changes colors, and images have {channels} channels; it "
             "needs 1 or 3: leave it out."
         )

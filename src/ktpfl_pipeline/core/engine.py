@@ -141,13 +141,13 @@ def _run(
     """Run as `run` does until a model is lost. Random streams are named, so a repeated round is identical."""
     evaluator = Evaluator(method, fed, _adapted(schedule, fed), schedule.global_samples)
     evaluations, full, tried = schedule.evaluations, schedule.full_evaluations, False
-    lying = fed.places(fed.adversary_ids)
+    malicious = fed.places(fed.adversary_ids)
     early_stopping.check(fed, schedule.patience)
     state, history, matrices, best = _restore(method, fed, settings, checkpoint_file)
     for record in history:
         tell(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
-        if early_stopping.ends(history, schedule.patience, lying):
+        if early_stopping.ends(history, schedule.patience, malicious):
             break
         fed.current.start_round()
         start = time.perf_counter()
@@ -179,7 +179,7 @@ def _run(
             now = report.coefficients.float().cpu()
             matrices += [now] * (t - len(matrices))  # no client may have taken part in the first rounds
         fed.client_states.end_round()
-        if schedule.patience is not None and early_stopping.best(history, lying) is history[-1]:
+        if schedule.patience is not None and early_stopping.best(history, malicious) is history[-1]:
             best = t, state
         if checkpoint_file is not None:
             _save(checkpoint_file, settings, state, history, matrices, best, fed)

@@ -40,9 +40,9 @@ class FeatureSkew(NamedTuple):
                 f"partition.feature_skew is {self.kind}, which images can have, and the private data are {kind.name} of"
                 f" shape {shape}: choose noise or none."
             )
-        if self.kind == "colour" and shape[0] != 3:
+        if self.kind == "color" and shape[0] != 3:
             raise InputError(
-                f"partition.feature_skew is colour, which RGB images can have, and the private images have {shape[0]}"
+                f"partition.feature_skew is color, which RGB images can have, and the private images have {shape[0]}"
                 f" channel{'s' * (shape[0] > 1)}: choose rotation, blur, noise or none."
             )
 
@@ -83,7 +83,7 @@ def _blur(images: Tensor, level: int, levels: int) -> Tensor:
     return blurred
 
 
-def _colour(images: Tensor, level: int, levels: int) -> Tensor:
+def _color(images: Tensor, level: int, levels: int) -> Tensor:
     """Turn every hue by level · 360° / levels."""
     from torchvision.transforms.v2 import functional as transforms
 
@@ -91,5 +91,5 @@ def _colour(images: Tensor, level: int, levels: int) -> Tensor:
     return turned
 
 
-KINDS: dict[str, Callable[[Tensor, int, int], Tensor]] = {"rotation": _rotation, "blur": _blur, "colour": _colour}
+KINDS: dict[str, Callable[[Tensor, int, int], Tensor]] = {"rotation": _rotation, "blur": _blur, "color": _color}
 """``kind(images, level, levels)``: what changes images and draws nothing."""

@@ -41,7 +41,7 @@ class Partition:
         shards_per_client: shards per client; only with ``shards``.
         sigma: σ of ``lognormal``: the larger, the more clients differ in their number of samples of a class.
         minimum: the smallest number of samples per client; ``natural`` leaves out owners with fewer.
-        feature_skew: ``none``; or ``rotation``, ``blur``, ``colour``, ``noise``, which client n gets at level n mod
+        feature_skew: ``none``; or ``rotation``, ``blur``, ``color``, ``noise``, which client n gets at level n mod
             `feature_levels`; level 0 and the public set are unchanged.
         feature_levels: levels of `feature_skew`.
         test_share: the share of each client's samples for testing, with the client's own label distribution.
@@ -56,7 +56,7 @@ class Partition:
     shards_per_client: Count = 2
     sigma: Annotated[float, Gt(0), Le(20)] = 2.0  # with 100 clients one has all of a class long before
     minimum: Natural = 0
-    feature_skew: Literal["none", "rotation", "blur", "colour", "noise"] = "none"
+    feature_skew: Literal["none", "rotation", "blur", "color", "noise"] = "none"
     feature_levels: Annotated[int, Ge(2), Le(360)] = 4
     test_share: Share = 0.25
     validation_share: Annotated[float, Ge(0), Lt(1)] = 0.1

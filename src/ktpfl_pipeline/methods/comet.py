@@ -59,13 +59,13 @@ def k_means(points: Tensor, clusters: int) -> Tensor:
     while len(chosen) < min(clusters, len(points)):
         farthest = torch.cdist(points, points[chosen]).min(dim=1).values.argmax(dim=0, keepdim=True)
         chosen = torch.cat([chosen, farthest])
-    centres = points[chosen]
-    member = torch.zeros(len(points), len(centres), dtype=points.dtype, device=points.device)
+    centers = points[chosen]
+    member = torch.zeros(len(points), len(centers), dtype=points.dtype, device=points.device)
     for step in range(1, MAX_STEPS + 1):
-        nearest = torch.cdist(points, centres).argmin(dim=1)
-        assigned = torch.nn.functional.one_hot(nearest, len(centres)).to(points)
+        nearest = torch.cdist(points, centers).argmin(dim=1)
+        assigned = torch.nn.functional.one_hot(nearest, len(centers)).to(points)
         if step.bit_count() == 1 and torch.equal(assigned, member):  # converged; each test synchronizes with a GPU
             break
         member, counts = assigned, assigned.sum(dim=0)[:, None]
-        centres = torch.where(counts > 0, member.T @ points / counts.clamp_min(1.0), centres)
+        centers = torch.where(counts > 0, member.T @ points / counts.clamp_min(1.0), centers)
     return member

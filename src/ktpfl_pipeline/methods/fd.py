@@ -96,11 +96,11 @@ def train_client(
     def loss(batch: Tensor) -> Tensor:
         labels = own.labels[batch]
         logits = module(own.inputs(batch))
-        spoken = torch.log_softmax(logits, dim=1)
-        sums.index_add_(0, labels, spoken.detach().double().exp())
+        log_probabilities = torch.log_softmax(logits, dim=1)
+        sums.index_add_(0, labels, log_probabilities.detach().double().exp())
         counts.index_add_(0, labels, torch.ones_like(labels, dtype=counts.dtype))
-        listened = -(targets[labels] * spoken).sum(dim=1)  # (b,) cross-entropy with the mean
-        return own.loss(logits, batch) + weight * (listened * counted[labels]).mean()
+        to_mean = -(targets[labels] * log_probabilities).sum(dim=1)  # (b,) cross-entropy with the mean
+        return own.loss(logits, batch) + weight * (to_mean * counted[labels]).mean()
 
     outcome = own.descend(module, loss)
     return outcome.giving((params_of(module), sums / counts.clamp_min(1.0)[:, None], counts > 0))

@@ -113,7 +113,7 @@ class FedFomo(Personal):
         gained = torch.cat([worth(starts[n], models[n], losses[n], fed.trained_names) for n in clients]).cpu()
         found = {}
         for n, gains in zip(clients, torch.split(gained, [len(models[n]) for n in clients]), strict=True):
-            weights = normalised(gains)
+            weights = normalized(gains)
             moved = starts[n] if weights is None else mix(models[n], weights[None])[0]
             found[n] = Move(chosen[n], gains, weights, moved)
         return found
@@ -162,7 +162,7 @@ def worth(start: Params, models: list[Params], losses: Tensor, names: list[str])
     return (losses[0] - losses[1:]) / (moved + 1e-5)
 
 
-def normalised(gains: Tensor) -> Tensor | None:
+def normalized(gains: Tensor) -> Tensor | None:
     """Return the positive gains as weights that sum to one, or None if there is none."""
     positive = gains.clamp_min(0.0)
     return positive / positive.sum() if positive.sum() > TINY else None

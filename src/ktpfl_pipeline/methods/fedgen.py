@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client.features import train_wearing
+from ktpfl_pipeline.core.client.features import train_common_head
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import batch_sizes, descend
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -143,7 +143,7 @@ def train_client(
                     features = make(inputs)
                 yield features, classes
 
-    return train_wearing(space, n, params, head, t, weight=weight, generated=generated())
+    return train_common_head(space, n, params, head, t, weight=weight, generated=generated())
 
 
 def train_generator(

@@ -84,9 +84,9 @@ def rebuilt(params: Params) -> nn.Module:
     return loaded(lambda: generator_of(*params["0.weight"].shape), params)  # (K, F)
 
 
-def margin(centres: Tensor, threshold: float) -> float:
+def margin(centers: Tensor, threshold: float) -> float:
     """Return δ = min(max_{c≠c'} ‖Q_c - Q_c'‖, τ) of the classes' mean prototypes Q, (C, F) (FedTGP Eq. 6)."""
-    return min(float(torch.pdist(centres).max()), threshold) if len(centres) > 1 else threshold
+    return min(float(torch.pdist(centers).max()), threshold) if len(centers) > 1 else threshold
 
 
 def train_generator(

@@ -54,7 +54,7 @@ class LGFedAvg(Method[CommonHeadState]):
 
     def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own extractors with the shared head."""
-        return common_head.worn(fed, select(state.models, clients), state.head)
+        return common_head.with_head(fed, select(state.models, clients), state.head)
 
     def adapt(self, state: CommonHeadState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the clients' extractors after training together with a copy of the shared head."""
@@ -62,5 +62,5 @@ class LGFedAvg(Method[CommonHeadState]):
 
     def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the shared head; their extractors are the initial ones."""
-        models = common_head.worn(fed, select(fed.initial_models(), newcomers), state.head)
+        models = common_head.with_head(fed, select(fed.initial_models(), newcomers), state.head)
         return given(models, dict.fromkeys(newcomers, state.head))

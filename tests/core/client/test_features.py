@@ -1,4 +1,4 @@
-"""A model as an extractor and a head: features, class means by hand, and a head that all wear."""
+"""A model as an extractor and a head: features, class means by hand, and a head that all share."""
 
 import copy
 from dataclasses import replace
@@ -147,20 +147,20 @@ class TestCommonHead:
             toy.build(architecture).double().eval(),
             toy.samples(5, 1),
         )
-        module.load_state_dict(common_head.worn(fed, {3: fed.initial_models()[3]}, head)[3])
+        module.load_state_dict(common_head.with_head(fed, {3: fed.initial_models()[3]}, head)[3])
         pixels = images.inputs.double() / 127.5 - 1
         found = module(pixels)
         shrunk = by_hand.pooled(module[:-1](pixels).flatten(1), dimension)
         assert torch.allclose(found, F.linear(shrunk, head["weight"], head["bias"]), rtol=0, atol=1e-13)
         layer = Workspace(fed).linear(head)
-        with features.wearing(module, str(len(module) - 1), layer):
+        with features.replaced_head(module, str(len(module) - 1), layer):
             assert torch.allclose(module(pixels), found, rtol=0, atol=1e-13)
             assert any(parameter is layer.weight for parameter in module.parameters())
 
     def test_the_own_head_comes_back(self) -> None:
         fed, module = toy.federation(), toy.build("mlp")
         own, common = module[-1], Workspace(fed).linear(common_head.initial(fed, 4))
-        with pytest.raises(ZeroDivisionError), features.wearing(module, "4", common):
+        with pytest.raises(ZeroDivisionError), features.replaced_head(module, "4", common):
             raise ZeroDivisionError
         assert module[-1] is own
 
@@ -170,7 +170,7 @@ class TestCommonHead:
         start = fed.initial_model("linear")
         head = {"weight": start["1.weight"], "bias": start["1.bias"]}
         space = fed.executor.workspace(fed)
-        params, trained = features.train_wearing(space, 3, start, head, 1).value
+        params, trained = features.train_common_head(space, 3, start, head, 1).value
         assert toy.same(params, train(space, 3, start, 1).value)
         assert torch.equal(params["1.weight"], trained["weight"])
 
@@ -184,4 +184,4 @@ class TestCommonHead:
         build = lambda name: nn.Sequential(nn.Flatten(), nn.Linear(64, toy.CLASSES, bias=False))  # noqa: E731
         fed = toy.federation(1, build=build)
         with pytest.raises(InputError, match="its head 1 has no bias"):
-            common_head.worn(fed, fed.initial_models(), common_head.initial(fed, 4))
+            common_head.with_head(fed, fed.initial_models(), common_head.initial(fed, 4))

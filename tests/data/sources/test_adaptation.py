@@ -19,9 +19,9 @@ def test_grey_becomes_rgb_by_repetition():
 
 
 def test_rgb_becomes_grey_by_luma():
-    colours = torch.tensor([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255], [10, 20, 30]], dtype=torch.uint8)
+    colors = torch.tensor([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255], [10, 20, 30]], dtype=torch.uint8)
     # 0.299 · 255 = 76.2, 0.587 · 255 = 149.7, 0.114 · 255 = 29.1, 10 · 0.299 + 20 · 0.587 + 30 · 0.114 = 18.15
-    assert adapt(colours.view(5, 3, 1, 1), (1, 1, 1)).flatten().tolist() == [76, 150, 29, 255, 18]
+    assert adapt(colors.view(5, 3, 1, 1), (1, 1, 1)).flatten().tolist() == [76, 150, 29, 255, 18]
 
 
 def test_shrinking_is_antialiased_and_growing_interpolates():

@@ -113,13 +113,13 @@ def test_any_damage_to_an_npz(tmp_path: Path, method: int, data: st.DataObject) 
 
 @pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 @settings(parent=check, max_examples=20)
-@given(data=st.data(), colour=st.booleans())
-def test_any_damage_to_an_image(tmp_path: Path, suffix: str, data: st.DataObject, colour: bool) -> None:
+@given(data=st.data(), color=st.booleans())
+def test_any_damage_to_an_image(tmp_path: Path, suffix: str, data: st.DataObject, color: bool) -> None:
     place = tmp_path / "any" / "cats"
     place.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     image = Image.fromarray(IMAGES[0])
-    (image.convert("RGB") if colour and suffix != ".pgm" else image).save(buffer, Image.registered_extensions()[suffix])
+    (image.convert("RGB") if color and suffix != ".pgm" else image).save(buffer, Image.registered_extensions()[suffix])
     (place / f"1{suffix}").write_bytes(damaged(data, buffer.getvalue()))
     whole_or_refused("folder:any", tmp_path)
 

@@ -3,9 +3,9 @@
 Features of different architectures, f numbers each, are brought to a common dimension F: neighbors are averaged and
 multiplied by √(f/F), so that features that are equal among neighbors keep their length. Without it wide features
 shrink, and a common head learns them slowly. This pooling is a matrix P, whose rows are orthonormal where F divides f.
-A common head (W, b) on pooled features is the layer (W P, b) of an architecture: a model that wears it is a model like
+A common head (W, b) on pooled features is the layer (W P, b) of an architecture: a model that has it is a model like
 any other. Training (W P, b) is not training (W, b), though: a step moves logits by ‖f‖² instead of ‖P f‖². So such a
-model trains in the common head's parameters, in rounds and in adaptation (`train_wearing`).
+model trains in the common head's parameters, in rounds and in adaptation (`train_common_head`).
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def wearing(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
+def replaced_head(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
     """Put a common head, (K, F), on pooled features in place of the model's own head `name`, inside the block.
 
     In the block, the common head's parameters belong to the module, and the parameters of its own head do not.
@@ -63,7 +63,7 @@ def fitted(params: Params, name: str, head: Params) -> Params:
     return {**params, f"{name}.weight": head["weight"] @ pooling.T, f"{name}.bias": head["bias"]}
 
 
-def train_wearing(
+def train_common_head(
     space: Workspace,
     n: int,
     params: Params,
@@ -95,7 +95,7 @@ def train_wearing(
         features, classes = next(generated)
         return fit + weight * F.cross_entropy(common(features), classes)
 
-    with wearing(module, name, common):
+    with replaced_head(module, name, common):
         outcome = own.descend(module, loss, epochs)
         trained = params_of(common)
     return outcome.giving((fitted(params_of(module), name, trained), trained))

@@ -191,7 +191,7 @@ def _header(file: Path) -> _Header:
         raise InputError(f"{file} has {length:,} bytes, more than the {gib(MAX_FILE)} allowed: save it smaller.")
     with readable(file), _open(file) as image:
         width, height = image.size
-        return _Header((height, width) if _lying(image) else (width, height), image.mode, *_depth(image))
+        return _Header((height, width) if _sideways(image) else (width, height), image.mode, *_depth(image))
 
 
 def _depth(image: Any) -> tuple[int, float]:
@@ -205,7 +205,7 @@ def _depth(image: Any) -> tuple[int, float]:
     return 16 if ";16" in str(coding) else 8, 1
 
 
-def _lying(image: Any) -> bool:
+def _sideways(image: Any) -> bool:
     """Return whether an image is stored on its side; Pillow turns TIFFs by itself. No pixel is decoded for it."""
     from PIL import Image
 

@@ -24,10 +24,10 @@ def train(fed: Federation, models: Models, head: Params, t: int, epochs: int | N
 
     The copy is trained in its own parameters; the layer (W P, b) of a model would take longer steps.
     """
-    return fed.train_together(features.train_wearing, (models, dict.fromkeys(models, head)), t, epochs)
+    return fed.train_together(features.train_common_head, (models, dict.fromkeys(models, head)), t, epochs)
 
 
-def worn(fed: Federation, models: Models, head: Params) -> Models:
+def with_head(fed: Federation, models: Models, head: Params) -> Models:
     """Return each model with the shared head in place of its own head."""
     names = {n: fed.head(fed.by_id[n].architecture, "biased").name for n in models}
     return {n: features.fitted(params, names[n], head) for n, params in models.items()}
