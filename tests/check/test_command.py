@@ -233,6 +233,9 @@ def test_an_error_shows_the_lines_of_ones_own_only(package: Path) -> None:
         (["checked_own.others:unclear"], "give --kind=method, model or source"),
         (["checked_own.others:missing"], "there is no 'missing' in checked_own.others"),
         (["kt_pfll"], "did you mean 'kt_pfl'?"),
+        (["checked_own.others.bag"], "is not a dotted path, package.module:name; write checked_own.others:bag."),
+        (["checked_own.others.gap:mine.csv"], "write checked_own.others:gap:mine.csv."),
+        (["mine.npz"], "a file of your own is given as 'npz:mine.npz'."),
     ],
 )
 def test_what_is_wrong_with_a_model_or_a_source_is_told(given: list[str], said: str) -> None:

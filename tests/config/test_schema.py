@@ -168,6 +168,18 @@ def test_a_name_that_was_to_be_a_dotted_path() -> None:
             assert refusal(path, given) == message
 
 
+def test_a_file_without_the_name_of_its_source() -> None:
+    for given, meant in (
+        ("mine.npz", "'npz:mine.npz'"),
+        ("my/mine.npz", "'npz:my/mine.npz'"),
+        ("mine.csv", "'table:mine.csv' or 'text:mine.csv'"),
+    ):
+        for path in ("private.source", "public.source"):
+            with case(path, given):
+                message = f"mine.{path}: source {given!r} is unknown: a file of your own is given as {meant}."
+                assert refusal(path, given) == message
+
+
 def test_a_method_that_does_not_exist() -> None:
     for method, mend in (
         ("kt_pfll", "did you mean 'kt_pfl'?"),

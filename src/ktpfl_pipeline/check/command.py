@@ -73,7 +73,13 @@ def kind_of(name: str) -> str:
     }
     if found := [kind for kind, holds in registered.items() if holds]:
         return found[0]
+    if sources.of_file(name):
+        sources.find(name)
     if not is_path(name):
+        path, colon, argument = name.partition(":")
+        own = methods.dotted(path)  # of a source with an argument
+        if meant := methods.dotted(name) or (own and own + colon + argument):
+            raise InputError(f"{name!r} is not a dotted path, package.module:name; write {meant}.")
         raise unknown("method, model or source", name, [*methods.METHODS, *models.MODELS, *sources.SOURCES])
     if kind := _shown_by(load(name, "method, model or source")):
         return kind

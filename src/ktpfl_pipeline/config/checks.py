@@ -77,6 +77,9 @@ def check_names(name: str, experiment: Experiment) -> None:
         if (kind, source) == ("private", REAL):  # refused where a command would run it: see `check_here`
             continue
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
+        if sources.of_file(given):  # before it is taken for a dotted path without its colon
+            with saying(f"{name}.{kind}.source: "):
+                sources.find(source)
         check_extension(f"{name}.{kind}.source", given, known, sources.find)
     check_device(f"{name}.compute.device", experiment.compute.device)
 

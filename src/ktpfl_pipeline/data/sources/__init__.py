@@ -61,9 +61,17 @@ UNLABELLED: dict[str, Callable[..., tuple[Tensor, Vocabulary | None]]] = {
 """Sources whose inputs need no labels where they are public, with what the ids of tokens mean."""
 SIZED = (folder.load, clients.load, table.load)
 """What reads image files, which may be of many sizes."""
+FILES = {".npz": ("npz",), ".csv": ("table", "text"), ".json": ("leaf",)}
+"""The sources that read one file, by the ending of its name."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
 """A source outside this package, and its argument; the dot in its module distinguishes it from ``name:argument``."""
+
+
+def of_file(name: str) -> str:
+    """Return how a file is given as a source, ``'npz:mine.npz'``; empty unless a source reads such a file."""
+    kinds = () if ":" in name else FILES.get(Path(name).suffix, ())
+    return " or ".join(repr(f"{kind}:{name}") for kind in kinds)
 
 
 def find(source: str) -> tuple[Source, str]:
@@ -72,8 +80,8 @@ def find(source: str) -> tuple[Source, str]:
     if name in SOURCES:
         return SOURCES[name], argument
     if not (own := PATH.fullmatch(source)):
-        if source.endswith(".npz"):
-            raise InputError(f"source {source!r} is unknown: a file of your own is given as {f'npz:{source}'!r}.")
+        if meant := of_file(source):
+            raise InputError(f"source {source!r} is unknown: a file of your own is given as {meant}.")
         raise unknown("source", source, SOURCES)
     function: Source = extensions.load(own["path"], "source")
     if not callable(function):
