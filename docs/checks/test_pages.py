@@ -86,7 +86,7 @@ class TestGuide:
             exec(compile(block["code"], f"{page.name}: {block['module'] or 'a block'}", "exec"), where)
 
     def test_the_method_is_one_file_and_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With them it keeps the promises of every method, and joins the comparisons."""
+        """With them it keeps the contract of every method, and joins the comparisons."""
         contract = runpy.run_path(str(PROJECT / "tests" / "methods" / "test_contract.py"))
         register(monkeypatch)
         method, training = methods.create("nearest", {"own": 0.4}), contract["TRAINING"]
@@ -94,8 +94,8 @@ class TestGuide:
         (kept := tmp_path / "kept").mkdir()
         straight, rounds = called(contract["recorded"], {**given, "kept": kept})
         made = partial(toy.federation, training=training)
-        for promise, check in inspect.getmembers(contract["TestContract"](), inspect.ismethod):
-            (place := tmp_path / promise).mkdir()
+        for name, check in inspect.getmembers(contract["TestContract"](), inspect.ismethod):
+            (place := tmp_path / name).mkdir()
             exact = made(3, architectures=("conv", "linear"), dtype="float64")
             runs = {"straight": straight, "rounds": rounds, "kept": kept, "tmp_path": place}
             called(check, {**given, **runs, "fed": made(), "three": made(3), "exact": exact})

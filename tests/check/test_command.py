@@ -1,4 +1,4 @@
-"""`ktpfl check`: what keeps its promises ends with 0, and what breaks one is told in a sentence, with its own lines."""
+"""`ktpfl check`: what passes all checks ends with 0, and a failed check is told in a sentence, with one's own lines."""
 
 import sys
 from pathlib import Path
@@ -179,9 +179,9 @@ def checked(*given: str) -> Result:
         ["text_transformer", "--shape=12", "--vocabulary=30", "--classes=3"],
     ],
 )
-def test_what_keeps_its_promises_ends_with_0(given: list[str]) -> None:
+def test_what_passes_all_checks_ends_with_0(given: list[str]) -> None:
     found = checked(*given)
-    assert found.output.endswith(f"{given[0]}: all promises are kept.\n")
+    assert found.output.endswith(f"{given[0]}: all checks passed.\n")
     assert "FAILED" not in found.output
     assert found.exit_code == 0
 
@@ -200,10 +200,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_promise_of_a_method_is_told_in_a_sentence(name: str) -> None:
-    promise, sentence = BROKEN[name]
+def test_a_failed_check_of_a_method_is_told_in_a_sentence(name: str) -> None:
+    what, sentence = BROKEN[name]
     found = checked(f"checked_own.methods:{name}")
-    assert f"FAILED  {promise}\n" in found.output
+    assert f"FAILED  {what}\n" in found.output
     assert sentence in found.output
     assert found.exit_code == 1
 
@@ -215,7 +215,7 @@ def test_an_error_shows_the_lines_of_ones_own_only(package: Path) -> None:
     assert "it raised RuntimeError: " in lines[1]
     assert [line.strip().partition(", line ")[0] for line in lines[2:-1]] == [str(package / "methods.py")] * 2
     assert lines[3].endswith("in helper: return torch.ones(2) @ torch.ones(3)")
-    assert (lines[-1], found.exit_code) == ("checked_own.methods:Raises: 1 promise(s) broken.", 1)
+    assert (lines[-1], found.exit_code) == ("checked_own.methods:Raises: 1 check failed.", 1)
 
 
 @pytest.mark.parametrize(

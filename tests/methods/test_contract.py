@@ -1,4 +1,4 @@
-"""The promises that every method keeps. A method joins by its line in `METHODS`; nothing here knows one by name."""
+"""The contract of every method. A method joins by its line in `METHODS`; nothing here knows one by name."""
 
 from contextlib import closing
 from dataclasses import replace

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.dataset import LabelledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.rounds import promises
+from ktpfl_pipeline.core.rounds import contract
 from ktpfl_pipeline.core.weights import wire_bytes
 from ktpfl_pipeline.methods import METHODS, create
 
@@ -180,7 +180,7 @@ def test_all_methods_that_do_not_fit_are_named_together() -> None:
     methods = {name: create(name) for name in ("local", "fedper", "kt_pfl", "lg_fedavg")}
     fed = toy.federation(2, architectures=("own",), build=headless)
     with pytest.raises(InputError) as error:
-        promises.check_models(methods, fed)
+        contract.check_models(methods, fed)
     assert "fedper, lg_fedavg cannot be run" in str(error.value)
     assert "'own': none of its layers computes the logits by itself" in str(error.value)
     assert str(error.value).endswith("or run the methods that fit: compare=local+kt_pfl.")

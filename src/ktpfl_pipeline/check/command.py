@@ -1,4 +1,4 @@
-"""`ktpfl check`: whether a method, a model or a source keeps what is asked of it."""
+"""`ktpfl check`: whether a method, a model or a source does what is asked of it."""
 
 import inspect
 import linecache
@@ -19,6 +19,7 @@ from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import is_path, load, own_frames, raised
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.reports.words import plural
 
 KINDS = ("method", "model", "source")
 IMAGE = "1,28,28"
@@ -46,19 +47,19 @@ TEXTS = (models.text.__name__, models.transformers.__name__)
 def check(name: str, kind: str | None, shape: str, vocabulary: int | None, classes: int, folder: Path) -> None:
     """Check a method, a model or a source: a registered NAME, or a dotted path such as my_package.topk:TopK.
 
-    A method runs on toy data, a model on drawn samples; a source is read twice. Ends with 0 where all promises are
-    kept, and with 1 where one is broken.
+    A method runs on toy data, a model on drawn samples; a source is read twice. Ends with 0 where all checks pass,
+    and with 1 where one fails.
     """
     try:
         kind = kind or kind_of(name)
         given = _shape(kind, name, shape, vocabulary)
         with tempfile.TemporaryDirectory() as place:
             if kind == "method":
-                kept = report(name, of_methods.promises(methods.create(name), Path(place)))
+                kept = report(name, of_methods.checks(methods.create(name), Path(place)))
             elif kind == "model":
-                kept = report(name, of_models.promises(name, given, classes))
+                kept = report(name, of_models.checks(name, given, classes))
             else:
-                kept = report(name, of_sources.promises(name, folder))
+                kept = report(name, of_sources.checks(name, folder))
     except InputError as error:
         raise click.ClickException(str(error)) from error
     raise SystemExit(0 if kept else 1)
@@ -100,15 +101,15 @@ def _shown_by(found: object) -> str:
 
 
 def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> bool:
-    """Check promises one after another and say of each whether it is kept; return whether all are.
+    """Run checks one after another and say of each whether it passed; return whether all did.
 
-    The others look at what the first one made, so that none is checked after it fails.
+    The others look at what the first one made, so none is run after the first one fails.
     """
-    broken = 0
-    for place, (promise, fulfill) in enumerate(checks.items()):
-        kept = False
+    failed = 0
+    for place, (what, run) in enumerate(checks.items()):
+        passed = False
         try:
-            told, kept = fulfill() or [], True
+            told, passed = run() or [], True
         except (BrokenError, InputError) as error:
             told = str(error).splitlines()
         except Exception as error:  # whatever the user's own code raises
@@ -118,14 +119,15 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
             ]  # of the user's own code; where none is, all
             every = [part for line in traceback.format_exception(error) for part in line.rstrip().splitlines()]
             told = [f"it raised {raised(error, name)}", *(frames or every)]
-        broken += not kept
-        click.echo(f"{'ok' if kept else 'FAILED':8}{promise}")
+        failed += not passed
+        click.echo(f"{'ok' if passed else 'FAILED':8}{what}")
         for line in told:
             click.echo(f"        {line}")
-        if broken and place == 0:
+        if failed and place == 0:
             break
-    click.echo(f"{name}: {f'{broken} promise(s) broken' if broken else 'all promises are kept'}.")
-    return not broken
+    said = f"{plural(failed, 'check')} failed" if failed else "all checks passed"
+    click.echo(f"{name}: {said}.")
+    return not failed
 
 
 def _shape(kind: str, name: str, given: str, vocabulary: int | None) -> Shape:

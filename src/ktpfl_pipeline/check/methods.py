@@ -1,4 +1,4 @@
-"""The contract of a method as checks on a toy federation; docs/adding_a_method.md says what each promise means.
+"""The contract of a method as checks on a toy federation; docs/adding_a_method.md says what each check means.
 
 `ktpfl check` runs them on one method, and the tests on every method of the registry.
 """
@@ -40,7 +40,7 @@ OF_STORED_MODELS = {"affinity", "relations"}
 
 
 class BrokenError(Exception):
-    """A promise is not kept; the message says in a sentence what was found."""
+    """A check failed; the message says in a sentence what was found."""
 
 
 def demand(holds: object, found: str) -> None:
@@ -265,8 +265,8 @@ def leaves_data(fed: Federation, before: Federation) -> None:
     demand(toy.same(fed.public, before.public), "a round wrote to the public set")
 
 
-def promises(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]:
-    """Return the promises of a method by name, in their order; the first runs it, with checkpoints in the folder."""
+def checks(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]:
+    """Return the checks of a method by name, in their order; the first runs it, with checkpoints in the folder."""
     recorded, runs = Recorded(method, folder, CAUTIOUS), list[Run]()
 
     def finishes() -> None:

@@ -66,7 +66,7 @@ def learns(fed: Federation, run: Run) -> None:
     demand(last < first, f"the training loss went from {first:.3f} to {last:.3f} in {ROUNDS} rounds on drawn samples")
 
 
-def promises(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], list[str] | None]]:
+def checks(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], list[str] | None]]:
     """Return the checks of an architecture by name, in the order in which they are run."""
     feds, runs = list[Federation](), list[Run]()
 

@@ -10,7 +10,7 @@ from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.owned import OwnedDataset
 
 
-def promises(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None]]:
+def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None]]:
     """Return the checks of a data source, with its argument, by name, in the order in which they are run."""
     found = list[LabelledDataset]()
 

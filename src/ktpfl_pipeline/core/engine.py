@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
-from ktpfl_pipeline.core.rounds import checkpoint, early_stopping, promises
+from ktpfl_pipeline.core.rounds import checkpoint, contract, early_stopping
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.rounds.evaluation import Ended, Evaluator
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
@@ -157,7 +157,7 @@ def _run(
         if cohort:
             state, report, cohort, out = _round(method, before, cohort, t, fed)
             if not tried:  # in one round: all return the like
-                promises.check_state(method, state)
+                contract.check_state(method, state)
                 tried = True
         else:
             logger.warning("No client took part in round %d; nothing changes.", t)
@@ -263,7 +263,7 @@ def _round(
         fed.current.start_attempt()
         try:
             found = method.round(before, rest, t, fed)
-            promises.check_round(method, before, found, rest)
+            contract.check_round(method, before, found, rest)
             state, report = found
         except ClientsMissing as error:
             out.late |= error.found
@@ -336,9 +336,9 @@ def _restore(
     method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
 ) -> tuple[State, list[RoundRecord], list[Tensor], tuple[int, State] | None]:
     """Return state, records and coefficient matrices after the last round, and the best round with its state."""
-    promises.check_models({promises.name_of(method): method}, fed)
+    contract.check_models({contract.name_of(method): method}, fed)
     state = method.init(fed)
-    promises.check_state(method, state)
+    contract.check_state(method, state)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None
     if content is None:
         fed.client_states.kept = {}

@@ -128,10 +128,10 @@ class FedFomo(Personal):
         Ties are broken at random, because at first all are equal, and by id every client would get the same few.
         """
         row = state.affinity[fed.places([n])[0]].tolist()
-        promise = {client.id: p for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
-        others, ties = sorted(promise.keys() - {n}), fed.stream("ties", t, n)
+        affinity = {client.id: p for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
+        others, ties = sorted(affinity.keys() - {n}), fed.stream("ties", t, n)
         drawn = dict(zip(others, torch.rand(len(others), generator=ties, dtype=torch.float64).tolist(), strict=True))
-        ranked = sorted(others, key=lambda m: (-promise[m], drawn[m]))
+        ranked = sorted(others, key=lambda m: (-affinity[m], drawn[m]))
         picked, rest = ranked[: self.candidates - 1], ranked[self.candidates - 1 :]
         stream, epsilon = fed.stream("exploration", t, n), max(0.0, self.explore - self.decay * max(0, t - 1))
         for place in range(len(picked)):

@@ -1,4 +1,4 @@
-"""Partitioner and public sampler on any labels and numbers: the promises hold, or a sentence says why not."""
+"""Partitioner and public sampler on any labels and numbers: their properties hold, or a sentence says why not."""
 
 import math
 

@@ -13,7 +13,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.machine.memory import used_up_by
-from ktpfl_pipeline.core.rounds import promises
+from ktpfl_pipeline.core.rounds import contract
 from ktpfl_pipeline.data import public
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
@@ -65,7 +65,7 @@ def partition_clients(
     made = federated(experiment, private, public_set, raw_folder)
     if methods:
         created = {name: method_of(experiment, name) for name in methods}
-        promises.check_models(created, assemble(experiment, made, experiment.seeds[0]))
+        contract.check_models(created, assemble(experiment, made, experiment.seeds[0]))
     return made, to_table(made.partitions, private.labels, made.names)
 
 

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import PersonalState
-from ktpfl_pipeline.core.rounds import promises
+from ktpfl_pipeline.core.rounds import contract
 from ktpfl_pipeline.core.weights import Handle
 from ktpfl_pipeline.methods.local import Local
 
@@ -115,7 +115,7 @@ class TestStates:
         assert rest[0] == rest[1]
 
     def test_a_model_that_lives_elsewhere_stays_there(self) -> None:
-        promises.check_state(Keeping(), Beside({3: Elsewhere()}, [Elsewhere()]))
+        contract.check_state(Keeping(), Beside({3: Elsewhere()}, [Elsewhere()]))
 
     def test_in_the_first_round_that_somebody_shows_up_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         turnout = engine.turnout
