@@ -14,7 +14,7 @@ import torch
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.trial import step_seconds
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, fastest
 
@@ -28,7 +28,7 @@ def row(architecture: str) -> str:
     build = partial(models.build, shape=SHAPE, classes=CLASSES)
     computes = [Compute("auto", *way) for way in WAYS]
     images = torch.randint(0, 256, (BATCH, *SHAPE), dtype=torch.uint8)
-    samples = LabelledDataset(images, torch.arange(BATCH) % CLASSES)
+    samples = LabeledDataset(images, torch.arange(BATCH) % CLASSES)
     start = time.process_time()
     times = dict(zip(WAYS, step_seconds(build, architecture, samples, CLASSES, BATCH, computes), strict=True))
     spent = time.process_time() - start

@@ -29,7 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
@@ -73,11 +73,11 @@ WAYS = (
 TOGETHER = Way("float32, two workers or one for each GPU", {}, lambda: ProcessesExecutor(max(2, gpus())))
 
 
-def samples(number: int, channels: int, seed: int) -> LabelledDataset:
+def samples(number: int, channels: int, seed: int) -> LabeledDataset:
     """Return random images and labels."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (number, channels, 28, 28), dtype=torch.uint8, generator=generator)
-    return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
+    return LabeledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
 def federation(architecture: str, images: int, compute: Compute, executor: SerialExecutor) -> Federation:
@@ -147,8 +147,8 @@ def digits(compute: Compute, executor: SerialExecutor) -> Federation:
     images = torch.as_tensor(found.images * 15.9).to(torch.uint8).unsqueeze(1)
     labels = torch.as_tensor(found.target)
 
-    def part(start: int, end: int) -> LabelledDataset:
-        return LabelledDataset(images[start:end], labels[start:end])
+    def part(start: int, end: int) -> LabeledDataset:
+        return LabeledDataset(images[start:end], labels[start:end])
 
     starts = [(n, 300 * n) for n in range(5)]
     clients = tuple(

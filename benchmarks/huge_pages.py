@@ -63,7 +63,7 @@ def main() -> None:
         f"{measure.hardware()}; one thread, float32, images of {' × '.join(map(str, SHAPE))}, batches of {BATCH};",
         f"the system's transparent huge pages: {setting.read_text().strip() if setting.exists() else 'none'}.",
         f"Milliseconds a step, the median of {TURNS} turns of {STEPS} steps; how many times as fast, the median of",
-        "neighbouring turns; page faults a step.",
+        "neighboring turns; page faults a step.",
         "",
         f"| architecture | {' | '.join(WAYS)} | times as fast | faults as torch is | faults with huge pages |",
         f"|{' --- |' * 6}",

@@ -26,7 +26,7 @@ def launches(architecture: str, **compute: Any) -> int:
     import pretend
     import torch
 
-    from ktpfl_pipeline.core.dataset import LabelledDataset
+    from ktpfl_pipeline.core.dataset import LabeledDataset
     from ktpfl_pipeline.core.executors.serial import SerialExecutor
     from ktpfl_pipeline.core.federation import Federation
     from ktpfl_pipeline.core.setting import Client
@@ -42,7 +42,7 @@ def launches(architecture: str, **compute: Any) -> int:
             tensor.zero_()
         return module
 
-    samples = LabelledDataset(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4))
+    samples = LabeledDataset(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4))
     fed = Federation(
         clients=(Client(0, architecture, samples, samples, samples),),
         public=samples.inputs,

@@ -105,7 +105,7 @@ def in_turn(
 
 
 def ratio(reference: list[float], taken: list[float]) -> float:
-    """Return how many times as fast as the reference: the median of the ratios of neighbouring runs."""
+    """Return how many times as fast as the reference: the median of the ratios of neighboring runs."""
     return statistics.median(a / b for a, b in zip(reference, taken, strict=True))
 
 

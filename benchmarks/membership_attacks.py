@@ -38,7 +38,7 @@ def infer(members: Tensor, others: Tensor, weights: tuple[Tensor, Tensor] | None
     Args:
         members: (m,) losses of training images.
         others: (o,) losses of images that the model has not seen.
-        weights: (m,) and (o,) how much each image counts, see `standardised`; None counts all alike.
+        weights: (m,) and (o,) how much each image counts, see `standardized`; None counts all alike.
     """
     counts = weights or (torch.ones(len(members)), torch.ones(len(others)))
     _, place = torch.unique(torch.cat([members, others]).double(), return_inverse=True)  # ties are one threshold
@@ -52,7 +52,7 @@ def infer(members: Tensor, others: Tensor, weights: tuple[Tensor, Tensor] | None
     return Inference(advantage, float((rates[1] * (true - rates[0] / 2)).sum()))
 
 
-def standardised(members: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+def standardized(members: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """Return weights with which both groups have the members' distribution over strata, (m,) and (o,).
 
     So that it is not the classes, or the clients, that tell members from others. Strata without an image in one of the
@@ -79,14 +79,14 @@ def losses(fed: Federation, models: Models, split: Split) -> dict[int, Tensor]:
 def attack(fed: Federation, models: Models) -> Inference:
     """Return what a loss threshold on the clients' models tells of their training images, against their test images.
 
-    One threshold for all clients, classes and clients standardised.
+    One threshold for all clients, classes and clients standardized.
     """
     inside, outside = losses(fed, models, "train"), losses(fed, models, "test")
     strata = [
         torch.cat([getattr(fed.by_id[n], split).labels + place * fed.classes for place, n in enumerate(models)])
         for split in ("train", "test")
     ]
-    weights = standardised(strata[0], strata[1])
+    weights = standardized(strata[0], strata[1])
     return infer(torch.cat(list(inside.values())), torch.cat(list(outside.values())), weights)
 
 

@@ -17,7 +17,7 @@ import torch
 
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
@@ -34,8 +34,8 @@ def federation() -> Federation:
     def images(number: int) -> torch.Tensor:
         return torch.randint(0, 256, (number, 3, 32, 32), dtype=torch.uint8, generator=generator)
 
-    def samples(number: int) -> LabelledDataset:
-        return LabelledDataset(images(number), torch.randint(0, 10, (number,), generator=generator))
+    def samples(number: int) -> LabeledDataset:
+        return LabeledDataset(images(number), torch.randint(0, 10, (number,), generator=generator))
 
     clients = tuple(Client(n, "resnet18", samples(16), samples(2), samples(4)) for n in range(CLIENTS))
     return Federation(

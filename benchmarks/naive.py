@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 
 Loader = DataLoader[tuple[Tensor, Tensor]]
@@ -21,7 +21,7 @@ Loader = DataLoader[tuple[Tensor, Tensor]]
 class Items(Dataset[tuple[Tensor, int]]):
     """Images that are transformed when they are asked for, one by one."""
 
-    def __init__(self, given: LabelledDataset) -> None:
+    def __init__(self, given: LabeledDataset) -> None:
         """Keep the images as PIL has them."""
         arrays = [np.ascontiguousarray(image.permute(1, 2, 0).numpy()) for image in given.inputs]
         self.images = [Image.fromarray(array[..., 0] if array.shape[2] == 1 else array) for array in arrays]
@@ -48,7 +48,7 @@ class Loop:
         self.private = [DataLoader(Items(client.train), size, shuffle=True) for client in fed.clients]
         self.test = [DataLoader(Items(client.test), size) for client in fed.clients]
         labels = torch.zeros(len(fed.public), dtype=torch.int64)
-        self.public = DataLoader(Items(LabelledDataset(fed.public, labels)), fed.distillation.batch_size)
+        self.public = DataLoader(Items(LabeledDataset(fed.public, labels)), fed.distillation.batch_size)
 
     def local(self) -> None:
         """Train each client alone and evaluate it."""

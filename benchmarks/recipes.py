@@ -18,7 +18,7 @@ import measure
 import torch
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute, LocalTraining
@@ -41,7 +41,7 @@ def rounds(architecture: str, images: int, recipe: dict[str, Any]) -> Callable[[
     """Prepare one client's round of local training, one epoch in batches of 128."""
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randint(0, 256, (images, *SHAPE), dtype=torch.uint8, generator=generator)
-    own = LabelledDataset(inputs, torch.randint(0, CLASSES, (images,), generator=generator))
+    own = LabeledDataset(inputs, torch.randint(0, CLASSES, (images,), generator=generator))
     fed = Federation(
         (Client(0, architecture, own, own, own),),
         inputs[:1],

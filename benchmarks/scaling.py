@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.matrix.blocks import uniform
@@ -33,11 +33,11 @@ PHASES = ("train", "predict", "distill", "evaluate", "server")
 Rows = dict[int, dict[str, float]]
 
 
-def samples(number: int, seed: int) -> LabelledDataset:
+def samples(number: int, seed: int) -> LabeledDataset:
     """Return random images and labels."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (number, 1, SIZE, SIZE), dtype=torch.uint8, generator=generator)
-    return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
+    return LabeledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
 def a_round(clients: int, public: int) -> dict[str, float]:

@@ -4,7 +4,7 @@
 
 writes benchmarks/results/<date>-speed.md. One client after another in one thread of a process each, so that the seconds
 of the processor, the system's among them, mean something where others use the machine too; the ratio is the median of
-those of neighbouring turns. Each commit runs its own copy of this file, so it may name settings as it did then.
+those of neighboring turns. Each commit runs its own copy of this file, so it may name settings as it did then.
 
 | workload | what a turn is |
 | --- | --- |

@@ -12,7 +12,7 @@ prints a table for each workload and writes them to benchmarks/results/<date>-tr
 | kt_pfl | KT-pFL, 5 clients of each of the four, 500 images each, 3,000 public images, batches of 256, one step |
 
 Batches of 128, one local epoch, plain SGD, all clients evaluated on 100 images each. Images are random, as only time is
-measured. The ratio is the median of the ratios of neighbouring runs. The share is that of a large matrix product in the
+measured. The ratio is the median of the ratios of neighboring runs. The share is that of a large matrix product in the
 way's precision on all its threads, counted over the whole round.
 """
 

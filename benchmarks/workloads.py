@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings, LocalTraining, Ray
@@ -80,11 +80,11 @@ def build(channels: int, name: str) -> nn.Module:
     )
 
 
-def samples(number: int, channels: int, seed: int) -> LabelledDataset:
+def samples(number: int, channels: int, seed: int) -> LabeledDataset:
     """Return random images and labels."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (number, channels, SIZE, SIZE), dtype=torch.uint8, generator=generator)
-    return LabelledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
+    return LabeledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
 def federation(work: Workload, executor: ExecutorSettings = SERIAL, **compute: Any) -> Federation:

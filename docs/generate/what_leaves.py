@@ -40,7 +40,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "fedfomo": {"candidates": 4},
     **{name: {"dimension": FEATURE} for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedgen")},
     "scarlet": {"duration": 0},  # nothing is cached
-    "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularisation": 1e6},  # everything is selected
+    "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularization": 1e6},  # everything is selected
 }
 BRIEF, BRIEF_DISTILLATION = LocalTraining(1, 32, 0.1), Distillation(1, 32, 0.05)  # a step: more bytes are none
 COHORT = [3, 7, 11]  # of five, so that formulas of the cohort and of all clients differ
@@ -81,7 +81,7 @@ class Sizes:
     others: int
     body: int
     common: int
-    unnormalised: int
+    unnormalized: int
     shared: int
 
     @property
@@ -115,7 +115,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4d(N - 1)": lambda s: 4 * s.own * (s.clients - 1),
         "4dM'": lambda s: 4 * s.own * s.candidates,
         "4d of the body": lambda s: 4 * s.body,
-        "4d without BatchNorm": lambda s: 4 * s.unnormalised,
+        "4d without BatchNorm": lambda s: 4 * s.unnormalized,
         "4d of the shared model": lambda s: 4 * s.common,
         "4(d_x + (d₁ + 1)K)": lambda s: 4 * s.shared,
         "4(F + 1)K": lambda s: 4 * (s.feature + 1) * s.classes,
@@ -204,9 +204,9 @@ def toy_sizes(n: int, fed: Federation) -> Sizes:
     owned = len(fed.by_id[n].train.labels.unique())
     others = sum(numbers[m] for m in COHORT if m != n)
     common = 64 * toy.CLASSES + toy.CLASSES
-    own, normalised = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
+    own, normalized = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
     make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3)
-    return make(own, others, own - head, common, own - normalised, 56 + 10 * toy.CLASSES)
+    return make(own, others, own - head, common, own - normalized, 56 + 10 * toy.CLASSES)
 
 
 def paper_sizes(*, alike: bool) -> list[Sizes]:

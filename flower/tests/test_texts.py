@@ -14,7 +14,7 @@ OTHER = [*WORDS[:1], *reversed(WORDS[1:])]
 
 
 def written(place, kind, seed, size, vocabulary=WORDS, padding=0, **arrays):
-    """Write labelled texts of 12 tokens; the tokens of each of two classes differ."""
+    """Write labeled texts of 12 tokens; the tokens of each of two classes differ."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(size) % 2
     ids = rng.integers(1, 15, (size, 12)) + 15 * labels[:, None]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from real_clients import travelled
+from real_clients import traveled
 
 from ktpfl_flower.wire import (
     LENGTH,
@@ -37,7 +37,7 @@ def loaded(dtype, shape, data):
 def test_values_come_back_as_they_were():
     model = {"weight": torch.randn(3, 2), "seen": torch.tensor(7), "empty": torch.zeros(0, 4, dtype=torch.float64)}
     given = (1, 2.5, "train", None, True, model, (torch.ones(2, dtype=torch.bool), {}))
-    back = unpacked(travelled(packed(given)))
+    back = unpacked(traveled(packed(given)))
     assert back[:5] == given[:5] and back[6][1] == {}
     assert all(torch.equal(back[5][name], model[name]) and back[5][name].dtype == model[name].dtype for name in model)
     assert torch.equal(back[6][0], given[6][0])
@@ -45,7 +45,7 @@ def test_values_come_back_as_they_were():
 
 def test_a_model_that_was_left_comes_with_its_number_and_maybe_itself():
     for model in (None, {"weight": torch.ones(2, 3)}):
-        back = unpacked(travelled(packed(Left(4, model))))
+        back = unpacked(traveled(packed(Left(4, model))))
         assert back.version == 4
         assert (back.model is None) == (model is None)
 
@@ -76,7 +76,7 @@ def test_values_within_values_have_an_end():
     for _ in range(100):
         tree = {"tuple": [tree]}
     with pytest.raises(InputError, match="not the JSON of a message"):
-        travelled(Packet({"value": tree}))
+        traveled(Packet({"value": tree}))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ _HOMES = {
     "core.metrics": ("Traffic",),
     "core.setting": ("Client",),
     "core.settings": ("Compute", "Distillation", "LocalTraining"),
-    "core.dataset": ("LabelledDataset",),
+    "core.dataset": ("LabeledDataset",),
     "core.weights": ("average", "mix"),
     "core.errors": ("InputError",),
     "methods": ("METHODS", "create"),

@@ -115,7 +115,7 @@ def test_a_finished_cell_stays_so_while_further_seeds_are_run(cells: list[Cell])
 
 
 def test_a_further_method_stands_in_the_column_of_its_setting(cells: list[Cell]) -> None:
-    """A table has a column for neighbours with one setting."""
+    """A table has a column for neighbors with one setting."""
     parts = {"table1": ("Accuracy", "table")}
     first, *_, more = cells
     old = [replace(first, experiment=name, label=label) for name in ("a", "b") for label in ("x", "y")]

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 import toy
-from membership_attacks import Inference, attack, infer, losses, standardised, surrogates
+from membership_attacks import Inference, attack, infer, losses, standardized, surrogates
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
@@ -50,17 +50,17 @@ class TestInfer:
         assert infer(of(1, math.inf), of(2, math.inf)) == Inference(0.5, pytest.approx(0.625))
 
 
-class TestStandardised:
+class TestStandardized:
     """Groups whose classes differ."""
 
     def test_others_get_the_members_distribution(self) -> None:
         members, others = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 1, 1, 1])
-        ours, theirs = standardised(members, others)
+        ours, theirs = standardized(members, others)
         assert ours.tolist() == [1, 1, 1, 1]
         assert theirs.tolist() == pytest.approx([3, 1 / 3, 1 / 3, 1 / 3])
 
     def test_a_class_that_one_group_has_not_counts_nothing(self) -> None:
-        ours, theirs = standardised(torch.tensor([0, 2, 2]), torch.tensor([0, 1]))
+        ours, theirs = standardized(torch.tensor([0, 2, 2]), torch.tensor([0, 1]))
         assert (ours.tolist(), theirs.tolist()) == ([1, 0, 0], [1, 0])
 
     def test_classes_of_different_difficulty_tell_nothing(self) -> None:
@@ -68,7 +68,7 @@ class TestStandardised:
         members, others = torch.tensor([0] * 8 + [1] * 2), torch.tensor([0] * 3 + [1] * 9)
         naive = infer(members.double(), others.double())
         assert naive.advantage > 0.5
-        assert infer(members.double(), others.double(), standardised(members, others)) == Inference(
+        assert infer(members.double(), others.double(), standardized(members, others)) == Inference(
             pytest.approx(0.0, abs=1e-12), pytest.approx(0.5)
         )
 
@@ -82,8 +82,8 @@ class TestAttackers:
         made = toy.alike("linear", training=LocalTraining(60, 8, 0.5), distillation=Distillation(1, 8, 0.5))
         stream = torch.Generator().manual_seed(0)
 
-        def drawn(images: Tensor) -> LabelledDataset:
-            return LabelledDataset(images, torch.randint(0, 3, (len(images),), generator=stream))
+        def drawn(images: Tensor) -> LabeledDataset:
+            return LabeledDataset(images, torch.randint(0, 3, (len(images),), generator=stream))
 
         clients = [
             replace(client, train=drawn(client.train.inputs), test=drawn(client.test.inputs)) for client in made.clients

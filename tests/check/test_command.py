@@ -97,7 +97,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 
 
 class InPlace(nn.Module):
@@ -131,15 +131,15 @@ def short(shape, classes):
 
 
 def steady(argument, folder):
-    return LabelledDataset(torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.arange(6) % 3)
+    return LabeledDataset(torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.arange(6) % 3)
 
 
 def gap(argument, folder):
-    return LabelledDataset(torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, 2, 0, 2, 0, 2]))
+    return LabeledDataset(torch.zeros(6, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, 2, 0, 2, 0, 2]))
 
 
 def shuffled(argument, folder):
-    return LabelledDataset(torch.rand(6, 5), torch.arange(6) % 3)
+    return LabeledDataset(torch.rand(6, 5), torch.arange(6) % 3)
 
 
 def unclear(one, other, third):

@@ -11,7 +11,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import augmentation
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import LocalTraining
@@ -116,7 +116,7 @@ def test_what_cannot_be_changed_so_is_refused(
     with pytest.raises(InputError, match=f"^training.augmentation {message}"):
         augmentation.check((change,), torch.zeros(shape, dtype=dtype))
     fed = toy.alike(clients=1)
-    split = LabelledDataset(torch.zeros(shape, dtype=dtype), torch.zeros(5, dtype=torch.int64))
+    split = LabeledDataset(torch.zeros(shape, dtype=dtype), torch.zeros(5, dtype=torch.int64))
     with pytest.raises(InputError, match=f"^training.augmentation {message}"):
         toy.again(
             fed,

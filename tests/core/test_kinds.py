@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 
 
@@ -30,8 +30,8 @@ def test_features_stay_as_they_are() -> None:
 
 def test_a_dataset_says_its_kind() -> None:
     labels = torch.tensor([0])
-    assert LabelledDataset(torch.zeros(1, 3, 2, 2, dtype=torch.uint8), labels).kind.pixels
-    assert LabelledDataset(torch.zeros(1, 3), labels).kind.standardized
+    assert LabeledDataset(torch.zeros(1, 3, 2, 2, dtype=torch.uint8), labels).kind.pixels
+    assert LabeledDataset(torch.zeros(1, 3), labels).kind.standardized
 
 
 def test_a_dtype_of_no_kind_is_refused() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.partition import ClientIndices
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_refused(arrays: dict[str, Any], words: str, tmp_pa
 
 
 def test_names_reach_what_runs_see_through_a_file(tmp_path: Path) -> None:
-    private = LabelledDataset(torch.ones(4, 2), torch.tensor([0, 1, 0, 1]), class_names=("a", "b", "c"))
+    private = LabeledDataset(torch.ones(4, 2), torch.tensor([0, 1, 0, 1]), class_names=("a", "b", "c"))
     own = {0: ClientIndices(torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3]))}
     data = FederatedData(private, PublicSet(torch.ones(1, 2), {0: torch.tensor([0])}), {0: own})
     torch.save(data.plain(), tmp_path / "data.pt")

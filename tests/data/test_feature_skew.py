@@ -60,21 +60,21 @@ def test_hues_turn_by_thirds():
 
 
 def test_noise_has_its_size_and_streams():
-    grey = torch.full((100, 1, 12, 12), 128, dtype=torch.uint8)
-    deviations = [seen("noise", client, grey).double().std() for client in range(4)]
+    gray = torch.full((100, 1, 12, 12), 128, dtype=torch.uint8)
+    deviations = [seen("noise", client, gray).double().std() for client in range(4)]
     assert deviations == pytest.approx([0, 64 / 3, 128 / 3, 64], rel=0.05)
     drawn = [
-        seen("noise", 1, grey),
-        seen("noise", 5, grey),
-        seen("noise", 1, grey, split="test"),
-        seen("noise", 1, grey, seed=1),
+        seen("noise", 1, gray),
+        seen("noise", 5, gray),
+        seen("noise", 1, gray, split="test"),
+        seen("noise", 1, gray, seed=1),
     ]
     assert len({each.numpy().tobytes() for each in drawn}) == 4
-    assert torch.equal(seen("noise", 1, grey), drawn[0])
+    assert torch.equal(seen("noise", 1, gray), drawn[0])
 
 
 def test_noise_of_features_is_in_units_of_their_own():
-    """They come standardised."""
+    """They come standardized."""
     added = seen("noise", 3, FEATURES) - FEATURES
     assert added.std(dim=(0, 2)).tolist() == pytest.approx([0.5, 0.5, 0.5], rel=0.05)
 

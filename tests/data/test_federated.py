@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ktpfl_pipeline.core.dataset import LabelledDataset, TokenShape, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, TokenShape, Vocabulary
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices
@@ -23,7 +23,7 @@ def data() -> FederatedData:
     """Two clients; with seed 0 all public images are used, with seed 1 two of three."""
     public = PublicSet(IMAGES[:3] + 100, {0: torch.arange(3), 1: torch.tensor([0, 2])})
     partition = {1: owns([4, 5], [], [6]), 0: owns([0, 2], [1], [3])}
-    return FederatedData(LabelledDataset(IMAGES, LABELS), public, {0: partition, 1: partition})
+    return FederatedData(LabeledDataset(IMAGES, LABELS), public, {0: partition, 1: partition})
 
 
 def test_each_client_has_its_images(data: FederatedData) -> None:
@@ -53,7 +53,7 @@ def test_made_once(data: FederatedData) -> None:
 
 def test_skewed_clients_differ_by_level_and_public_images_stay(data: FederatedData) -> None:
     """Client 1 of two stands at the second level, in all its splits; images are rotated by half a turn."""
-    wide = LabelledDataset(torch.arange(16, dtype=torch.uint8).reshape(8, 1, 1, 2), LABELS)
+    wide = LabeledDataset(torch.arange(16, dtype=torch.uint8).reshape(8, 1, 1, 2), LABELS)
     plain, skewed = replace(data, private=wide), replace(data, private=wide, skew=("rotation", 2))
     for split in ("train", "validation", "test"):
         here, there = (getattr(each.seeds[0].clients[0], split).inputs for each in (plain, skewed))
@@ -67,9 +67,7 @@ def test_skewed_clients_differ_by_level_and_public_images_stay(data: FederatedDa
 def test_noise_is_added_to_standardized_features(data: FederatedData) -> None:
     """So it goes by their own deviation."""
     features = torch.stack([torch.arange(8.0), 1000 * torch.arange(8.0)], 1)
-    plain = replace(
-        data, private=LabelledDataset(features, LABELS), public=PublicSet(features[:3], data.public.indices)
-    )
+    plain = replace(data, private=LabeledDataset(features, LABELS), public=PublicSet(features[:3], data.public.indices))
     noisy = replace(plain, skew=("noise", 2))
     added = noisy.seeds[0].clients[1].train.inputs - plain.seeds[0].clients[1].train.inputs
     assert 0 < added.abs().min() <= added.abs().max() < 3
@@ -88,8 +86,8 @@ def test_everything_that_a_run_sees_is_in_its_fingerprint(data: FederatedData) -
     first = data.seeds[0].fingerprint
     moved = {**data.partitions[0], 0: owns([0, 1], [2], [3])}
     others = [
-        replace(data, private=LabelledDataset(IMAGES + 1, LABELS)),
-        replace(data, private=LabelledDataset(IMAGES, LABELS.flip(0))),
+        replace(data, private=LabeledDataset(IMAGES + 1, LABELS)),
+        replace(data, private=LabeledDataset(IMAGES, LABELS.flip(0))),
         replace(data, public=PublicSet(IMAGES[:3] + 101, data.public.indices)),
         replace(data, partitions={0: moved}),
         replace(data, skew=("noise", 2)),
@@ -101,7 +99,7 @@ def test_everything_that_a_run_sees_is_in_its_fingerprint(data: FederatedData) -
 def test_texts_survive_the_file_and_rare_words_are_unknown(data: FederatedData) -> None:
     known = Vocabulary(8, 0, tuple("_?abcdef"), 4)
     texts = torch.tensor([[2, 3], [4, 4], [2, 0], [5, 0], [2, 3], [3, 6], [7, 7], [2, 2]])
-    private = LabelledDataset(texts, LABELS, vocabulary=known)
+    private = LabeledDataset(texts, LABELS, vocabulary=known)
     data = replace(data, private=private, public=PublicSet(texts[:3], {0: torch.arange(3), 1: torch.arange(3)}))
     again = FederatedData.from_plain(data.plain())
     assert again.private.vocabulary == known
@@ -109,5 +107,5 @@ def test_texts_survive_the_file_and_rare_words_are_unknown(data: FederatedData) 
     assert again.private.shape.vocabulary == 4
     own = again.seeds[0]
     assert own.clients[1].train.inputs.tolist() == [[2, 3], [3, 1]], "words 2 and 3 are trained on most often"
-    assert own.standardised(own.public).tolist() == [[2, 3], [1, 1], [2, 0]]
+    assert own.standardized(own.public).tolist() == [[2, 3], [1, 1], [2, 0]]
     assert own.fingerprint != replace(own, private=replace(private, vocabulary=replace(known, frequent=5))).fingerprint

@@ -6,7 +6,7 @@ import torch
 from cases import case
 from input_errors import input_error
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.public import check_size, open_indices, open_part, without_overlap
 from ktpfl_pipeline.data.sources import load
@@ -74,7 +74,7 @@ def test_one_pixel_makes_the_difference():
     assert without_overlap(public, private) is public
 
 
-def test_shuffled_and_non_contiguous_images_are_recognised():
+def test_shuffled_and_non_contiguous_images_are_recognized():
     private = random_images(400, 0)
     public = torch.cat([random_images(400, 1), private[7:8]]).permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2)
     assert len(without_overlap(public, private.flip(0))) == 400
@@ -128,7 +128,7 @@ def test_a_batch_larger_than_the_public_set_is_refused():
 
 def test_a_table_of_few_different_rows_has_no_open_part_and_says_so(caplog):
     rows = torch.cartesian_prod(*[torch.arange(3.0)] * 4).repeat(10, 1)
-    chosen, left_out = open_indices(LabelledDataset(rows, torch.arange(810) % 2), 0.2, seed=0)
+    chosen, left_out = open_indices(LabeledDataset(rows, torch.arange(810) % 2), 0.2, seed=0)
     assert (len(chosen), left_out) == (0, 162)
     assert "162 of the 162 samples drawn for the open part equal private ones" in caplog.text
 
@@ -137,7 +137,7 @@ def test_an_open_part_holds_no_image_that_the_rest_holds_a_second_time():
     images = random_images(200, 0)
     images[100:] = images[:100]  # every image twice
     labels = torch.arange(200) % 2
-    chosen, left_out = open_indices(LabelledDataset(images, labels), 0.3, seed=1)
+    chosen, left_out = open_indices(LabeledDataset(images, labels), 0.3, seed=1)
     assert len(chosen) + left_out == 60
     rest = torch.ones(200, dtype=torch.bool)
     rest[chosen] = False

@@ -10,7 +10,7 @@ import toy
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset, Shape
+from ktpfl_pipeline.core.dataset import LabeledDataset, Shape
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.methods import ANY_ARCHITECTURES, METHODS, create
@@ -20,11 +20,11 @@ VECTOR: Shape = (5,)
 SPLITS = tuple(enumerate((14, 6, 9)))  # training, validation, test samples
 
 
-def samples(number: int, shape: Shape, seed: int) -> LabelledDataset:
+def samples(number: int, shape: Shape, seed: int) -> LabeledDataset:
     """Return features whose mean tells their class."""
     labels = torch.arange(number) % toy.CLASSES
     noise = torch.randn(number, *shape, generator=torch.Generator().manual_seed(seed))
-    return LabelledDataset(noise + 2.0 * labels.view(-1, *[1] * len(shape)) - 2.0, labels)
+    return LabeledDataset(noise + 2.0 * labels.view(-1, *[1] * len(shape)) - 2.0, labels)
 
 
 @cache

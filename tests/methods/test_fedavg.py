@@ -1,4 +1,4 @@
-"""FedAvg and its fine-tuned variant against centralised training and hand-made averages."""
+"""FedAvg and its fine-tuned variant against centralized training and hand-made averages."""
 
 import pytest
 import torch

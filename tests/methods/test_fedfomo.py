@@ -10,7 +10,7 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -204,7 +204,7 @@ class TestRound:
 
     def test_a_client_without_validation_images_is_refused(self) -> None:
         fed = toy.alike()
-        nothing = LabelledDataset(fed.clients[0].validation.inputs[:0], fed.clients[0].validation.labels[:0])
+        nothing = LabeledDataset(fed.clients[0].validation.inputs[:0], fed.clients[0].validation.labels[:0])
         clients = (fed.clients[0], replace(fed.clients[1], validation=nothing))
         with pytest.raises(InputError, match=r"raise partition\.validation_share"):
             FedFomo().init(toy.again(fed, clients=clients))

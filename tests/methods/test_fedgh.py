@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate, linear, one_hot, softmax
 
 from ktpfl_pipeline.core.client.features import train_common_head
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.setting import Client
@@ -76,7 +76,7 @@ def test_the_server_learns_the_clients_classes() -> None:
         assert local[n].accuracy + 0.1 < common[n].accuracy
 
 
-def with_training(fed: Federation, n: int, samples: LabelledDataset) -> Federation:
+def with_training(fed: Federation, n: int, samples: LabeledDataset) -> Federation:
     clients = tuple(replace(client, train=samples) if client.id == n else client for client in fed.clients)
     return toy.again(fed, clients=clients)
 
@@ -120,7 +120,7 @@ def test_adaptation_trains_the_common_head_in_its_own_parameters(name: str) -> N
     assert toy.distance(method.settle(state, joined, 2, fed), expected) < 1e-12
 
 
-def toy_28(number: int, seed: int) -> LabelledDataset:
+def toy_28(number: int, seed: int) -> LabeledDataset:
     """Return toy samples of 28 x 28 pixels."""
     small = toy.samples(number, seed)
-    return LabelledDataset(interpolate(small.inputs.float(), (28, 28)).to(torch.uint8), small.labels)
+    return LabeledDataset(interpolate(small.inputs.float(), (28, 28)).to(torch.uint8), small.labels)

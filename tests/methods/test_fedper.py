@@ -64,7 +64,7 @@ def test_only_the_common_part_travels(name: str, numbers: int) -> None:
     assert report.traffic == dict.fromkeys(COHORT, Traffic(parameters_up=4 * numbers, parameters_down=4 * numbers))
 
 
-def test_without_batch_normalisation_fedbn_is_fedavg() -> None:
+def test_without_batch_normalization_fedbn_is_fedavg() -> None:
     fed = toy.alike("mlp")
     runs = [engine.run(method, fed, Schedule(rounds=2, participation=0.6)) for method in (create("fedbn"), FedAvg())]
     assert toy.same(runs[0].state.common, runs[1].state.model)

@@ -9,7 +9,7 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
@@ -30,7 +30,7 @@ def federation(classes: dict[int, tuple[int, ...]] | None = None, **settings: An
     return toy.again(fed, clients=tuple(clients))
 
 
-def only(samples: LabelledDataset, classes: tuple[int, ...]) -> LabelledDataset:
+def only(samples: LabeledDataset, classes: tuple[int, ...]) -> LabeledDataset:
     return samples.take(torch.isin(samples.labels, torch.tensor(classes)).nonzero()[:, 0])
 
 

@@ -64,14 +64,14 @@ class TestLimits:
     def test_with_0_no_model_sees_labels(self, alpha: float, beta: float, blind: bool) -> None:
         """Where both listen to each other alone, other labels change nothing."""
         fed, method = toy.federation(), FML("linear", alpha, beta)
-        relabelled = toy.again(
+        relabeled = toy.again(
             fed,
             clients=tuple(
                 replace(client, train=replace(client.train, labels=(client.train.labels + 1) % 3))
                 for client in fed.clients
             ),
         )
-        one, other = (method.round(method.init(these), EVERYONE, 1, these)[0] for these in (fed, relabelled))
+        one, other = (method.round(method.init(these), EVERYONE, 1, these)[0] for these in (fed, relabeled))
         assert toy.same(one.models, other.models) == blind
         assert toy.same(one.common, other.common) == blind
 

@@ -1,6 +1,6 @@
-"""KT-pFL whose coefficients maximise the likelihood of the clients' validation labels.
+"""KT-pFL whose coefficients maximize the likelihood of the clients' validation labels.
 
-What is minimised is tested in `core/matrix/test_objectives.py`; here: of which models, images, by whom, for how much.
+What is minimized is tested in `core/matrix/test_objectives.py`; here: of which models, images, by whom, for how much.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
@@ -39,9 +39,9 @@ def federation(clients: int = 5, **settings: Any) -> Federation:
     )
 
 
-def blur(samples: LabelledDataset, n: int) -> LabelledDataset:
+def blur(samples: LabeledDataset, n: int) -> LabeledDataset:
     images = samples.inputs[:n].roll(1, dims=0) // 2 + samples.inputs[:n] // 2
-    return LabelledDataset(images, samples.labels[:n])
+    return LabeledDataset(images, samples.labels[:n])
 
 
 def by_hand(fed: Federation, models: Models) -> list[Tensor]:
@@ -86,7 +86,7 @@ class TestProbabilities:
 
 
 class TestCoefficients:
-    def test_of_two_clients_maximise_the_likelihood_of_their_labels(self) -> None:
+    def test_of_two_clients_maximize_the_likelihood_of_their_labels(self) -> None:
         """Against a grid of 10001 mixtures."""
         fed = federation(2, dtype="float64")
         after, report = EXACT.round(EXACT.init(fed), [3, 7], 1, fed)
@@ -170,8 +170,8 @@ class TestCoefficients:
         fed = federation()
         labels = (fed.clients[2].validation.labels + 1) % 3
         client = replace(fed.clients[2], validation=replace(fed.clients[2].validation, labels=labels))
-        relabelled = toy.again(fed, clients=(*fed.clients[:2], client, *fed.clients[3:]))
-        one, other = (EXACT.round(EXACT.init(these), EVERYONE, 1, these)[0] for these in (fed, relabelled))
+        relabeled = toy.again(fed, clients=(*fed.clients[:2], client, *fed.clients[3:]))
+        one, other = (EXACT.round(EXACT.init(these), EVERYONE, 1, these)[0] for these in (fed, relabeled))
         rest = [0, 1, 3, 4]
         assert torch.allclose(one.coefficients[rest], other.coefficients[rest], rtol=0, atol=1e-15)
         assert (one.coefficients[2] - other.coefficients[2]).abs().max() > 1e-2

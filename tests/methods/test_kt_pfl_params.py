@@ -63,10 +63,10 @@ class TestObjective:
         assert torch.allclose(found[0], found[2], rtol=0, atol=1e-12)
         assert not torch.allclose(found[0], rows(4), rtol=0, atol=1e-3)
 
-    @pytest.mark.parametrize("normalise", [True, False])
-    def test_nor_their_scale_in_units_of_their_distance(self, normalise: bool) -> None:
+    @pytest.mark.parametrize("normalize", [True, False])
+    def test_nor_their_scale_in_units_of_their_distance(self, normalize: bool) -> None:
         fed = toy.alike(dtype="float64", training=LocalTraining(epochs=0))
-        method, found = KTpFLParams(normalise=normalise), []
+        method, found = KTpFLParams(normalize=normalize), []
         for scale in (0.03, 0.06):
             models = {
                 n: {name: scale * random(*tensor.shape, seed=n) for name, tensor in params.items()}
@@ -74,7 +74,7 @@ class TestObjective:
             }
             state = KTpFLState(models, uniform(5))
             found.append(method.round(state, EVERYONE, 1, fed)[0].coefficients)
-        assert torch.allclose(*found, rtol=0, atol=1e-9) == normalise
+        assert torch.allclose(*found, rtol=0, atol=1e-9) == normalize
 
     def test_mean_distance_by_hand(self) -> None:
         """Points 0, 1 and 3: (1 + 9 + 4) / 3."""

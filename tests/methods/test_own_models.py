@@ -14,7 +14,7 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
@@ -82,7 +82,7 @@ def twisted(name: str) -> nn.Module:
     return Twisted()
 
 
-def normalised(name: str) -> nn.Module:
+def normalized(name: str) -> nn.Module:
     """Return a model whose head computes its weight from two tensors."""
     return nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(64, toy.CLASSES)))
 
@@ -113,9 +113,9 @@ def frozen(name: str) -> nn.Module:
     return nn.Sequential(body, nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, toy.CLASSES))
 
 
-def numbers(samples: LabelledDataset) -> LabelledDataset:
+def numbers(samples: LabeledDataset) -> LabeledDataset:
     """Return samples as features in float64, which no operation copies before a model sees them."""
-    return LabelledDataset(samples.inputs.double() / 127.5 - 1, samples.labels)
+    return LabeledDataset(samples.inputs.double() / 127.5 - 1, samples.labels)
 
 
 def federation(build: Callable[[str], nn.Module]) -> Federation:
@@ -164,7 +164,7 @@ HEADS = [name for name, preset in METHODS.items() if preset.kind.needs_head]
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("build", [normalised, convolutional])
+@pytest.mark.parametrize("build", [normalized, convolutional])
 def test_other_heads_work_or_are_refused_by_name(name: str, build: Any) -> None:
     method = made(name)
     fed = toy.federation(2, architectures=("own",), build=build)

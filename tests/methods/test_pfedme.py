@@ -31,7 +31,7 @@ def quadratic(w: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
 
 
 def closest(w: Tensor, coupling: float) -> Tensor:
-    """Return the minimiser of theta A theta / 2 - B theta + (coupling / 2) ||theta - w||^2."""
+    """Return the minimizer of theta A theta / 2 - B theta + (coupling / 2) ||theta - w||^2."""
     return torch.linalg.solve(A + coupling * torch.eye(5, dtype=torch.float64), B + coupling * w)
 
 

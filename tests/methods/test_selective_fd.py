@@ -10,7 +10,7 @@ import toy
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import Client
@@ -21,8 +21,8 @@ from ktpfl_pipeline.methods.selective_fd import DensityRatio, SelectiveFD, famil
 EVERYONE = list(toy.IDS)
 
 
-def points(number: int, seed: int, centre: float = 0.0) -> Tensor:
-    return centre + torch.randn(number, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def points(number: int, seed: int, center: float = 0.0) -> Tensor:
+    return center + torch.randn(number, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 class TestDensityRatio:
@@ -54,7 +54,7 @@ class TestDensityRatio:
 
 
 def own(n: int, inputs: Tensor) -> Client:
-    samples = LabelledDataset(inputs, torch.zeros(len(inputs), dtype=torch.int64))
+    samples = LabeledDataset(inputs, torch.zeros(len(inputs), dtype=torch.int64))
     return Client(n, "linear", samples, samples, samples)
 
 
@@ -108,7 +108,7 @@ def test_without_certain_predictions_no_client_is_taught() -> None:
 def selected(fed: Federation, method: SelectiveFD, cohort: list[int]) -> Tensor:
     space = Workspace(fed)
     batch = fed.public_batch(1)
-    given = (method.quantile, method.width, method.regularisation)
+    given = (method.quantile, method.width, method.regularization)
     return torch.stack([familiar(space, n, batch, *given).value for n in cohort])
 
 
@@ -144,7 +144,7 @@ def test_without_selection_it_is_fedmd() -> None:
     """A kernel so wide that all samples are alike."""
     fed = toy.federation(1, dtype="float64")
     fed = toy.again(fed, public=fed.clients[0].train.inputs[:13])
-    everything = SelectiveFD(quantile=0.0, ambiguity=2.0, width=1e9, regularisation=1e6)
+    everything = SelectiveFD(quantile=0.0, ambiguity=2.0, width=1e9, regularization=1e6)
     after, _ = everything.round(everything.init(fed), [3], 1, fed)
     plain, _ = FedMD().round(FedMD().init(fed), [3], 1, fed)
     assert toy.distance(after.models, plain.models) < 1e-12

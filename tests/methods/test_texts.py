@@ -13,7 +13,7 @@ import toy
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset, TokenShape
+from ktpfl_pipeline.core.dataset import LabeledDataset, TokenShape
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
@@ -30,13 +30,13 @@ SMALL: dict[str, dict[str, Any]] = {
 """A common model that takes texts, and what else keeps a round short."""
 
 
-def texts(number: int, seed: int) -> LabelledDataset:
+def texts(number: int, seed: int) -> LabeledDataset:
     """Return texts of three to six words; each class has four words of its own."""
     draws = torch.Generator().manual_seed(seed)
     labels = torch.arange(number) % toy.CLASSES
     words = torch.randint(2, 6, (number, 6), generator=draws) + 4 * labels[:, None]
     lengths = torch.randint(3, 7, (number, 1), generator=draws)
-    return LabelledDataset(words * (torch.arange(6) < lengths), labels)
+    return LabeledDataset(words * (torch.arange(6) < lengths), labels)
 
 
 def federation(method: Any, architectures: tuple[str, ...] = ("fasttext", "text_cnn"), **settings: Any) -> Federation:

@@ -161,7 +161,7 @@ def test_shufflenet_shuffles_as_torchvision_does(order):
 
 
 def test_resnet_stem_starts_like_the_other_convolutions():
-    # He's normal initialisation over the outputs: variance 2 / (64 channels x 3 x 3).
+    # He's normal initialization over the outputs: variance 2 / (64 channels x 3 x 3).
     stem = seeded("resnet18", (3, 28, 28)).conv1
     assert stem.weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
 

@@ -22,7 +22,7 @@ from ktpfl_pipeline.analysis.study import check_settings
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import settings
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
@@ -286,9 +286,9 @@ def test_a_whole_run_with_a_real_trial(untracked: Project, monkeypatch: pytest.M
 
 
 def test_steps_are_timed_on_the_samples_of_a_client(data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[LabelledDataset] = []
+    seen: list[LabeledDataset] = []
 
-    def step_seconds(_: Any, __: Any, samples: LabelledDataset, *rest: Any) -> list[float]:
+    def step_seconds(_: Any, __: Any, samples: LabeledDataset, *rest: Any) -> list[float]:
         seen.append(samples)
         return [1.0, 2.0]
 

@@ -18,7 +18,7 @@ from kedro.io import DatasetError
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import sums
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
@@ -87,7 +87,7 @@ TABLE = pd.DataFrame({"seed": [0, 0, 1], "client": [0, 1, 0], "index": [7, 8, 9]
 OWNERS = {0: {0: ClientIndices(*torch.arange(9).split(3))}, 1: {0: ClientIndices(*torch.arange(1, 10).split(3))}}
 IMAGES = torch.arange(10 * 28 * 28).reshape(10, 1, 28, 28).to(torch.uint8)
 FEDERATION = FederatedData(
-    LabelledDataset(IMAGES, torch.arange(10)),
+    LabeledDataset(IMAGES, torch.arange(10)),
     PublicSet(IMAGES, {0: torch.tensor([9]), 1: torch.tensor([0])}),  # an open part: of the same images
     OWNERS,
     {"seeds": [0, 1], "public": {"source": "open_part"}},

@@ -14,7 +14,7 @@ from cases import case
 from experiment import EXPERIMENT
 
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.pipelines.data.federation import sample_public_set
@@ -26,15 +26,15 @@ COUNTS = [40, 20, 20]  # images by class
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """Eighty images, each of one grey value of its own."""
+    """Eighty images, each of one gray value of its own."""
     images = np.broadcast_to(np.arange(80, dtype=np.uint8)[:, None, None], (80, 28, 28))
     np.savez(tmp_path / "mine.npz", images=images, labels=np.repeat(np.arange(3), COUNTS))
     return tmp_path
 
 
-def private(raw: Path, samples: int | None, **changes: Any) -> LabelledDataset:
+def private(raw: Path, samples: int | None, **changes: Any) -> LabeledDataset:
     own = {"source": "npz:mine.npz", "samples": samples}
-    found: LabelledDataset = load_private(parsing.parse("mine", {**EXPERIMENT, "private": own, **changes}), raw)
+    found: LabeledDataset = load_private(parsing.parse("mine", {**EXPERIMENT, "private": own, **changes}), raw)
     return found
 
 

@@ -15,7 +15,7 @@ import torch
 import yaml
 from project_copy import ROOT, Project
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.data.public import without_overlap
 from ktpfl_pipeline.data.sources import load
 
@@ -41,7 +41,7 @@ def folder() -> Path:
     return Path(os.environ["KTPFL_REAL_DATA"]).expanduser().resolve()
 
 
-def read(folder: Path, name: str) -> LabelledDataset:
+def read(folder: Path, name: str) -> LabeledDataset:
     return load(f"npz:{folder / name}.npz", folder)
 
 

@@ -21,7 +21,7 @@ from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.settings import Adversaries, Budgets, LocalTraining, Privacy, Reliability, Stragglers
@@ -145,7 +145,7 @@ class TestIdentity:
 
     def test_the_images_and_their_owners_count(self, data: FederatedData) -> None:
         expected = self.of(data)
-        brighter = replace(data, private=LabelledDataset(data.private.inputs.clamp(min=1), data.private.labels))
+        brighter = replace(data, private=LabeledDataset(data.private.inputs.clamp(min=1), data.private.labels))
         assert self.of(brighter)["data"] != expected["data"]
         moved = dict(data.partitions[0])
         moved[0], moved[1] = moved[1], moved[0]
@@ -172,11 +172,11 @@ class TestIdentity:
         assert self.of(data, compute={"device": kind}) == self.of(data)
 
     def test_what_makes_the_inputs_of_the_samples(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The fingerprint of the data is of the samples before they are skewed and standardised."""
+        """The fingerprint of the data is of the samples before they are skewed and standardized."""
         read, files = identity_module._meaning, set()
         monkeypatch.setattr(identity_module, "_meaning", lambda path, at: files.add(path.name) or read(path, at))
         code_version(methods.find("kt_pfl").kind, experiment())
-        assert {"feature_skew.py", "standardisation.py", "federated.py"} <= files
+        assert {"feature_skew.py", "standardization.py", "federated.py"} <= files
 
     def test_the_source_of_a_method_model_and_data_source_outside_this_package(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -389,7 +389,7 @@ class TestFigures:
             assert shown == list(found)
 
     @pytest.mark.usefixtures("blank_figures")
-    def test_an_odd_panel_hides_its_neighbour(self, columns, two, content):
+    def test_an_odd_panel_hides_its_neighbor(self, columns, two, content):
         figure = figures.accuracy_panels(by_title(columns(**two, c=content(private={"source": "cifar10"}))))
         assert [axes.get_visible() for axes in figure.axes] == [True, True, True, False]
 

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, cross_entropy, linear
 
 from ktpfl_pipeline.core.client import sgd
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Params
 
 
-def pixels(samples: LabelledDataset) -> Tensor:
+def pixels(samples: LabeledDataset) -> Tensor:
     """Return images as numbers from -1 to 1, in float64."""
     return samples.inputs.double() / 127.5 - 1
 

@@ -102,7 +102,7 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int, height: int, *others: bytes, depth: int = 8) -> bytes:
-    """A grey image of zeros, with a row of pixels at most."""
+    """A gray image of zeros, with a row of pixels at most."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0))
     pixels = chunk(b"IDAT", zlib.compress(bytes(min(width + 1, 2**16))))
     return b"\x89PNG\r\n\x1a\n" + head + b"".join(others) + pixels + chunk(b"IEND", b"")

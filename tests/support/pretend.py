@@ -273,7 +273,7 @@ def _drawn(kernel: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         torch.default_generator.set_state(before)
 
 
-def _normalised(*args: Any) -> Any:
+def _normalized(*args: Any) -> Any:
     return *torch.native_batch_norm(*args), torch.empty(0, dtype=torch.uint8)
 
 
@@ -281,7 +281,7 @@ def _slopes(x: Tensor, g: Tensor, w: Tensor, mean: Any, var: Any, m: Tensor, v: 
     return ATEN.native_batch_norm_backward(g, x, w, mean, var, m, v, True, eps, [True, True, True])
 
 
-KERNELS = {ATEN.cudnn_batch_norm.default: _normalised, ATEN.cudnn_batch_norm_backward.default: _slopes}
+KERNELS = {ATEN.cudnn_batch_norm.default: _normalized, ATEN.cudnn_batch_norm_backward.default: _slopes}
 """What stands for kernels that the CPU has not."""
 
 

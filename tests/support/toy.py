@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.check import methods, toy
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Observer
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import CurrentRun, Federation
@@ -85,7 +85,7 @@ def alike(architecture: str = "linear", clients: int = 5, **settings: Any) -> Fe
     return federation(clients, architectures=(architecture,), **settings)
 
 
-def one_client(module: nn.Module, train: LabelledDataset, public: Tensor, **settings: Any) -> Federation:
+def one_client(module: nn.Module, train: LabeledDataset, public: Tensor, **settings: Any) -> Federation:
     """Return a float64 federation of client 5, whose model starts as `module`."""
     client = Client(5, "given", train, validation=train, test=train)
     defaults = {

@@ -15,7 +15,7 @@ from full_disk import full_disk
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import params_of
 from ktpfl_pipeline.methods import create
@@ -33,13 +33,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("bundle") / personal_models.NAME
     weights = {n: params_of(models.build(name, (1, 28, 28), 4)) for n, name in ARCHITECTURES.items()}
     example = torch.arange(2 * 28 * 28).remainder(256).to(torch.uint8).view(2, 1, 28, 28)
-    personal_models.save(made, weights, ARCHITECTURES, LabelledDataset(example, torch.arange(2)), 4)
+    personal_models.save(made, weights, ARCHITECTURES, LabeledDataset(example, torch.arange(2)), 4)
     return made
 
 
 def test_a_full_disk_is_told_of_in_a_sentence(tmp_path: Path) -> None:
     weights = {0: params_of(models.build("mlp", (1, 28, 28), 4))}
-    examples = LabelledDataset(torch.zeros(1, 1, 28, 28), torch.zeros(1, dtype=torch.int64))
+    examples = LabeledDataset(torch.zeros(1, 1, 28, 28), torch.zeros(1, dtype=torch.int64))
     with full_disk(1000), pytest.raises(InputError, match=r"models, .* could not be written"):
         personal_models.save(tmp_path / "bundle", weights, {0: "mlp"}, examples, 4)
 

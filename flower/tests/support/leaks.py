@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 
 PIECE = 48
@@ -21,7 +21,7 @@ FLOATS = ("<f2", "<f4", "<f8")
 WORD = 8
 
 
-def private(splits: Iterable[LabelledDataset]) -> list[bytes]:
+def private(splits: Iterable[LabeledDataset]) -> list[bytes]:
     """Return pieces of all samples, in every kind of number: what must stay with their client."""
     return [piece for split in splits for piece in (*pictures(split.inputs), *answers(split.labels))]
 

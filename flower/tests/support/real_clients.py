@@ -20,7 +20,7 @@ from ktpfl_flower.wire import Packet, from_bytes, to_bytes
 from ktpfl_pipeline import in_memory, methods, tracking
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
@@ -78,7 +78,7 @@ def run(folder: Path, link: Link, **changes: Any) -> FinishedRun:
 
 
 @cache
-def _digits() -> LabelledDataset:
+def _digits() -> LabeledDataset:
     """Return the first digits of scikit-learn's, whose file takes longer to read than a round."""
     return digits.load("", Path()).take(torch.arange(200))
 
@@ -170,7 +170,7 @@ class NoLink:
             yield name, self.arrived.pop(name)
         for name in [name for name in names if name in self.sent]:
             address, packet = self.sent.pop(name)
-            n, arriving = self.nodes.get(address), travelled(packet)
+            n, arriving = self.nodes.get(address), traveled(packet)
             kind = arriving.values.pop("kind")
             if n is not None:
                 self.before(kind, n, packet)
@@ -208,7 +208,7 @@ def met_federation(folder: Path, link: NoLink) -> RealFederation:
     return job.jobs(planned(folder), link)[0].federation(0, None)[0]
 
 
-def travelled(packet: Packet) -> Packet:
+def traveled(packet: Packet) -> Packet:
     """Return what arrives of a packet."""
     return from_bytes(to_bytes(packet))
 
@@ -216,6 +216,6 @@ def travelled(packet: Packet) -> Packet:
 def arrived(packet: Packet) -> Packet:
     """Return what the server has of an answer, as `app` does."""
     try:
-        return travelled(packet)
+        return traveled(packet)
     except InputError as error:
         return Packet({"silent": f"its reply is malformed: {error}"})

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from ktpfl_pipeline.check import toy
 from ktpfl_pipeline.check.methods import demand
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.owned import OwnedDataset
 
 
 def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None]]:
     """Return the checks of a data source, with its argument, by name, in the order in which they are run."""
-    found = list[LabelledDataset]()
+    found = list[LabeledDataset]()
 
     def reads() -> list[str]:
         found.append(sources.load(source, folder))

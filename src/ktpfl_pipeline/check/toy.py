@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.dataset import LabelledDataset, Shape, TokenShape, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, Shape, TokenShape, Vocabulary
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.setting import Client
@@ -40,7 +40,7 @@ def build(name: str) -> nn.Module:
 
 
 @cache
-def samples(number: int, seed: int, favorite: int = 0) -> LabelledDataset:
+def samples(number: int, seed: int, favorite: int = 0) -> LabeledDataset:
     """Return images that are brightest in the top, middle or bottom third; half of them of the class `favorite`."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(number) % CLASSES
@@ -49,10 +49,10 @@ def samples(number: int, seed: int, favorite: int = 0) -> LabelledDataset:
     images = torch.randint(0, 120, (number, 1, 8, 8), generator=generator)
     for image, label in zip(images, labels.tolist(), strict=True):
         image[:, 3 * label : 3 * label + 2] += 110
-    return LabelledDataset(images.to(torch.uint8), labels)
+    return LabeledDataset(images.to(torch.uint8), labels)
 
 
-def drawn(number: int, shape: Shape, classes: int, seed: int) -> LabelledDataset:
+def drawn(number: int, shape: Shape, classes: int, seed: int) -> LabeledDataset:
     """Return samples of any shape, a pattern for each class with noise: images, features, or texts in tokens."""
     labels = torch.arange(number) % classes
     if isinstance(shape, TokenShape):
@@ -61,10 +61,10 @@ def drawn(number: int, shape: Shape, classes: int, seed: int) -> LabelledDataset
     noise = torch.randn(number, *shape, generator=torch.Generator().manual_seed(seed))
     inputs = patterns[labels] + noise
     images = len(shape) == 3
-    return LabelledDataset((inputs * 32 + 128).clamp(0, 255).to(torch.uint8) if images else inputs, labels)
+    return LabeledDataset((inputs * 32 + 128).clamp(0, 255).to(torch.uint8) if images else inputs, labels)
 
 
-def _texts(labels: Tensor, shape: TokenShape, seed: int) -> LabelledDataset:
+def _texts(labels: Tensor, shape: TokenShape, seed: int) -> LabeledDataset:
     """Return texts of several lengths, about half of whose tokens are the one token of their class."""
     generator = torch.Generator().manual_seed(seed)
     size, first = (len(labels), *shape), 0 if shape.padding is None else shape.padding + 1
@@ -74,7 +74,7 @@ def _texts(labels: Tensor, shape: TokenShape, seed: int) -> LabelledDataset:
     if shape.padding is not None:
         lengths = torch.randint(1, shape[0] + 1, (len(labels), 1), generator=generator)
         ids = ids.masked_fill(torch.arange(shape[0]) >= lengths, shape.padding)
-    return LabelledDataset(ids, labels, vocabulary=Vocabulary(shape.vocabulary, shape.padding))
+    return LabeledDataset(ids, labels, vocabulary=Vocabulary(shape.vocabulary, shape.padding))
 
 
 def federation(

@@ -10,7 +10,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.client import dp_sgd, operations
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import NotCoveredError
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -63,8 +63,8 @@ def covers(kind: Callable[[], Any]) -> bool:
 def _toy() -> _Private:
     """Return three clients with four training samples of eight features each, and models of one hidden layer."""
 
-    def samples(number: int) -> LabelledDataset:
-        return LabelledDataset(torch.linspace(-1, 1, 8 * number).view(number, 8), torch.arange(number) % 2)
+    def samples(number: int) -> LabeledDataset:
+        return LabeledDataset(torch.linspace(-1, 1, 8 * number).view(number, 8), torch.arange(number) % 2)
 
     def build(name: str) -> nn.Module:
         return nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))

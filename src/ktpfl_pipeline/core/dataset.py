@@ -33,14 +33,14 @@ class Vocabulary:
     padding: int | None = None  #: the id that fills texts up to one length; None where no id does
     words: tuple[str, ...] | None = None  #: (size,) the token of each id; None where they are not known
     #: how many ids models see: the most frequent ones in the clients' training texts, found for each seed when the
-    #: clients are known; see `data.standardisation.FrequentTokens`. None: all ids.
+    #: clients are known; see `data.standardization.FrequentTokens`. None: all ids.
     frequent: int | None = None
     #: which built-in tokenizer made it, for other texts of the same vocabulary; None where another one did
     tokenizer: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledDataset:
+class LabeledDataset:
     """Inputs and their labels."""
 
     #: (M, ...), of one of the `core.kinds`: images in uint8, features of any shape in float32, or tokens in int64

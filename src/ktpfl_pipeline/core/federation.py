@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.client_states import ClientStates
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
@@ -201,9 +201,9 @@ class Federation(Setting):
         phase = "distill" if all(isinstance(n, int) for n in models) else "fuse"
         return self.run_training(phase, operations.distill, calls, models, recipe=self.distillation)
 
-    def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
+    def held_out(self, n: int, split: Split, limit: int | None = None) -> LabeledDataset:
         """Return client n's `split`, or `limit` of its samples, drawn once and for all."""
-        samples: LabelledDataset = getattr(self.by_id[n], split)
+        samples: LabeledDataset = getattr(self.by_id[n], split)
         if limit is None or limit >= len(samples):
             return samples
         return samples.take(torch.randperm(len(samples), generator=self.stream("held out", split, n))[:limit])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import augmentation, compatibility, kinds, rng
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.model_facts import Head, ModelFacts, facts_of
 from ktpfl_pipeline.core.privacy import check_delta, check_possible
@@ -41,9 +41,9 @@ class Client:
 
     id: int
     architecture: str
-    train: LabelledDataset
-    validation: LabelledDataset
-    test: LabelledDataset
+    train: LabeledDataset
+    validation: LabeledDataset
+    test: LabeledDataset
     name: str = ""  #: what the source of its data calls it
 
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
-from ktpfl_pipeline.data.standardisation import Fitted, FrequentTokens, Standardisation
+from ktpfl_pipeline.data.standardization import Fitted, FrequentTokens, Standardization
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,9 @@ class PublicSet:
 class ClientData(NamedTuple):
     """The labeled samples of one client, split as its indices are."""
 
-    train: LabelledDataset
-    validation: LabelledDataset
-    test: LabelledDataset
+    train: LabeledDataset
+    validation: LabeledDataset
+    test: LabeledDataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class SeedData:
         names: (N,) what the source calls its clients; empty where a scheme dealt out its samples.
     """
 
-    private: LabelledDataset
+    private: LabeledDataset
     public: Tensor
     partition: dict[int, ClientIndices]
     skew: FeatureSkew | None = None
@@ -90,9 +90,9 @@ class SeedData:
         splits = []
         for split, indices in own._asdict().items():
             taken = self.private.take(indices)
-            inputs = self.standardised(taken.inputs)
+            inputs = self.standardized(taken.inputs)
             inputs = inputs if self.skew is None else self.skew.applied(inputs, n, split)
-            splits.append(LabelledDataset(inputs, taken.labels))
+            splits.append(LabeledDataset(inputs, taken.labels))
         return ClientData(*splits)
 
     @cached_property
@@ -100,12 +100,12 @@ class SeedData:
         """The fit to the training samples: the scale of features, or the frequent tokens of texts; None for images."""
         training, known = (own.train for _, own in sorted(self.partition.items())), self.private.vocabulary
         if self.private.kind.standardized:
-            return Standardisation.of(self.private.inputs, training)
+            return Standardization.of(self.private.inputs, training)
         if known is not None and known.frequent is not None:
             return FrequentTokens.of(self.private.inputs, training, known.size, known.frequent)
         return None
 
-    def standardised(self, inputs: Tensor) -> Tensor:
+    def standardized(self, inputs: Tensor) -> Tensor:
         """Return inputs, private or public, as models see them: features standardized, rare tokens replaced."""
         return inputs if self.scale is None else self.scale(inputs)
 
@@ -159,7 +159,7 @@ class FederatedData:
         pretrained: by architecture, weights that its clients start from instead of drawn ones.
     """
 
-    private: LabelledDataset
+    private: LabeledDataset
     public: PublicSet
     partitions: dict[int, dict[int, ClientIndices]]
     settings: dict[str, Any] = field(default_factory=dict)
@@ -187,7 +187,7 @@ class FederatedData:
             for seed, clients in values["partitions"].items()
         }
         known = values["private"].get("vocabulary")
-        private = LabelledDataset(**{**values["private"], "vocabulary": known and Vocabulary(*known)})
+        private = LabeledDataset(**{**values["private"], "vocabulary": known and Vocabulary(*known)})
         public = PublicSet(**values["public"])
         return cls(private, public, partitions, *(values[name] for name in ("settings", "skew", "names", "pretrained")))
 

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 
 MAX_NAME = 100  # characters of the name of a client or a class, which is shown in tables and pictures
 
 
 @dataclass(frozen=True, eq=False)
-class OwnedDataset(LabelledDataset):
+class OwnedDataset(LabeledDataset):
     """Samples, each with the client that it belongs to: what the scheme `natural` keeps.
 
     Attributes:

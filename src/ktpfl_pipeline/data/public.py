@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.data.partition import draw_stratified
@@ -38,7 +38,7 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return taken.nonzero().flatten(), (~taken).nonzero().flatten()
 
 
-def open_indices(private: LabelledDataset, share: float, seed: int) -> tuple[Tensor, int]:
+def open_indices(private: LabeledDataset, share: float, seed: int) -> tuple[Tensor, int]:
     """Return the indices of an open part of all private samples, without samples that also occur in the rest.
 
     The second value is how many were left out: these stay private. More than 1 % of the part are warned of.

@@ -28,7 +28,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
 
     Attributes:
         mu: μ, the step toward the mixture; 1 replaces the model.
-        normalise: whether distances are in units of their mean q, so that λ and ρ mean the same for any architecture
+        normalize: whether distances are in units of their mean q, so that λ and ρ mean the same for any architecture
             and at any stage of training.
     """
 
@@ -36,7 +36,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
     paper_name = "KT-pFL"
 
     mu: Annotated[float, Interval(ge=0, le=1)] = 1.0
-    normalise: bool = True
+    normalize: bool = True
 
     def init(self, fed: Federation) -> KTpFLState:
         """Start from the initial model and equal coefficients 1/N."""
@@ -64,7 +64,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
     def objective(self, trained: Models, fed: Federation) -> Objective:
         """Return the objective of the cohort's c: λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖²."""
         products = gram(list(trained.values()), fed.trained_names)
-        q = mean_distance(products) if self.normalise else 1.0
+        q = mean_distance(products) if self.normalize else 1.0
         return SquaredDistance(products / q, self.row_weights(fed.data_weights(list(trained))), self.rho)
 
 

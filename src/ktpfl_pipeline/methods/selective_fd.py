@@ -32,7 +32,7 @@ class SelectiveFD(Personal):
         quantile: of the density ratios of a client's held-out samples; public samples below it are not predicted.
         ambiguity: τ, the largest L1 distance of a taught prediction from certainty, 0 to 2.
         width: σ of the Gaussian kernel; None is the median distance between the client's samples.
-        regularisation: λ of KuLSIF.
+        regularization: λ of KuLSIF.
     """
 
     title = "Selective-FD"
@@ -41,12 +41,12 @@ class SelectiveFD(Personal):
     quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
     ambiguity: Annotated[float, Interval(ge=0, le=2)] = 1.0
     width: Annotated[float | None, Gt(0)] = None
-    regularisation: Annotated[float, Ge(1e-9)] = 1e-3
+    regularization: Annotated[float, Ge(1e-9)] = 1e-3
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Select, train, predict, average over the clients that predict a sample, select again, distill."""
         batch = fed.public_batch(t)
-        calls = dict.fromkeys(cohort, (batch, self.quantile, self.width, self.regularisation))
+        calls = dict.fromkeys(cohort, (batch, self.quantile, self.width, self.regularization))
         chosen = fed.run("select", familiar, calls)
         upload = exchange.train_and_predict(
             fed, state.models, cohort, t, batch, torch.stack([chosen[n] for n in cohort])
@@ -60,7 +60,7 @@ class SelectiveFD(Personal):
 
 
 def familiar(
-    space: Workspace, n: int, batch: Tensor, quantile: float, width: float | None, regularisation: float
+    space: Workspace, n: int, batch: Tensor, quantile: float, width: float | None, regularization: float
 ) -> Outcome[Tensor]:
     """Return which public samples are like client n's training samples, (B,) bool.
 
@@ -77,7 +77,7 @@ def familiar(
     ends = sent(torch.stack([public.min(), public.max()]).view(2, *(1 for _ in public.shape[1:])), space.device)
     low, high = torch.cat([known.flatten(), vectors(space, ends).flatten()]).aminmax()
     drawn = torch.rand(known.shape, generator=space.setting.stream("density noise", n), dtype=known.dtype)
-    ratio = DensityRatio(known, low + (high - low) * sent(drawn, space.device), width, regularisation)
+    ratio = DensityRatio(known, low + (high - low) * sent(drawn, space.device), width, regularization)
     return Outcome(ratio(vectors(space, space.public(batch))) >= ratio(checked).quantile(quantile))
 
 
@@ -93,15 +93,15 @@ class DensityRatio:
     r(x) = Σ_j α_j k(x, y_j) + 1/(nλ) Σ_i k(x, x_i), where (K/m + λ I) α = -1/(nmλ) Σ_i k(y, x_i).
     """
 
-    def __init__(self, known: Tensor, noise: Tensor, width: float | None, regularisation: float) -> None:
+    def __init__(self, known: Tensor, noise: Tensor, width: float | None, regularization: float) -> None:
         """Solve for α; `width` None is the median distance between known samples."""
-        self.known, self.noise, self.regularisation = known, noise, regularisation
+        self.known, self.noise, self.regularization = known, noise, regularization
         self.width: float | Tensor = width or 1.0
         if width is None and len(known) > 1:
             distance = torch.pdist(known).median()
             self.width = distance.where(distance > 0, 1.0)  # on the device, without synchronization
         kernel = self._kernel(noise, noise) / len(noise)
-        kernel.diagonal().add_(regularisation)
+        kernel.diagonal().add_(regularization)
         self.alpha = linalg.solve(kernel, -self._likeness(noise) / len(noise))
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class DensityRatio:
         return found
 
     def _likeness(self, x: Tensor) -> Tensor:
-        return self._kernel(x, self.known).mean(dim=1) / self.regularisation
+        return self._kernel(x, self.known).mean(dim=1) / self.regularization
 
     def _kernel(self, a: Tensor, b: Tensor) -> Tensor:
         return torch.exp(-torch.cdist(a, b).square() / (2.0 * self.width**2))

@@ -4,7 +4,7 @@ Arguments that the nodes share:
     name: the name of the experiment, sweep, tuning or report.
     method: a method's registry name or dotted path; `methods` are all methods that are run.
     raw_folder: the folder with samples and downloads.
-    private: the private `LabelledDataset`, (M, ...).
+    private: the private `LabeledDataset`, (M, ...).
     public_images: (M, ...), from which the public set is drawn; for each seed, `public_set` has the indices.
     partition: a table with the columns seed, client, split, index, label.
     federation: the `FederatedData`, for every seed.

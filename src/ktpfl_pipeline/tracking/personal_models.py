@@ -18,12 +18,12 @@ from torch import Tensor
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import joint
-from ktpfl_pipeline.core.dataset import LabelledDataset, TokenShape, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, TokenShape, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.model_facts import facts_of
 from ktpfl_pipeline.data.sources.tokens import check_ids
-from ktpfl_pipeline.data.standardisation import Fitted, of_plain
+from ktpfl_pipeline.data.standardization import Fitted, of_plain
 
 NAME = "personal_models"
 """The folder among the files of a run."""
@@ -34,7 +34,7 @@ def save(
     folder: Path,
     weights: Mapping[int, Mapping[str, Tensor]],
     architectures: Mapping[int, str],
-    examples: LabelledDataset,
+    examples: LabeledDataset,
     classes: int,
     scale: Fitted | None = None,
 ) -> None:

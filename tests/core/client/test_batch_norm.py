@@ -14,7 +14,7 @@ from torch import nn
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client import batch_norm
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import BatchNormPolicy
@@ -25,7 +25,7 @@ POLICIES = get_args(BatchNormPolicy)
 STATISTICS = ("1.running_mean", "1.running_var", "1.num_batches_tracked")
 PUBLIC = torch.tensor([255, 255, 255, 0], dtype=torch.uint8).reshape(4, 1, 1, 1)
 """x = 1, 1, 1, -1: mean 1/2, biased variance 3/4, unbiased variance 1."""
-PRIVATE = LabelledDataset(torch.tensor([255, 0], dtype=torch.uint8).reshape(2, 1, 1, 1), torch.tensor([0, 1]))
+PRIVATE = LabeledDataset(torch.tensor([255, 0], dtype=torch.uint8).reshape(2, 1, 1, 1), torch.tensor([0, 1]))
 
 
 def normalized(

@@ -10,7 +10,7 @@ from torch import nn
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.criterion import balanced
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.settings import LocalTraining, Privacy
@@ -46,7 +46,7 @@ def test_a_step_by_hand(weights: Any, expected: float, loss: float) -> None:
     for parameter in module.parameters():
         nn.init.zeros_(parameter)
     inputs = torch.full((4, 1, 1, 1), 255, dtype=torch.uint8)
-    samples = LabelledDataset(inputs, torch.tensor([0, 0, 0, 1]))
+    samples = LabeledDataset(inputs, torch.tensor([0, 0, 0, 1]))
     training = LocalTraining(epochs=1, batch_size=4, learning_rate=0.5, class_weights=weights)
     fed = toy.one_client(module, samples, inputs, training=training)
     after = fed.train(fed.initial_models(), 1)[5]

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.client import features
 from ktpfl_pipeline.core.client.operations import train
 from ktpfl_pipeline.core.client.pooling import pooled
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.methods.shared import common_head
@@ -92,7 +92,7 @@ class TestClassMeans:
             dtype="float64",
             build=lambda name: nn.Sequential(nn.Flatten(), nn.Linear(2, toy.CLASSES)),
         )
-        client = replace(fed.clients[0], train=LabelledDataset(images, torch.tensor([0, 1, 0])))
+        client = replace(fed.clients[0], train=LabeledDataset(images, torch.tensor([0, 1, 0])))
         fed = toy.again(fed, clients=(client,), public=images, public_batch_size=1)
         root = 2**0.5
         for dimension, expected in ((2, [[1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]), (1, [[root / 2], [-root], [0.0]])):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.setting import DTYPES
 from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
@@ -36,7 +36,7 @@ class TestSteps:
         Every probability is 1/2, so the gradient of the mean cross-entropy is dW_0 = (-1/2 (1) + 1/2 (-1)) / 2 = -1/2,
         dW_1 = +1/2, and for the biases 0. After the step W = (1/4, -1/4). The loss before it was ln 2.
         """
-        train = LabelledDataset(self.white_and_black, torch.tensor([0, 1]))
+        train = LabeledDataset(self.white_and_black, torch.tensor([0, 1]))
         training = LocalTraining(epochs=1, batch_size=2, learning_rate=0.5)
         fed = toy.one_client(zero_linear(1, 2), train, self.white_and_black, training=training)
         after = fed.train(fed.initial_models(), 1)[5]
@@ -50,7 +50,7 @@ class TestSteps:
         The gradient at the logits is T (1/2 - p) / 2: (-1/4, 1/4) for x = 1 and 0 for x = -1. So W moves by (1/8, -1/8)
         and the biases too.
         """
-        train = LabelledDataset(self.white_and_black, torch.tensor([0, 1]))
+        train = LabeledDataset(self.white_and_black, torch.tensor([0, 1]))
         distillation = Distillation(epochs=1, batch_size=2, learning_rate=0.5, temperature=2.0)
         fed = toy.one_client(zero_linear(1, 2), train, self.white_and_black, distillation=distillation)
         teacher = torch.tensor([[[0.75, 0.25], [0.5, 0.5]]], dtype=torch.float64)
@@ -63,7 +63,7 @@ class TestSteps:
         public = torch.tensor([[[[0, 0, 0]]], [[[255, 0, 0]]], [[[0, 255, 0]]], [[[0, 0, 255]]]], dtype=torch.uint8)
         distillation = Distillation(epochs=1, batch_size=1, learning_rate=1e-6)
         fed = toy.one_client(
-            zero_linear(3, 2), LabelledDataset(public, torch.zeros(4).long()), public, distillation=distillation
+            zero_linear(3, 2), LabeledDataset(public, torch.zeros(4).long()), public, distillation=distillation
         )
         for batch in ([1, 2, 3], [3, 2, 1], [2, 1, 0, 3]):
             teacher = torch.full((1, len(batch), 2), 0.5, dtype=torch.float64)
@@ -164,7 +164,7 @@ class TestImages:
     def test_private_and_public_images_are_prepared_alike(self) -> None:
         """One and the same set of images, all 256 levels in it, through the four verbs that look at images."""
         images = torch.arange(256, dtype=torch.uint8).reshape(4, 1, 8, 8)
-        split = LabelledDataset(images, torch.tensor([0, 1, 2, 0]))
+        split = LabeledDataset(images, torch.tensor([0, 1, 2, 0]))
         client = replace(toy.federation().clients[0], train=split, validation=split, test=split)
         settings = {"training": LocalTraining(epochs=1), "distillation": Distillation()}
         fed = toy.again(
@@ -240,7 +240,7 @@ class TestPredictions:
         images = torch.tensor([255, 0, 255], dtype=torch.uint8).reshape(3, 1, 1, 1)
         module = zero_linear(1, 2)
         module[1].weight.data[0] = 1.0
-        fed = toy.one_client(module, LabelledDataset(images, torch.tensor([0, 1, 1])), images)
+        fed = toy.one_client(module, LabeledDataset(images, torch.tensor([0, 1, 1])), images)
         evaluation = fed.evaluate(fed.initial_models(), "test")[5]
         assert evaluation.accuracy == pytest.approx(2 / 3)
         # ln(1 + 1/e) twice and ln(1 + e)

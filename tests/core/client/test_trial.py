@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client import operations, trial
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.settings import Compute
 
-IMAGES = LabelledDataset(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64))
-FEATURES = LabelledDataset(torch.zeros(4, 8, 8), torch.tensor([0, 1, 2, 0]))
+IMAGES = LabeledDataset(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64))
+FEATURES = LabeledDataset(torch.zeros(4, 8, 8), torch.tensor([0, 1, 2, 0]))
 WAYS = [Compute("cpu"), Compute("cpu", dtype="bfloat16"), Compute("cpu", memory_format="channels_last")]
 
 
@@ -85,7 +85,7 @@ def test_what_is_slow_once_because_kernels_are_made_is_not_timed(monkeypatch: py
 
 
 @pytest.mark.parametrize("samples", [IMAGES, FEATURES], ids=["images", "features"])
-def test_generators_and_threads_stay_as_they_were(samples: LabelledDataset) -> None:
+def test_generators_and_threads_stay_as_they_were(samples: LabeledDataset) -> None:
     before, threads = toy.global_generators(), torch.get_num_threads()
     trial.step_seconds(toy.build, "mlp", samples, toy.CLASSES, 1, [Compute("cpu", threads=threads + 1)])
     assert toy.same(toy.global_generators(), before)

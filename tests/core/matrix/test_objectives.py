@@ -1,4 +1,4 @@
-"""What the coefficients minimise: values and gradients."""
+"""What the coefficients minimize: values and gradients."""
 
 import itertools
 import math

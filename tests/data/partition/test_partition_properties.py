@@ -6,7 +6,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.partition import SCHEMES, partition
 from ktpfl_pipeline.data.public import check_size, open_indices, open_part, without_overlap
@@ -99,7 +99,7 @@ def test_an_open_part_has_its_size_and_shares_nothing(labels, share, seed) -> No
 )
 def test_no_public_image_is_private(pixels, share, seed) -> None:
     """With so few different images, nearly all are there many times."""
-    samples = LabelledDataset(
+    samples = LabeledDataset(
         torch.tensor(pixels, dtype=torch.uint8).view(-1, 1, 1, 1), torch.zeros(len(pixels), dtype=int)
     )
     try:

@@ -12,7 +12,7 @@ from cases import case
 from images import GREY, LABELS, RGB, draw
 from input_errors import input_error
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.data.owned import OwnedDataset
@@ -45,7 +45,7 @@ def test_features_of_any_shape_are_read_as_float32(tmp_path):
         with case(shape, dtype):
             features = np.arange(np.prod(shape)).reshape(shape).astype(dtype) / 8
             samples = load(f"npz:{save(tmp_path / 'mine.npz', features=features, labels=LABELS)}", tmp_path)
-            assert type(samples) is LabelledDataset
+            assert type(samples) is LabeledDataset
             assert samples.inputs.dtype == torch.float32
             assert np.array_equal(samples.inputs.numpy(), features)
 
@@ -107,7 +107,7 @@ def test_a_class_without_images_is_unknown_to_classes(tmp_path):
         load("npz:mine.npz", tmp_path, classes=[0, 1])
 
 
-def test_npz_without_labelled_images_is_an_input_error(tmp_path):
+def test_npz_without_labeled_images_is_an_input_error(tmp_path):
     for arrays, words in (
         ({"x": GREY, "y": LABELS}, ("no array 'images', 'features' or 'tokens', only x, y", "savez_compressed")),
         ({"images": GREY}, ("no array 'labels', only images",)),

@@ -1,4 +1,4 @@
-"""The readers on arrays, images and paths of any kind, whole or damaged: labelled images, or a sentence."""
+"""The readers on arrays, images and paths of any kind, whole or damaged: labeled images, or a sentence."""
 
 import io
 import zipfile

@@ -10,26 +10,24 @@ import pytest
 import torch
 
 from ktpfl_pipeline.core import extensions
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.sources import load, load_public
 
 IMAGES, LABELS = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
-SAMPLES = LabelledDataset(IMAGES, LABELS)
+SAMPLES = LabeledDataset(IMAGES, LABELS)
 FEATURES = torch.zeros(4, 3)
 OWNED = OwnedDataset(FEATURES, LABELS, torch.tensor([0, 0, 1, 1]), ("a", "b"), test=torch.tensor([True, False] * 2))
 
 
-def returned(samples: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, file: str = "a.csv") -> LabelledDataset:
+def returned(samples: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, file: str = "a.csv") -> LabeledDataset:
     monkeypatch.setattr(extensions, "load", lambda path, what: lambda argument, folder: samples)
     return load(f"my_package.sources:mine:{file}", tmp_path)
 
 
 @pytest.mark.parametrize("samples", [SAMPLES, OWNED, replace(OWNED, test=None)])
-def test_samples_are_taken_as_they_are(
-    samples: LabelledDataset, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_are_taken_as_they_are(samples: LabeledDataset, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert returned(samples, tmp_path, monkeypatch) is samples
     assert returned(samples, tmp_path, monkeypatch, "a.npz") is samples
 
@@ -37,7 +35,7 @@ def test_samples_are_taken_as_they_are(
 @pytest.mark.parametrize(
     ("samples", "words"),
     [
-        ((IMAGES, LABELS), "returned a tuple, and must return a LabelledDataset"),
+        ((IMAGES, LABELS), "returned a tuple, and must return a LabeledDataset"),
         (SimpleNamespace(inputs=IMAGES, labels=LABELS), "returned a SimpleNamespace"),
         (replace(SAMPLES, inputs=IMAGES.numpy()), "returned inputs in a ndarray: make it a tensor"),
         (replace(SAMPLES, labels=[0, 1, 0, 1]), "returned labels in a list"),
@@ -47,7 +45,7 @@ def test_samples_are_taken_as_they_are(
         (replace(SAMPLES, class_names=("cat", "cat")), "has two classes named 'cat'"),
         (replace(SAMPLES, labels=LABELS[:, None]), "labels in torch.int64 of shape (4, 1)"),
         (replace(SAMPLES, labels=LABELS[:3]), "returned 4 inputs and 3 labels"),
-        (LabelledDataset(IMAGES[:0], LABELS[:0]), "returned 0 inputs and 0 labels"),
+        (LabeledDataset(IMAGES[:0], LABELS[:0]), "returned 0 inputs and 0 labels"),
         (
             replace(SAMPLES, labels=LABELS - 1),
             "has the label -1 in row 0 (rows count from 0): labels are class numbers",

@@ -47,7 +47,7 @@ def test_rows_of_val_are_tested_on_where_there_is_no_test(shots: Path) -> None:
 def test_path_and_label_are_enough_and_public_images_need_no_label(shots: Path) -> None:
     source = write(shots, "Label;Path\ncat;a/1.png\ndog;b c.png\n")
     samples = load(source, shots.parent)
-    assert type(samples).__name__ == "LabelledDataset"
+    assert type(samples).__name__ == "LabeledDataset"
     assert samples.class_names == ("cat", "dog")
     assert samples.test is None
     assert len(load_public(write(shots, "path\na/1.png\n"), "digits", shots.parent)) == 1

@@ -54,7 +54,7 @@ def test_public_texts_use_the_vocabulary_and_the_length_of_the_private_ones(tmp_
 
 def test_semicolons_no_clients_and_a_given_split(tmp_path: Path) -> None:
     samples: Any = load(table("Label;Text;split\n2;a b;train\n10;c;test\n")(tmp_path), tmp_path)
-    assert type(samples).__name__ == "LabelledDataset"
+    assert type(samples).__name__ == "LabeledDataset"
     assert samples.class_names == ("2", "10")
     assert samples.test.tolist() == [False, True]
 

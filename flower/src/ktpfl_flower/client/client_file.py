@@ -13,7 +13,7 @@ from torch import Tensor
 from ktpfl_flower.alike import Data, prepared
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config.schema import Image
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Distinct, Natural, Part, Reads, Share, default, parse
@@ -127,7 +127,7 @@ def check_architecture(name: str, who: str) -> None:
         raise InputError(f"{who} has an unknown architecture: {error}") from None
 
 
-def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str], Data]:
+def samples(own: ClientFile, folder: Path) -> tuple[LabeledDataset, list[str], Data]:
     """Return the client's samples, the names of their classes, and what others compare of them.
 
     Without names of classes in the source and the file, the labels are the names.
@@ -155,7 +155,7 @@ def samples(own: ClientFile, folder: Path) -> tuple[LabelledDataset, list[str], 
     return replace(found, inputs=inputs, labels=labels), class_names, data
 
 
-def _in_order(found: LabelledDataset, own: ClientFile) -> tuple[Tensor, list[str]]:
+def _in_order(found: LabeledDataset, own: ClientFile) -> tuple[Tensor, list[str]]:
     """Return labels in the order of the file's class names, (M,) int64, and the names.
 
     Raises:
@@ -181,7 +181,7 @@ def _in_order(found: LabelledDataset, own: ClientFile) -> tuple[Tensor, list[str
     return places[found.labels], wanted
 
 
-def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[LabelledDataset, ...]:
+def splits(own: ClientFile, found: LabeledDataset, seed: int) -> tuple[LabeledDataset, ...]:
     """Return the samples for training, validation and testing, as the partition ``natural`` splits them.
 
     Raises:
@@ -192,4 +192,4 @@ def splits(own: ClientFile, found: LabelledDataset, seed: int) -> tuple[Labelled
     if not is_whole(indices, how):
         raise InputError(f"{own.source} has {len(found)} samples, but {least(how)}. Add samples.")
     known = found.vocabulary
-    return tuple(LabelledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)
+    return tuple(LabeledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)

@@ -26,7 +26,7 @@ from ktpfl_flower.wire import INITIAL, Left, Packet, from_bytes, packed, to_byte
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.outcome import Resuming, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
 from ktpfl_pipeline.core.kinds import described
 from ktpfl_pipeline.core.machine.files import replacing
@@ -270,12 +270,12 @@ class Member:
         return Packet({})
 
     @cached_property
-    def _found(self) -> tuple[LabelledDataset, list[str], Data]:
+    def _found(self) -> tuple[LabeledDataset, list[str], Data]:
         """The client's samples, the names of their classes, and what others compare of them."""
         with private():
             return client_file.samples(self.own, self._folder)
 
-    def _splits(self, seed: int) -> tuple[LabelledDataset, ...]:
+    def _splits(self, seed: int) -> tuple[LabeledDataset, ...]:
         with private():
             return client_file.splits(self.own, self._found[0], seed)
 

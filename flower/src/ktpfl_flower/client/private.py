@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ktpfl_flower.wire import Packet
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import replacing
 
@@ -42,7 +42,7 @@ def refusal(kind: str, error: InputError) -> Packet:
     return Packet({"refused": str(error)})
 
 
-def fingerprint(samples: LabelledDataset, secret: Path) -> str:
+def fingerprint(samples: LabeledDataset, secret: Path) -> str:
     """Return a fingerprint of samples, 16 hexadecimal digits: it changes with them and reveals nothing else.
 
     The hash is keyed by the client's own secret, so others cannot test guesses of the samples. The file of the secret

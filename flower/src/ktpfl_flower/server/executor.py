@@ -21,7 +21,7 @@ from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, unpacked
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.client.workspace import OWN
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, by_reason
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -104,7 +104,7 @@ class RealFederation(Federation):
         """Return each model fitted to its teacher, which travels in the dtype in which clients compute."""
         return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t)
 
-    def held_out(self, n: int, split: Split, limit: int | None = None) -> LabelledDataset:
+    def held_out(self, n: int, split: Split, limit: int | None = None) -> LabeledDataset:
         """Raise InputError: only a client itself has its samples."""
         raise InputError(STAYS)
 

@@ -21,7 +21,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.__main__ import CONF
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.core import compatibility, kinds
-from ktpfl_pipeline.core.dataset import LabelledDataset, Shape, TokenShape
+from ktpfl_pipeline.core.dataset import LabeledDataset, Shape, TokenShape
 from ktpfl_pipeline.core.engine import Run
 from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError
 from ktpfl_pipeline.core.identity import digest
@@ -181,9 +181,9 @@ class RealJob(Job):
 def _shell(said: Registration) -> Client:
     """Return a client without its samples: tensors on the device `meta`, which cannot be read."""
 
-    def split(size: int) -> LabelledDataset:
+    def split(size: int) -> LabeledDataset:
         inputs = torch.empty(size, *said.shape, dtype=kinds.KINDS[said.data.kind].dtype, device="meta")
-        return LabelledDataset(inputs, torch.empty(size, dtype=torch.int64, device="meta"))
+        return LabeledDataset(inputs, torch.empty(size, dtype=torch.int64, device="meta"))
 
     train, validation, test = map(split, said.sizes)
     return Client(said.client, said.architecture, train, validation, test, said.name)

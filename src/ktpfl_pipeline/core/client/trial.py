@@ -8,7 +8,7 @@ from torch import nn
 
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.settings import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
@@ -21,7 +21,7 @@ TURNS = 2
 def step_seconds(
     build: Callable[[str], nn.Module],
     architecture: str,
-    samples: LabelledDataset,
+    samples: LabeledDataset,
     classes: int,
     batch_size: int,
     computes: Sequence[Compute],

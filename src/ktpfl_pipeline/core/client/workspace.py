@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import kinds, rng, weights
 from ktpfl_pipeline.core.client import joint, reduced
 from ktpfl_pipeline.core.client.criterion import Criterion
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.model_facts import prepared
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.transfer import sent
@@ -42,7 +42,7 @@ class Workspace:
         self._modules: dict[tuple[str, str], nn.Module] = {}
         self._tensors: dict[tuple[str, str], Params] = {}
         self._heads: dict[tuple[Any, ...], nn.Linear] = {}
-        self._splits: dict[tuple[int, str], LabelledDataset] = {}
+        self._splits: dict[tuple[int, str], LabeledDataset] = {}
         self._public: Tensor | None = None
         # what the optimizer of the current training starts from; None if it starts again. See `outcome.Resuming`.
         self.optimizer_state: Params | None = None
@@ -122,12 +122,12 @@ class Workspace:
         floats = kind.to_float(inputs, self.dtype)
         return floats.contiguous(memory_format=self.format) if kind.pixels else floats
 
-    def split(self, n: int, name: Split) -> LabelledDataset:
+    def split(self, n: int, name: Split) -> LabeledDataset:
         """Return one split of client n, on the device: it stays there, or is copied each time; see `resident`."""
         if (n, name) in self._splits:
             return self._splits[n, name]
-        samples: LabelledDataset = getattr(self.setting.by_id[n], name)
-        there = LabelledDataset(sent(samples.inputs, self.device), sent(samples.labels, self.device))
+        samples: LabeledDataset = getattr(self.setting.by_id[n], name)
+        there = LabeledDataset(sent(samples.inputs, self.device), sent(samples.labels, self.device))
         if self.resident:
             self._splits[n, name] = there
         return there

@@ -12,7 +12,7 @@ import torch
 
 from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.client.measures import MEASURES, Evaluation
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
@@ -107,11 +107,11 @@ class Evaluator(Generic[State]):
             return found
 
     @cached_property
-    def _pool(self) -> LabelledDataset | None:
+    def _pool(self) -> LabeledDataset | None:
         return pooled_test(self.fed, self.global_samples) if self.global_samples else None
 
     def _measured(
-        self, ended: Ended[State], adapt: Sequence[int], pool: LabelledDataset | None, away: Collection[int]
+        self, ended: Ended[State], adapt: Sequence[int], pool: LabeledDataset | None, away: Collection[int]
     ) -> RoundRecord:
         """Return the record with all measurements; clients that are `away` are not asked.
 
@@ -184,17 +184,17 @@ def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history:
     )
 
 
-def pooled_test(fed: Federation, limit: int) -> LabelledDataset:
+def pooled_test(fed: Federation, limit: int) -> LabeledDataset:
     """Return at most `limit` test samples of all clients together, drawn once and for all, uniformly."""
     splits = [fed.held_out(n, "test") for n in fed.by_id]
     ends = torch.tensor([len(split) for split in splits]).cumsum(0)
     chosen = torch.randperm(int(ends[-1]), generator=fed.stream("pooled test"))[:limit]
     owner = torch.searchsorted(ends, chosen, right=True)
     parts = [split.take(chosen[owner == place] - (ends[place] - len(split))) for place, split in enumerate(splits)]
-    return LabelledDataset(torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts]))
+    return LabeledDataset(torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts]))
 
 
-def accuracies_on(fed: Federation, samples: LabelledDataset, models: Models) -> list[float]:
+def accuracies_on(fed: Federation, samples: LabeledDataset, models: Models) -> list[float]:
     """Return each model's accuracy on the same samples, which belong to no client."""
     inputs, labels = sent(samples.inputs, fed.device), sent(samples.labels, fed.device)
     answers = fed.run("evaluate", operations.cross_logits, {n: (params, inputs) for n, params in models.items()})

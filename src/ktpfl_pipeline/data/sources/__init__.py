@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import extensions
-from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, unknown, used_up
 from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz, table, text
 from ktpfl_pipeline.data.sources.adaptation import adapt
@@ -29,7 +29,7 @@ from ktpfl_pipeline.data.sources.returned import check_returned
 
 __all__ = ["SOURCES", "Reading", "Source", "adapt", "find", "load", "load_public", "load_with_vocabulary"]
 
-Source = Callable[[str, Path], LabelledDataset]
+Source = Callable[[str, Path], LabeledDataset]
 """Called with what is behind the colon of `source:`, and the folder where datasets are and relative paths start."""
 
 SOURCES: dict[str, Source] = {
@@ -53,10 +53,10 @@ INCLUDED: dict[str, Callable[..., Tensor]] = {
 }
 """Sources that may bring public inputs with the private ones: what ``public.source: included`` reads."""
 UNLABELLED: dict[str, Callable[..., tuple[Tensor, Vocabulary | None]]] = {
-    "npz": npz.unlabelled,
-    "folder": folder.unlabelled,
-    "table": table.unlabelled,
-    "text": text.unlabelled,
+    "npz": npz.unlabeled,
+    "folder": folder.unlabeled,
+    "table": table.unlabeled,
+    "text": text.unlabeled,
 }
 """Sources whose inputs need no labels where they are public, with what the ids of tokens mean."""
 SIZED = (folder.load, clients.load, table.load)
@@ -86,14 +86,14 @@ def find(source: str) -> tuple[Source, str]:
     function: Source = extensions.load(own["path"], "source")
     if not callable(function):
         raise InputError(
-            f"{own['path']!r} is not a source: it must be a function (argument, folder) that returns a LabelledDataset."
+            f"{own['path']!r} is not a source: it must be a function (argument, folder) that returns a LabeledDataset."
         )
     return function, own["argument"] or ""
 
 
 def load(
     source: str, folder: Path, classes: Sequence[int] | None = None, reading: Reading = AS_THEY_ARE
-) -> LabelledDataset:
+) -> LabeledDataset:
     """Return all samples of a source with their labels, and with their owners where it knows them.
 
     Args:
@@ -107,7 +107,7 @@ def load(
     that a source or class is unknown, a file cannot be used, a download failed, or the user's own source raised.
     """
     function, argument = find(source)
-    samples: LabelledDataset
+    samples: LabeledDataset
     if own := PATH.fullmatch(source):
         samples = check_returned(_called(own["path"], function, argument, folder, reading), source)
     else:
@@ -139,8 +139,8 @@ def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_A
     if name in UNLABELLED:
         found: tuple[Tensor, Vocabulary | None] = _read(UNLABELLED[name], argument, folder, reading)
         return found
-    labelled = load(source, folder, reading=reading)
-    return labelled.inputs, labelled.vocabulary
+    labeled = load(source, folder, reading=reading)
+    return labeled.inputs, labeled.vocabulary
 
 
 def missing(source: str, folder: Path) -> str:
@@ -177,7 +177,7 @@ def _called(path: str, function: Source, argument: str, folder: Path, reading: R
         ) from error
 
 
-def _keep(samples: LabelledDataset, classes: Sequence[int], source: str) -> LabelledDataset:
+def _keep(samples: LabeledDataset, classes: Sequence[int], source: str) -> LabeledDataset:
     """Return the samples of `classes`, renumbered in that order; they keep the order of the source."""
     present = np.unique(samples.labels.numpy()).tolist()
     unknown = [label for label in classes if label not in present]

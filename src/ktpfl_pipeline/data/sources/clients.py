@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.features import Extent, check_told_apart
-from ktpfl_pipeline.data.sources.folder import check_file, classified, is_given_split, parts_of, subfolders, unlabelled
+from ktpfl_pipeline.data.sources.folder import check_file, classified, is_given_split, parts_of, subfolders, unlabeled
 from ktpfl_pipeline.data.sources.labels import in_order
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import agreed
@@ -59,9 +59,9 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
     root = folder_in("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)
-        return npz.unlabelled(f"{PUBLIC}.npz", root, reading)[0]
+        return npz.unlabeled(f"{PUBLIC}.npz", root, reading)[0]
     if any(place.name == PUBLIC for place in subfolders(root, root)):
-        return unlabelled(PUBLIC, root, reading)[0]
+        return unlabeled(PUBLIC, root, reading)[0]
     raise InputError(
         f"{root} has no folder 'public' and no 'public.npz', which public.source: included needs: add one of them, or"
         " choose another public.source, such as open_part."
@@ -137,7 +137,7 @@ def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:
     return named[0] if len(set(named)) == 1 else tuple(in_order(set().union(*named)))
 
 
-def _renumbered(part: LabelledDataset, names: tuple[str, ...] | None) -> Tensor:
+def _renumbered(part: LabeledDataset, names: tuple[str, ...] | None) -> Tensor:
     """Return a client's labels, (n,), as numbers of the classes `names`: a name is one class at every client."""
     if names is None or part.class_names in (None, names):
         return part.labels

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.arguments import check_no_argument
 
 
-def load(argument: str, folder: Path) -> LabelledDataset:
+def load(argument: str, folder: Path) -> LabeledDataset:
     """Return the 1,797 digits of 8 x 8 pixels that come with scikit-learn; the values 0 to 16 become 0 to 255.
 
     Its file is read without importing scikit-learn, which takes longer than all that a run does before it trains.
@@ -23,4 +23,4 @@ def load(argument: str, folder: Path) -> LabelledDataset:
     table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", np.float64, delimiter=",")
     images = np.rint(table[:, :64] * (255 / 16)).astype(np.uint8)
     labels = torch.from_numpy(table[:, 64].astype(np.int64))
-    return LabelledDataset(torch.from_numpy(images).reshape(-1, 1, 8, 8), labels, class_names=tuple("0123456789"))
+    return LabeledDataset(torch.from_numpy(images).reshape(-1, 1, 8, 8), labels, class_names=tuple("0123456789"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.sources.arguments import check_no_argument
@@ -27,13 +27,13 @@ class DownloadError(InputError):
     """A dataset could not be downloaded."""
 
 
-def load(dataset: str, argument: str, folder: Path) -> LabelledDataset:
+def load(dataset: str, argument: str, folder: Path) -> LabeledDataset:
     """Return a dataset of torchvision, where its class is called `dataset`."""
     check_no_argument(argument)
     return _both_parts(dataset, folder)
 
 
-def load_emnist(argument: str, folder: Path) -> LabelledDataset:
+def load_emnist(argument: str, folder: Path) -> LabeledDataset:
     """Return one split of EMNIST, upright and with labels from 0.
 
     The split is `letters` unless the argument names another: with ``classes: 0..9`` these are the letters A to J, the
@@ -48,10 +48,10 @@ def load_emnist(argument: str, folder: Path) -> LabelledDataset:
     if labels.min() < 0:
         raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them again.")
     names = samples.class_names and samples.class_names[len(samples.class_names) - EMNIST_LETTERS :]
-    return LabelledDataset(upright, labels, class_names=names if split == "letters" else samples.class_names)
+    return LabeledDataset(upright, labels, class_names=names if split == "letters" else samples.class_names)
 
 
-def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
+def _both_parts(dataset: str, folder: Path, **options: str) -> LabeledDataset:
     """Return the train and the test part of a torchvision dataset together: each client splits its share again.
 
     What is in `folder` is used; what is missing or cannot be read is downloaded, or unpacked from an archive there.
@@ -74,7 +74,7 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> LabelledDataset:
     both = torch.cat(images)
     both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
     names = tuple(str(name).partition(" - ")[0] for name in parts[0].classes)  # MNIST's are "0 - zero", "1 - one", ...
-    return LabelledDataset(both.contiguous(), torch.cat(labels).long(), class_names=names)
+    return LabeledDataset(both.contiguous(), torch.cat(labels).long(), class_names=names)
 
 
 def _read(kind: Any, root: Path, **options: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import class_names, composed
 from ktpfl_pipeline.data.sources.arguments import folder_in
@@ -19,7 +19,7 @@ TRAIN, VALIDATION, TEST = {"train", "training"}, {"val", "valid", "validation"},
 """What the folders of a given split are called, in lower case."""
 
 
-def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabelledDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the images of a folder that has one subfolder per class.
 
     Classes are numbered by the names of the subfolders, `in_order`. Images in folders below a class belong to that
@@ -35,7 +35,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     if test is None:
         _check_classes(subfolders(path, path), path)
     images, labels, part, called = classified(path, parts, reading)
-    return LabelledDataset(images, labels, class_names=called, test=None if test is None else torch.tensor(test)[part])
+    return LabeledDataset(images, labels, class_names=called, test=None if test is None else torch.tensor(test)[part])
 
 
 def parts_of(place: Path, root: Path) -> tuple[list[dict[str, list[Path]]], list[bool] | None]:
@@ -92,7 +92,7 @@ def is_given_split(places: list[Path]) -> bool:
     return bool(names & TRAIN) and len(names) > 1 and names <= TRAIN | VALIDATION | TEST
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
+def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
     """Return the images in a folder and in all folders below it, (N, C, H, W) uint8, which have no vocabulary."""
     path = folder_in("folder", argument, folder)
     files = files_below(path, path)

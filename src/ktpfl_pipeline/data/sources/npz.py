@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, meant
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
@@ -35,7 +35,7 @@ _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, la
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
 
-def load(argument: str, folder: Path) -> LabelledDataset:
+def load(argument: str, folder: Path) -> LabeledDataset:
     """Return the samples of a file; an `OwnedDataset` where it has `clients`.
 
     Its arrays, with a row for each of N samples:
@@ -58,14 +58,14 @@ def load(argument: str, folder: Path) -> LabelledDataset:
     return read(_file(argument, folder))
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
+def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
     """Return the images, features or tokens of a file, which need have no labels, and what the ids of tokens mean.
 
     Tokens must have the vocabulary of the private ones, `reading.known`, where both are known.
     """
     path = _file(argument, folder)
     with _opened(path) as archive:
-        kind, headers = _checked(path, archive, labelled=False)
+        kind, headers = _checked(path, archive, labeled=False)
         arrays = _arrays(path, archive, headers)
     inputs = _inputs(path, kind, arrays)
     private, own = reading.known, _vocabulary(path, kind, inputs, arrays)
@@ -91,13 +91,13 @@ def included(argument: str, folder: Path) -> Tensor:
         return _inputs(path, "public", _arrays(path, archive, headers), kind)
 
 
-def read(path: Path, extents: list[Extent] | None = None) -> LabelledDataset:
+def read(path: Path, extents: list[Extent] | None = None) -> LabeledDataset:
     """Return the samples of the file `path`, as `load` does.
 
     For one of several files, the extent of features is appended to `extents`, and not checked for this file alone.
     """
     with _opened(path) as archive:
-        kind, headers = _checked(path, archive, labelled=True)
+        kind, headers = _checked(path, archive, labeled=True)
         arrays = _arrays(path, archive, headers)
     numbers, called = _labels(path, arrays)
     found = [] if extents is None else extents
@@ -106,7 +106,7 @@ def read(path: Path, extents: list[Extent] | None = None) -> LabelledDataset:
         check_told_apart(found, lambda column: f"column {column} (from 0) of the features in {path}")
     known = _vocabulary(path, kind, inputs, arrays)
     if "clients" not in arrays:
-        return LabelledDataset(inputs, numbers, class_names=called, vocabulary=known)
+        return LabeledDataset(inputs, numbers, class_names=called, vocabulary=known)
     test = _flags(path, arrays["test"]) if "test" in arrays else None
     mine, names = owners_of(_texts(path, arrays["clients"]), path)
     return OwnedDataset(inputs, numbers, mine, names, test=test, class_names=called, vocabulary=known)
@@ -152,7 +152,7 @@ def names(argument: str, folder: Path) -> list[str]:
 def claim(path: Path) -> int:
     """Return how many bytes `read` will need, having checked all headers of the file."""
     with _opened(path) as archive:
-        return _claimed(_checked(path, archive, labelled=True)[1])
+        return _claimed(_checked(path, archive, labeled=True)[1])
 
 
 def _file(argument: str, folder: Path) -> Path:
@@ -203,13 +203,13 @@ def read_header(file: IO[bytes]) -> Header:
     return shape, dtype
 
 
-def _checked(path: Path, archive: zipfile.ZipFile, labelled: bool) -> tuple[str, Headers]:
+def _checked(path: Path, archive: zipfile.ZipFile, labeled: bool) -> tuple[str, Headers]:
     """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
-    headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes") if labelled else ()))
+    headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes") if labeled else ()))
     found = [name for name in INPUTS if name in headers]
     if len(found) > 1:
         raise InputError(f"{path} has the array {found[0]!r} and the array {found[1]!r}: save only one of them.")
-    if not found or (labelled and "labels" not in headers):
+    if not found or (labeled and "labels" not in headers):
         missing = "'labels'" if found else "'images', 'features' or 'tokens'"
         others = ", ".join(_names(archive)) or "none at all"
         raise InputError(f"{path} has no array {missing}, only {others}: {_SAVE_AGAIN}.")

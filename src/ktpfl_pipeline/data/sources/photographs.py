@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.data.settings import Text
@@ -49,7 +49,7 @@ class Reading(NamedTuple):
     text: Text = Text()
     known: Vocabulary | None = None
 
-    def of_public(self, private: LabelledDataset) -> "Reading":
+    def of_public(self, private: LabeledDataset) -> "Reading":
         """Return how public samples are read next to these private ones: texts in their vocabulary and length."""
         if private.vocabulary is None:
             return self

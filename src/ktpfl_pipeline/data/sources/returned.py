@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names
 from ktpfl_pipeline.data.sources.features import check_finite
@@ -15,15 +15,15 @@ from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.tokens import check_ids, vocabulary_of
 
 
-def check_returned(samples: Any, source: str) -> LabelledDataset:
+def check_returned(samples: Any, source: str) -> LabeledDataset:
     """Return the samples that the function of a `source` returned, with labels in int64, after checking them.
 
-    They must be a `LabelledDataset` with one label for each input, and of the numbers that it says.
+    They must be a `LabeledDataset` with one label for each input, and of the numbers that it says.
     """
     who = f"source {source!r}"
-    if not isinstance(samples, LabelledDataset):
-        raise InputError(f"{who} returned a {type(samples).__name__}, and must return a LabelledDataset of tensors.")
-    given: LabelledDataset = samples
+    if not isinstance(samples, LabeledDataset):
+        raise InputError(f"{who} returned a {type(samples).__name__}, and must return a LabeledDataset of tensors.")
+    given: LabeledDataset = samples
     inputs, labels = given.inputs, given.labels
     for name, part in {"inputs": inputs, "labels": labels}.items():
         if not isinstance(part, Tensor):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
@@ -33,7 +33,7 @@ EVERY = slice(None)
 PARSED = 100  # bytes of memory that one byte of a CSV file may take as Python texts
 
 
-def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabelledDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the images that a table lists; an `OwnedDataset` where it has a column `client`.
 
     Its columns, named in the first line, in any order; others are passed over:
@@ -45,10 +45,10 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     An `InputError` names a column or a cell that is missing, all files that are missing, or an unreadable image.
     """
     place, table = _table(argument, folder, ("path", "label"))
-    return labelled(place, table, *_images(place, table, reading))
+    return labeled(place, table, *_images(place, table, reading))
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
+def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
     """Return the images that a table lists, (N, C, H, W) uint8, without a vocabulary; it needs only `path`."""
     place, table = _table(argument, folder, ("path",))
     return _images(place, table, reading)[0], None
@@ -96,7 +96,7 @@ def opened(
 
 
 def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence[int] | None = None) -> None:
-    """Check that no cell of these columns is empty, if they exist; `rows` as for `labelled`."""
+    """Check that no cell of these columns is empty, if they exist; `rows` as for `labeled`."""
     for name in names:
         if None in table.get(name, ()):
             row = _number(table[name].index(None), rows)
@@ -162,14 +162,14 @@ def meant(
     return [meanings[name] for name in names]
 
 
-def labelled(
+def labeled(
     place: Path,
     table: Table,
     inputs: Tensor,
     kept: Tensor | slice = EVERY,
     vocabulary: Vocabulary | None = None,
     rows: Sequence[int] | None = None,
-) -> LabelledDataset:
+) -> LabeledDataset:
     """Return inputs, (M', ...), with the labels of their rows, and their clients and split if the table has them.
 
     They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool. If the M rows are a
@@ -187,6 +187,6 @@ def labelled(
         split = meant(place, "split", table["split"], {name: name for name in SPLITS}, "train, val or test", rows)
         common["test"] = torch.tensor(tested(split))[kept]
     if "client" not in table:
-        return LabelledDataset(inputs, labels[kept], **common)
+        return LabeledDataset(inputs, labels[kept], **common)
     owners, clients = owners_of([str(name) for name in table["client"]], place)
     return OwnedDataset(inputs, labels[kept], owners[kept], clients, **common)

@@ -4,17 +4,17 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
-from ktpfl_pipeline.data.sources.table import Table, check_filled, labelled, meant, opened
+from ktpfl_pipeline.data.sources.table import Table, check_filled, labeled, meant, opened
 from ktpfl_pipeline.data.sources.tokens import Tokens, tokenized
 
 OPTIONAL = ("client", "split", "public")
 _PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
 
 
-def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabelledDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the private texts of a table; an `OwnedDataset` where it has a column `client`.
 
     Its columns, named in the first line, in any order; others are ignored:
@@ -34,7 +34,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labelle
     private = {name: [cells[row] for row in rows] for name, cells in table.items()}
     check_filled(place, private, ("label", "client", "split"), rows)
     ids, known = tokenized(_texts(private), reading, str(place), folder)
-    return labelled(place, private, ids, vocabulary=known, rows=rows)
+    return labeled(place, private, ids, vocabulary=known, rows=rows)
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
@@ -52,7 +52,7 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
     return tokenized(chosen, reading, str(place), folder)[0]
 
 
-def unlabelled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tokens:
+def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tokens:
     """Return all texts of a table, (M, L) int64, and what their ids mean; it needs only the column `text`."""
     place, table = _table(argument, folder, ("text",))
     return tokenized(_texts(table), reading, str(place), folder)

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.settings import AUTO, Text
 from ktpfl_pipeline.data.sources.limits import brief
 from ktpfl_pipeline.data.sources.photographs import Reading
-from ktpfl_pipeline.data.standardisation import PADDING, UNKNOWN
+from ktpfl_pipeline.data.standardization import PADDING, UNKNOWN
 
 logger = logging.getLogger(__name__)
 WORDS, CHARACTERS = "words", "characters"

@@ -24,7 +24,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import privacy, settings
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.client.trial import step_seconds
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
 from ktpfl_pipeline.data.federated import FederatedData
@@ -136,7 +136,7 @@ def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmeti
 def _timed(experiment: Experiment, data: FederatedData, architecture: str, tried: Sequence[Arithmetic]) -> list[float]:
     own = next(iter(data.seeds.values()))
     taken = data.private.take(max((client.train for client in own.partition.values()), key=len))
-    samples = LabelledDataset(own.standardised(taken.inputs), taken.labels)
+    samples = LabeledDataset(own.standardized(taken.inputs), taken.labels)
     classes, batch = data.private.classes, experiment.training.batch_size
     build = partial(models.build, shape=data.private.shape, classes=classes, weights=data.pretrained)
     computes = [replace(experiment.compute, **way._asdict()) for way in tried]

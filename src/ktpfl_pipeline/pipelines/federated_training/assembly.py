@@ -16,7 +16,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
     own = data.seeds[seed]
     return Federation(
         clients=clients(experiment, data, seed),
-        public=own.standardised(own.public),
+        public=own.standardized(own.public),
         public_batch_size=0 if experiment.public.source == schema.NO_PUBLIC else experiment.public.batch,
         classes=data.private.classes,
         build=partial(models.build, shape=data.private.shape, classes=data.private.classes, weights=data.pretrained),

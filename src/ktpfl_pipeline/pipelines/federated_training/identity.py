@@ -127,7 +127,7 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
     put_together = {
         Path(assembly.__file__),
         *(PACKAGE / "models" / file for file in ("__init__.py", "pretrained.py")),
-        *(PACKAGE / "data" / file for file in ("feature_skew.py", "federated.py", "standardisation.py")),
+        *(PACKAGE / "data" / file for file in ("feature_skew.py", "federated.py", "standardization.py")),
     }
     files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *others}
     for module in (method.__module__, *makers, *readers):

@@ -26,10 +26,10 @@ FOR_HEADS = (
 
 
 def build(name: str) -> nn.Module:
-    """Return ``normalised``, with GroupNorm and LayerNorm, or ``convolutional``: with both and no linear layer."""
+    """Return ``normalized``, with GroupNorm and LayerNorm, or ``convolutional``: with both and no linear layer."""
     stem = [nn.Conv2d(1, 4, 3, stride=2), nn.GroupNorm(2, 4), nn.ReLU()]  # 4 x 3 x 3
     layers: dict[str, list[nn.Module]] = {
-        "normalised": [
+        "normalized": [
             *stem,
             nn.Flatten(),
             nn.LayerNorm(36),
@@ -64,9 +64,9 @@ def after_a_round(method: str, fed: Federation) -> dict[int, Params]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_normalised_models_are_trained(method: str) -> None:
-    """Weights and shifts of the normalisation too, which go with the model, and a convolution that is the head."""
-    fed = federation("normalised" if method in FOR_HEADS else "convolutional")
+def test_normalized_models_are_trained(method: str) -> None:
+    """Weights and shifts of the normalization too, which go with the model, and a convolution that is the head."""
+    fed = federation("normalized" if method in FOR_HEADS else "convolutional")
     made = made_for(method, fed)
     start = made.personal(made.init(fed), list(fed.by_id), fed)
     for n, params in after_a_round(method, fed).items():

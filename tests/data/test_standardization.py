@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from ktpfl_pipeline.core.dataset import LabelledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.partition import ClientIndices
-from ktpfl_pipeline.data.standardisation import PADDING, UNKNOWN, Fitted, FrequentTokens, Standardisation, of_plain
+from ktpfl_pipeline.data.standardization import PADDING, UNKNOWN, Fitted, FrequentTokens, Standardization, of_plain
 
 GENERATOR = torch.Generator().manual_seed(0)
 LABELS = torch.arange(40) % 4
@@ -25,7 +25,7 @@ def features(*shape: int) -> torch.Tensor:
 
 def data(inputs: torch.Tensor, public: torch.Tensor) -> FederatedData:
     chosen = PublicSet(public, {0: torch.arange(len(public))})
-    return FederatedData(LabelledDataset(inputs, LABELS), chosen, {0: PARTITION})
+    return FederatedData(LabeledDataset(inputs, LABELS), chosen, {0: PARTITION})
 
 
 @pytest.mark.parametrize("shape", [(40, 3), (40, 3, 7), (40, 2, 4, 5)], ids=["vectors", "series", "three axes"])
@@ -53,11 +53,11 @@ def test_test_samples_and_public_features_do_not_influence_the_scale() -> None:
 def test_public_features_are_brought_to_the_same_scale() -> None:
     inputs = features(40, 3)
     seed = data(inputs, inputs[:12]).seeds[0]
-    assert torch.equal(seed.standardised(seed.public), seed.clients[3].train.inputs)
+    assert torch.equal(seed.standardized(seed.public), seed.clients[3].train.inputs)
 
 
 def test_a_channel_without_any_spread_is_moved_and_not_stretched() -> None:
-    scale = Standardisation.of(torch.full((5, 2), 7.0), [torch.arange(5)])
+    scale = Standardization.of(torch.full((5, 2), 7.0), [torch.arange(5)])
     assert scale.std.tolist() == [1.0, 1.0]
     assert scale(torch.tensor([[7.0, 9.0]])).tolist() == [[0.0, 2.0]]
 
@@ -66,7 +66,7 @@ def test_images_stay_as_they_are() -> None:
     images = torch.randint(0, 256, (40, 1, 2, 2), generator=GENERATOR).to(torch.uint8)
     seed = data(images, images[:5]).seeds[0]
     assert seed.scale is None
-    assert seed.standardised(seed.public) is seed.public
+    assert seed.standardized(seed.public) is seed.public
     assert torch.equal(seed.clients[3].train.inputs, images[:12])
 
 
@@ -90,7 +90,7 @@ def test_tokens_of_no_training_text_are_unknown_where_all_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    "fitted", [FrequentTokens(torch.tensor([3, 2]), 8), Standardisation(torch.ones(2), torch.ones(2))]
+    "fitted", [FrequentTokens(torch.tensor([3, 2]), 8), Standardization(torch.ones(2), torch.ones(2))]
 )
 def test_a_fitted_scale_survives_conversion_to_plain_values(fitted: Fitted) -> None:
     assert of_plain(fitted.plain()).plain() == fitted.plain()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Standardisation:
+class Standardization:
     """Mean and standard deviation of each channel of a series or an image, or of each feature of a vector.
 
     Both are (C,) float64; the deviation is 1 where all values are equal.
@@ -27,7 +27,7 @@ class Standardisation:
     std: Tensor
 
     @classmethod
-    def of(cls, features: Tensor, training: Iterable[Tensor]) -> "Standardisation":
+    def of(cls, features: Tensor, training: Iterable[Tensor]) -> "Standardization":
         """Return that of features, (M, C, ...) float32, from the indices of each client's `training` samples."""
         own = features[torch.cat(list(training))].numpy()  # NumPy sums alike on any number of threads
         along = (0, *range(2, own.ndim))
@@ -83,11 +83,11 @@ class FrequentTokens:
         return ids[tokens]
 
 
-Fitted = Standardisation | FrequentTokens
+Fitted = Standardization | FrequentTokens
 
 
 def of_plain(values: Mapping[str, Any]) -> Fitted:
     """Return what `plain` was called on."""
     if "kept" in values:
         return FrequentTokens(torch.tensor(values["kept"], dtype=torch.int64), values["size"])
-    return Standardisation(*(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std")))
+    return Standardization(*(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std")))
