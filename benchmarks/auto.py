@@ -15,18 +15,19 @@ import torch
 from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.core.settings import Compute, MemoryFormat
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, fastest
 
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 128
 ARCHITECTURES = ("lenet", "cnn", "cnn_bn", "mlp", "mcmahan_cnn", "alexnet", "resnet18", "shufflenet_v2")
-WAYS = [Arithmetic(dtype, order) for dtype in measure.DTYPES for order in ("contiguous", "channels_last")]
+ORDERS: tuple[MemoryFormat, ...] = ("contiguous", "channels_last")
+WAYS = [Arithmetic(dtype, order) for dtype in measure.DTYPES for order in ORDERS]
 
 
 def row(architecture: str) -> str:
     """Return one architecture's times and choices."""
     build = partial(models.build, shape=SHAPE, classes=CLASSES)
-    computes = [Compute("auto", *way) for way in WAYS]
+    computes = [Compute("auto", way.dtype, way.memory_format) for way in WAYS]
     images = torch.randint(0, 256, (BATCH, *SHAPE), dtype=torch.uint8)
     samples = LabeledDataset(images, torch.arange(BATCH) % CLASSES)
     start = time.process_time()

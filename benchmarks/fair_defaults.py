@@ -95,7 +95,7 @@ def run(group: str, source: str, partition: str, seed: int) -> None:
     fed = made_federation(group, source, partition, seed)
     with closing(fed.executor):
         for label, (name, values) in missing.items():
-            line = {"key": [group, label, source, partition, seed], "final": final(fed, name, values)}
+            line: dict[str, Any] = {"key": [group, label, source, partition, seed], "final": final(fed, name, values)}
             with KEPT.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(*line["key"], f"{line['final']:.3f}", flush=True)
@@ -108,7 +108,7 @@ def made_federation(group: str, source: str, partition: str, seed: int) -> Feder
     return federation(
         DATASETS[source]["source"],
         clients=CLIENTS,
-        architectures=list(architectures),  # type: ignore[arg-type]
+        architectures=list(architectures),
         partition=PARTITIONS[partition],
         seed=seed,
         **settings,

@@ -24,7 +24,7 @@ from typing import Any
 import measure
 import torch
 from sklearn.datasets import load_digits
-from torch.autograd import DeviceType
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
 from ktpfl_pipeline import models
@@ -32,6 +32,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Run, Schedule
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.base import Executor
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
@@ -58,7 +59,7 @@ class Way:
 
     name: str
     settings: dict[str, Any]
-    executor: Callable[[], SerialExecutor] = SerialExecutor
+    executor: Callable[[], Executor] = SerialExecutor
 
 
 BFLOAT16 = {"dtype": "bfloat16", "memory_format": "channels_last"}
@@ -80,7 +81,7 @@ def samples(number: int, channels: int, seed: int) -> LabeledDataset:
     return LabeledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
-def federation(architecture: str, images: int, compute: Compute, executor: SerialExecutor) -> Federation:
+def federation(architecture: str, images: int, compute: Compute, executor: Executor) -> Federation:
     """Return the workload: clients of one architecture with random images."""
     channels = 1 if architecture == "mcmahan_cnn" else 3
     nothing = samples(0, channels, 0)
@@ -115,7 +116,7 @@ def machine(device: str) -> list[str]:
         if shutil.which("nvidia-smi"):
             asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
             driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split("\n")[0] or driver
-        lines.append(f"- CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}, driver {driver}")
+        lines.append(f"- CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}, driver {driver}")  # type: ignore[no-untyped-call]
         for number in range(gpus()):
             found = torch.cuda.get_device_properties(number)
             size, power = found.total_memory / 2**30, f"{found.major}.{found.minor}"
@@ -141,7 +142,7 @@ def ways(device: str) -> list[Way]:
     return [way for way in WAYS if device == "cuda" or "tf32" not in way.settings.values()]
 
 
-def digits(compute: Compute, executor: SerialExecutor) -> Federation:
+def digits(compute: Compute, executor: Executor) -> Federation:
     """Return five clients with real digits, 8x8, and two architectures."""
     found = load_digits()
     images = torch.as_tensor(found.images * 15.9).to(torch.uint8).unsqueeze(1)
@@ -168,7 +169,7 @@ def digits(compute: Compute, executor: SerialExecutor) -> Federation:
     )
 
 
-def trained(compute: Compute, executor: SerialExecutor, rounds: int) -> Run:
+def trained(compute: Compute, executor: Executor, rounds: int) -> Run:
     """Return a run of KT-pFL."""
     try:
         return engine.run(KTpFL(), digits(compute, executor), Schedule(rounds=rounds))

@@ -34,7 +34,7 @@ def steps(architecture: str, allowed: str) -> Callable[[], None]:
     def take() -> None:
         for _ in range(STEPS):
             optimizer.zero_grad()
-            functional.cross_entropy(model(images), labels).backward()
+            functional.cross_entropy(model(images), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     return take

@@ -59,7 +59,7 @@ def launches(architecture: str, **compute: Any) -> int:
         with pretend.recorded() as seen:
             fed.train(models, 1)
         counted.append(seen.launches)
-    return counted[2] - counted[1]
+    return int(counted[2] - counted[1])
 
 
 def waits(name: str) -> int:
@@ -72,7 +72,7 @@ def waits(name: str) -> int:
     state, _ = method.round(method.init(fed), cohort, 1, fed)
     with pretend.recorded() as seen:
         method.round(state, cohort, 2, fed)
-    return seen.waits
+    return int(seen.waits)
 
 
 def counted() -> dict[str, dict[str, list[Any]]]:
@@ -106,7 +106,9 @@ def at(tree: Path) -> dict[str, Any]:
     paths = [str(tree / "src"), str(ROOT / "tests" / "support"), str(ROOT / "benchmarks")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, __file__, "--here"]
-    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+    answer = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
+    found: dict[str, Any] = json.loads(answer)
+    return found
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ktpfl_pipeline.core.settings import has_bfloat16
+from ktpfl_pipeline.core.settings import Dtype, has_bfloat16
 
 try:
     from ktpfl_pipeline.core.machine import resources
@@ -28,7 +28,7 @@ Make = Callable[..., Callable[[], Any]]
 RESULTS = Path(__file__).parent / "results"
 CLOSELY = 0.02  # seconds
 PRODUCT = 3072  # rows and columns of the matrices of which the ceiling is a product
-DTYPES = ("float32", "bfloat16") if has_bfloat16("cpu") else ("float32",)
+DTYPES: tuple[Dtype, ...] = ("float32", "bfloat16") if has_bfloat16("cpu") else ("float32",)
 """The precisions for which this processor has instructions."""
 
 

@@ -69,7 +69,8 @@ def settings(changes: dict[str, Any]) -> schema.Experiment:
 @cache
 def federated_data() -> FederatedData:
     """Return the images and their partition for every seed."""
-    return prepare(settings({}), ROOT / "data" / "01_raw")
+    data: FederatedData = prepare(settings({}), ROOT / "data" / "01_raw")
+    return data
 
 
 def play(method: str, changes: dict[str, Any], seed: int) -> Played:

@@ -4,6 +4,8 @@ Nothing here is slower than it must be to be that: the images are in memory, pre
 those of training, and torch takes as many threads as it does by itself.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -15,10 +17,10 @@ from torchvision import transforms
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 
-Loader = DataLoader[tuple[Tensor, Tensor]]
+Loader = DataLoader[tuple[Tensor, Any]]
 
 
-class Items(Dataset[tuple[Tensor, int]]):
+class Items(Dataset[tuple[Tensor, Any]]):
     """Images that are transformed when they are asked for, one by one."""
 
     def __init__(self, given: LabeledDataset) -> None:
@@ -32,7 +34,7 @@ class Items(Dataset[tuple[Tensor, int]]):
         """Return the number of images."""
         return len(self.images)
 
-    def __getitem__(self, place: int) -> tuple[Tensor, int]:
+    def __getitem__(self, place: int) -> tuple[Tensor, Any]:
         """Return one image as numbers from -1 to 1, and its label."""
         return self.transform(self.images[place]), self.labels[place]
 
@@ -71,9 +73,9 @@ class Loop:
         n = len(soft)
         c = torch.full((n, n), 1 / n, requires_grad=True)
         gradient = torch.zeros_like(c)
-        teachers = []
+        teachers: list[Tensor] = []
         for i in range(n):
-            teachers.append(sum(c[i, j] * soft[j] for j in range(n)))
+            teachers.append(sum((c[i, j] * soft[j] for j in range(n)), torch.zeros(())))
             divergence = F.kl_div(soft[i].log(), teachers[i], reduction="batchmean")
             gradient += torch.autograd.grad(divergence + 0.7 * (c[i] - 1 / n).square().sum(), c)[0]
         for module, teacher in zip(self.modules, teachers, strict=True):
@@ -86,7 +88,7 @@ class Loop:
             optimizer = torch.optim.SGD(module.train().parameters(), lr=self.fed.training.learning_rate)
             for images, labels in loader:
                 optimizer.zero_grad()
-                F.cross_entropy(module(images), labels).backward()
+                F.cross_entropy(module(images), labels).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
 
     def distill(self, module: nn.Module, teacher: Tensor) -> None:
@@ -95,7 +97,7 @@ class Loop:
         targets = iter(torch.split(teacher, self.fed.distillation.batch_size))
         for images, _ in self.public:
             optimizer.zero_grad()
-            F.kl_div(F.log_softmax(module(images), dim=1), next(targets), reduction="batchmean").backward()
+            F.kl_div(F.log_softmax(module(images), dim=1), next(targets), reduction="batchmean").backward()  # type: ignore[no-untyped-call]
             optimizer.step()
 
     @torch.no_grad()

@@ -10,7 +10,7 @@ processes change little. Images are random, as only time is measured.
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -55,13 +55,13 @@ def rounds(architecture: str, images: int, recipe: dict[str, Any]) -> Callable[[
     return lambda: fed.train(start, 1)
 
 
-def main(images: int = 500, turns: int = 5, *architectures: str) -> None:
+def main(images: int = 500, turns: int = 5, architectures: Sequence[str] = ("lenet", "resnet18")) -> None:
     """Take all recipes in turn, and write the table down."""
     head = "| architecture | recipe | seconds a round | × plain SGD's, median of turns | lowest, highest |"
     lines = [f"# Recipes, {measure.today()}", "", f"{measure.hardware()}, 1 thread; one client, {images} images of", ""]
     lines[-1:] = [f"3×32×32, batches of 128, one epoch; CPU seconds, {turns} turns.", "", head]
     lines += ["| --- | --- | ---: | ---: | ---: |"]
-    for architecture in architectures or ("lenet", "resnet18"):
+    for architecture in architectures:
         ways = {name: rounds(architecture, images, recipe) for name, recipe in RECIPES.items()}
         times: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(turns + 1):
@@ -78,4 +78,4 @@ def main(images: int = 500, turns: int = 5, *architectures: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]), *sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]) if sys.argv[1:] else main()

@@ -12,6 +12,7 @@ import sys
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ PLAYS = {
 PERMUTATIONS = 10_000
 
 
-def tables(runs: list[dict]) -> None:
+def tables(runs: list[dict[str, Any]]) -> None:
     """Print what the final matrices, (N, N) per seed, have in common with architectures and with plays."""
     names, architectures = runs[0]["names"], np.array(runs[0]["architectures"])
     matrices = np.array([run["coefficients"] for run in runs])  # (seeds, N, N)

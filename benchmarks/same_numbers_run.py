@@ -21,12 +21,14 @@ experiments = {name: "homo_digits" if name in HOMO else "hetero_digits" for name
 home = experiment if hasattr(experiment, "experiment_pipeline") else pipeline_registry  # it differs between versions
 experiment_pipeline: Any = vars(home)["experiment_pipeline"]
 pipelines = {name: experiment_pipeline(name, section, [name]) for name, section in experiments.items()}
-pipeline_registry.register_pipelines = lambda: pipelines
+registry: Any = pipeline_registry
+registry.register_pipelines = lambda: pipelines
 configure_project("ktpfl_pipeline")
 logging.disable(logging.INFO)
 for name, section in experiments.items():
-    changes = {section: {"seeds": [0], "hyperparameters": "configured"}}
+    changes: dict[str, Any] = {section: {"seeds": [0], "hyperparameters": "configured"}}
     if name == "fml":  # whatever a version's default is
         changes[section]["methods"] = {"fml": {"common": "lenet"}}
+    session: Any
     with KedroSession.create(project_path=Path.cwd(), env="test", runtime_params=changes) as session:
         session.run(pipeline_names=[name], runner=SequentialRunner(), to_outputs=[f"{section}/{name}/result"])

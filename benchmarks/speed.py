@@ -33,8 +33,9 @@ from workloads import CLASSES, PAPER, SIZE, samples
 from ktpfl_pipeline import methods, models
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client
-from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining, MemoryFormat
 
 ROOT = Path(__file__).parents[1]
 LIGHT = ("lenet", "cnn", "cnn_bn", "mlp") * 5
@@ -50,7 +51,7 @@ def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, 
     """Return clients with so many images to train, validate and test on, and so many public ones for all."""
     *own, public = sizes
     clients = tuple(
-        Client(n, name, *(samples(size, channels, 100 * n + part) for part, size in enumerate(own)))
+        Client(n, name, *(samples(size, channels, 100 * n + part) for part, size in enumerate(own)))  # type: ignore[arg-type]
         for n, name in enumerate(architectures)
     )
     images = samples(public, channels, 1).inputs
@@ -68,7 +69,7 @@ def rounds(name: str, now: bool) -> Any:
         fed = federation(PAPER, 3, (8, 0, 8, 8), **recipe, compute=compute)
     else:
         recipe = {"training": LocalTraining(5, 16, 0.05), "distillation": Distillation(1, 32, 0.05)}
-        order = "channels_last" if name == "quick" and now else "contiguous"
+        order: MemoryFormat = "channels_last" if name == "quick" and now else "contiguous"
         compute, schedule = Compute("cpu", "float32", order), engine.Schedule(2, adapt_epochs=(1,))
         fed = federation(LIGHT, 1, (28, 3, 31, 200), **recipe, compute=compute)
     return lambda: engine.run(methods.create("kt_pfl"), fed, schedule)
@@ -77,7 +78,7 @@ def rounds(name: str, now: bool) -> Any:
 def serve(name: str, now: bool) -> None:
     """Do a turn for each line that comes in, and print the seconds of the processor."""
     torch.set_num_threads(1)
-    measure.resources.keep_freed_memory()  # as workers do
+    resources.keep_freed_memory()  # as workers do
     run = rounds(name, now)
     for _ in sys.stdin:
         start = time.process_time()

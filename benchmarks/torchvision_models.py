@@ -42,7 +42,7 @@ def row(name: str) -> str:
     except InputError as error:
         return f"| `{name}` | | refused: {error} |"
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-    F.cross_entropy(model(torch.randn(IMAGES, *SHAPE)), torch.arange(IMAGES)).backward()
+    F.cross_entropy(model(torch.randn(IMAGES, *SHAPE)), torch.arange(IMAGES)).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     finite = all(bool(parameter.isfinite().all()) for parameter in model.parameters())
     number = sum(parameter.numel() for parameter in model.parameters())

@@ -17,6 +17,8 @@ from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Par
 if TYPE_CHECKING:
     import torch
 
+Dtype = Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"]
+MemoryFormat = Literal["contiguous", "channels_last", "auto"]
 PublicTransport = Literal["float32", "uint8", "indices"]
 ClassWeights = Literal["none", "balanced"]
 OnDivergence = Literal["stop", "skip", "restore"]
@@ -263,8 +265,8 @@ class Compute:
     """
 
     device: str = "auto"
-    dtype: Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"] = "float32"
-    memory_format: Literal["contiguous", "channels_last", "auto"] = "contiguous"
+    dtype: Dtype = "float32"
+    memory_format: MemoryFormat = "contiguous"
     threads: Threads = 1
     executor: Annotated[ExecutorSettings, Reads(_executor, EXECUTORS)] = ExecutorSettings()
     prediction_batch: Count = 1000

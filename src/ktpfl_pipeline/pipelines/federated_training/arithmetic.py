@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,8 +39,8 @@ CHOSEN = "compute.json"
 class Arithmetic(NamedTuple):
     """A dtype and a memory format of `Compute`."""
 
-    dtype: str
-    memory_format: str
+    dtype: settings.Dtype
+    memory_format: settings.MemoryFormat
 
     def __str__(self) -> str:
         return f"{self.dtype} {self.memory_format}"
@@ -91,20 +91,21 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     only some processors have. `auto` does not try channels last on features, which have no channels.
     `privacy.EXCLUDED` is what private training excludes.
     """
-    asked, private = experiment.compute, experiment.training.privacy is not None
-
-    def allowed(choices: Iterable[str]) -> list[str]:
-        return [each for each in choices if not (private and each in privacy.EXCLUDED)]
-
-    dtypes: list[str] = [asked.dtype]
+    asked = experiment.compute
+    dtypes: list[settings.Dtype] = [asked.dtype]
     if asked.dtype.startswith("auto"):
         device = asked.place().type
-        bfloat16 = asked.dtype == "auto:bfloat16" and settings.has_bfloat16(device)
-        dtypes = allowed(["float32", *["tf32"] * (device == "cuda"), *["bfloat16"] * bfloat16])
-    formats: list[str] = [asked.memory_format]
+        dtypes = ["float32"]
+        if device == "cuda":
+            dtypes.append("tf32")
+        if asked.dtype == "auto:bfloat16" and settings.has_bfloat16(device):
+            dtypes.append("bfloat16")
+    orders: list[settings.MemoryFormat] = [asked.memory_format]
     if asked.memory_format == "auto":
-        formats = allowed(["contiguous", *["channels_last"] * data.private.kind.pixels])
-    return [Arithmetic(dtype, order) for dtype in dtypes for order in formats]
+        orders = ["contiguous", "channels_last"] if data.private.kind.pixels else ["contiguous"]
+    excluded = privacy.EXCLUDED.keys() if experiment.training.privacy else ()
+    ways = [Arithmetic(dtype, order) for dtype in dtypes for order in orders]
+    return [way for way in ways if not set(way) & set(excluded)] or ways  # an excluded setting is refused later
 
 
 def fastest(ways: Sequence[Arithmetic], seconds: Mapping[Arithmetic, float]) -> Arithmetic:

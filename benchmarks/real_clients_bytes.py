@@ -2,7 +2,7 @@
 
 Is it the same, bit for bit? What is the counted traffic, what do the messages take, and what does a socket between
 client and SuperLink carry? Is a private image, a vector of labels or a model in what clients send? Run it in the
-environment of `make flower`: ``.venv-flower/bin/python benchmarks/real_clients.py [--tls] [method ...]``.
+environment of `make flower`: ``.venv-flower/bin/python benchmarks/real_clients_bytes.py [--tls] [method ...]``.
 """
 
 import argparse
