@@ -17,11 +17,20 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import Final, benign, final, mean_by_place, mean_over_clients
-from ktpfl_pipeline.core.metrics import ADAPTED, LAST, LEDGERS, VALIDATION, Newcomers, RoundRecord
+from ktpfl_pipeline.core.metrics import (
+    ADAPTED,
+    AFTER_LOCAL,
+    AFTER_TRANSFER,
+    LAST,
+    LEDGERS,
+    VALIDATION,
+    Newcomers,
+    RoundRecord,
+)
 from ktpfl_pipeline.core.rounds import early_stopping
 
-HEADLINE = "after_transfer"
-ORDER = (HEADLINE, "after_local", VALIDATION)
+HEADLINE = AFTER_TRANSFER
+ORDER = (HEADLINE, AFTER_LOCAL, VALIDATION)
 LEADING = ("balanced_accuracy", "macro_f1", "auc")
 """Measures of the models after transfer that may lead a report instead of accuracy."""
 COVERED = 0.95

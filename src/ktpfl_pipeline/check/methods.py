@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, Personal, RoundReport
-from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord, Traffic
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, LEDGERS, RoundRecord, Traffic
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.settings import LocalTraining
 
@@ -131,11 +131,11 @@ def entries(state: Any) -> dict[str, Any]:
 
 def learns(recorded: Recorded, run: Run) -> None:
     """Check that clients classify toy images better than by guessing, after more rounds where three do not suffice."""
-    accuracy, rounds = fmean(run.history[-1].accuracy["after_transfer"]), SCHEDULE.rounds
+    accuracy, rounds = fmean(run.history[-1].accuracy[AFTER_TRANSFER]), SCHEDULE.rounds
     if accuracy < 0.6:
         rounds = LONG
         done = engine.run(recorded.method, recorded.federation(), Schedule(rounds, evaluate_every=rounds))
-        accuracy = fmean(done.history[-1].accuracy["after_transfer"])
+        accuracy = fmean(done.history[-1].accuracy[AFTER_TRANSFER])
     demand(
         accuracy >= 0.6,
         f"after {rounds} rounds on toy images the mean accuracy is {accuracy:.2f}, where guessing has "

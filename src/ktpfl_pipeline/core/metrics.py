@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+AFTER_LOCAL, AFTER_TRANSFER = "after_local", "after_transfer"
+"""The evaluation points on clients' test samples, before and after knowledge came back in a round."""
 VALIDATION = "validation"
 """The evaluation point on clients' validation samples, after transfer."""
 LAST = 5

@@ -7,6 +7,7 @@ from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL
 from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
@@ -99,7 +100,7 @@ def _other_point(results: Sequence[MethodResult], main: MethodResult, local: Met
     """Add the comparison after local training where its outcome is another."""
     if headline(results) != HEADLINE:  # measures are taken after transfer only
         return ""
-    after, other = (against(local, results, point)[main.method] for point in (HEADLINE, "after_local"))
+    after, other = (against(local, results, point)[main.method] for point in (HEADLINE, AFTER_LOCAL))
     if after is None or other is None:
         return ""
     no_interval = after.ends is None  # then the means are compared

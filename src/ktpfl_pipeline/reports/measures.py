@@ -7,6 +7,7 @@ from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.skew import label_skew
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL
 from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, TITLE, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.figures.accuracy import chief, title_in
@@ -317,7 +318,7 @@ def minus_baselines(results: Sequence[MethodResult]) -> list[Block]:
     """Return what the report's subject gains over each baseline, in points, paired by seed; one row per baseline."""
     main, lead = subject(results), headline(results)
     others = [each for each in contrasts.baselines(results) if each is not main]
-    found, before = (contrasts.ahead(main, others, point) for point in (lead, "after_local"))
+    found, before = (contrasts.ahead(main, others, point) for point in (lead, AFTER_LOCAL))
 
     def deviation(other: MethodResult) -> Entry:
         gain = found[other.method]
@@ -331,7 +332,7 @@ def minus_baselines(results: Sequence[MethodResult]) -> list[Block]:
         TITLE.but(key="minus", title=f"{main.title} minus"),
         Column("difference", point_title(lead), "points", value=lambda other: interval(found[other.method])),
         Column("std", "Std over seeds", "points", value=deviation),
-        Column("after_local", point_title("after_local"), "points", value=lambda other: interval(before[other.method])),
+        Column(AFTER_LOCAL, point_title(AFTER_LOCAL), "points", value=lambda other: interval(before[other.method])),
         Column("seeds", "Seeds in common", value=in_common),
     ]
     caption = f"{main.title} minus each baseline, after transfer and after local training, {CORRECTED}"

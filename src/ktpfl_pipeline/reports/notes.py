@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, headline, local_only
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL
 from ktpfl_pipeline.reports import columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
 from ktpfl_pipeline.reports.model import ALERT
@@ -48,7 +49,7 @@ def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
     one = f" The two are the same where knowledge comes back only before training: {alike}." if alike else ""
     return {
         **first,
-        "after_local": "the same clients before any knowledge came back in that round. It can be far from accuracy "
+        AFTER_LOCAL: "the same clients before any knowledge came back in that round. It can be far from accuracy "
         f"after transfer: compare methods at one of the two.{one}",
         columns.PAPER.key: papers_numbers(results),
         **({} if local_only(results) else {columns.MINUS_LOCAL.key: NO_LOCAL}),
@@ -70,8 +71,8 @@ def general_notes(results: Sequence[MethodResult]) -> dict[str, str]:
 def _one_point(result: MethodResult) -> bool:
     """Return whether knowledge comes back before a method's training, so that both evaluation points are the same."""
     records = [record.accuracy for run in result.runs for record in run.evaluated]
-    both = any(result.traffic.values()) and "after_local" in result.final
-    return both and all(record["after_local"] == record[HEADLINE] for record in records)
+    both = any(result.traffic.values()) and AFTER_LOCAL in result.final
+    return both and all(record[AFTER_LOCAL] == record[HEADLINE] for record in records)
 
 
 def papers_numbers(results: Sequence[MethodResult]) -> str:

@@ -8,6 +8,7 @@ from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.contrasts import clear_best
 from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import paired
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL
 from ktpfl_pipeline.reports import columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.model import Section, Table, Text
@@ -17,7 +18,7 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, mean
 def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
     """Return one row per method, the best first, and one for the majority-class baseline where it is known."""
     lead, settings = headline(results), results[0].settings
-    points = dict.fromkeys((lead, HEADLINE, "after_local"))
+    points = dict.fromkeys((lead, HEADLINE, AFTER_LOCAL))
     cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in results])
     shown = [
         columns.METHOD,

@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.client.measures import BINS
 from ktpfl_pipeline.core.errors import written
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned, Method
-from ktpfl_pipeline.core.metrics import ADAPTED, LAST, VALIDATION
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, LAST, VALIDATION
 
 OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
 FEW = f"Fewer than {FEWEST_SEEDS} seeds give no interval"
@@ -238,7 +238,7 @@ def point_title(point: str) -> str:
         return f"After {plural(int(point.removeprefix(ADAPTED)), 'extra epoch')}"
     known = {
         HEADLINE: "After transfer",
-        "after_local": "After local training",
+        AFTER_LOCAL: "After local training",
         VALIDATION: "Validation",
         **{name: measure.title for name, measure in MEASURES.items()},
     }

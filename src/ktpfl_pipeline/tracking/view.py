@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
+
 KEY = "ktpfl"
 """By which a link names the view."""
 KIND = "mlflow.experimentKind", "custom_model_development"
@@ -17,10 +19,10 @@ KIND = "mlflow.experimentKind", "custom_model_development"
 TAG = f"mlflow.sharedViewState.{KEY}"
 ADDRESS = f"/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
 """Where the view is, after the address of the experiment."""
-FINAL = "final/after_transfer"
+FINAL = f"final/{AFTER_TRANSFER}"
 SECTIONS = {
-    "Final accuracy": (FINAL, "final/after_local"),
-    "Accuracy by round": ("accuracy/after_transfer", "accuracy/after_local"),
+    "Final accuracy": (FINAL, f"final/{AFTER_LOCAL}"),
+    "Accuracy by round": (f"accuracy/{AFTER_TRANSFER}", f"accuracy/{AFTER_LOCAL}"),
     "Traffic and time": ("final/megabytes", "seconds/round"),
 }
 """What is shown first: metrics by section."""

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
-from ktpfl_pipeline.core.metrics import ADAPTED, VALIDATION, RoundRecord
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, VALIDATION, RoundRecord
 from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.transfer import fetched, sent
 from ktpfl_pipeline.core.weights import Handle, Models, Params, select
@@ -121,10 +121,10 @@ class Evaluator(Generic[State]):
         after, history, cohort = ended.after, ended.history, ended.report.after_local
         ids = [client.id for client in fed.clients]
         everyone = [n for n in ids if n not in away]
-        earlier = history[-1].accuracy.get("after_transfer", []) if history else []
+        earlier = history[-1].accuracy.get(AFTER_TRANSFER, []) if history else []
         stands = {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
         validated = all(len(client.validation) for client in fed.clients)
-        points = ["after_local", "after_transfer", *[VALIDATION] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
+        points = [AFTER_LOCAL, AFTER_TRANSFER, *[VALIDATION] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
         accuracy: dict[str, list[float]] = {point: [] for point in points}
         measured: dict[str, list[float]] = {name: [] for name in MEASURES}
         loss: list[float] = []
@@ -134,10 +134,10 @@ class Evaluator(Generic[State]):
             stored = method.personal(ended.before, absent, fed) if absent else {}
             trained = select({**stored, **cohort}, [n for n in some if n in stored or n in cohort])
             local = {n: found.accuracy for n, found in self.of_models(trained, "test").items()}
-            accuracy["after_local"] += [local[n] if n in local else stands[n] for n in some]
+            accuracy[AFTER_LOCAL] += [local[n] if n in local else stands[n] for n in some]
             personal = method.personal(after, some, fed)
             test = self.of_models(personal, "test")
-            accuracy["after_transfer"] += [test[n].accuracy for n in some]
+            accuracy[AFTER_TRANSFER] += [test[n].accuracy for n in some]
             loss += [test[n].loss for n in some]
             if validated:
                 validation = self.of_models(personal, "validation")

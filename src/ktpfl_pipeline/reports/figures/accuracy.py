@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import points
@@ -38,7 +39,7 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     handles: dict[str, Any] = {"after transfer": Line2D([], [], color=MUTED, linewidth=2)}
     for place, result in enumerate(results):
         full = result in main or len(results) <= FEW
-        curve, before = result.curve[HEADLINE], result.curve.get("after_local")
+        curve, before = result.curve[HEADLINE], result.curve.get(AFTER_LOCAL)
         color = look(result.method).color if full else GRAY
         line, *band = _curve(axes, result, result in main, full, place, color)
         parts += [(line, f"line--{place}"), *((each, f"band--{place}") for each in band)]
