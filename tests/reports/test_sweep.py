@@ -15,7 +15,7 @@ from written import column, keys, rows
 from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.analysis.study import Cell, Point, Study, chosen, read, touched
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.reports import sweep
+from ktpfl_pipeline.reports import sweep, words
 from ktpfl_pipeline.reports.figures import accuracy_by_value
 from ktpfl_pipeline.reports.model import Notes
 from ktpfl_pipeline.reports.report import Report
@@ -160,7 +160,7 @@ class TestChoice:
         first, second = column(sweep.table(rows, "α"), "skew")
         assert first == "1.00"
         assert 0 < float(second) < 1
-        assert "Jensen–Shannon" in sweep.table(rows, "α").meanings
+        assert words.SKEW["jensen_shannon"].title in sweep.table(rows, "α").meanings
         alike = sweep.table_rows([points[1], replace(points[1], value=2.0)])
         assert "skew" not in keys(sweep.table(alike, "α"))
 

@@ -33,14 +33,6 @@ TESTED = ("auc", "calibration_error")
 """Measures whose differences to local-only are tested."""
 MOST = 50
 """Classes that a table shows at most: those that the report's subject recognizes worst."""
-SKEW = {
-    "jensen_shannon": ("Jensen–Shannon divergence", "mean over pairs of clients, in bits: 0 alike, 1 no class shared"),
-    "hellinger": ("Hellinger distance", "mean over pairs of clients: 0 alike, 1 no class shared"),
-    "earth_mover": ("Earth mover's distance", "to the classes of all clients together, mean over clients: 0 to 2"),
-    "classes": ("Effective classes", "exp of the entropy of a client's class distribution, mean over clients"),
-    "sizes": ("Spread of sizes", "standard deviation of the clients' numbers of samples, in units of their mean"),
-}
-"""Title and meaning of each measure of `LabelSkew`."""
 
 
 def _table(name: str, results: Sequence[MethodResult], shown: Sequence[Column], latex: str, without: str = "") -> Table:
@@ -392,8 +384,8 @@ def data(result: MethodResult) -> list[Block]:
         f"frequent classes of {len(run.label_counts[0])}{over_seeds([result])}. Clients {have}"
     )
     shown = [
-        Column("measure", "Measure", value=lambda name: SKEW[name][0]),
+        Column("measure", "Measure", value=lambda name: words.SKEW[name].title),
         Column("value", "Value", value=lambda name: mean([skew[name] for skew in skews], hundredths)),
-        Column("meaning", "Meaning", value=lambda name: SKEW[name][1]),
+        Column("meaning", "Meaning", value=lambda name: words.SKEW[name].meaning),
     ]
-    return [Picture("labels", bars, caption), Text(summary), Table.of("skew", shown, SKEW)]
+    return [Picture("labels", bars, caption), Text(summary), Table.of("skew", shown, words.SKEW)]

@@ -150,9 +150,9 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
         ),
         Column(
             "skew",
-            "Jensen–Shannon",
+            words.SKEW["jensen_shannon"].title,
             "",
-            "divergence of the clients' label distributions, mean over pairs: 0 alike, 1 no class shared.",
+            f"of the clients' label distributions, {words.SKEW['jensen_shannon'].meaning}.",
             lambda row: _skew(row) if skewed else None,
         ),
         Column(

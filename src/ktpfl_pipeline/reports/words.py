@@ -41,7 +41,7 @@ LANDMARK = (
 
 
 class Measure(NamedTuple):
-    """What reports say of a measure of models after transfer."""
+    """What reports say of a measure."""
 
     title: str
     meaning: str
@@ -69,6 +69,20 @@ MEASURES = {
     ),
 }
 """Title and meaning of each measure of models after transfer, in the order of its columns."""
+SKEW = {
+    "jensen_shannon": Measure(
+        "Jensen–Shannon divergence", "mean over pairs of clients, in bits: 0 alike, 1 no class shared"
+    ),
+    "hellinger": Measure("Hellinger distance", "mean over pairs of clients: 0 alike, 1 no class shared"),
+    "earth_mover": Measure(
+        "Earth mover's distance", "to the classes of all clients together, mean over clients: 0 to 2"
+    ),
+    "classes": Measure("Effective classes", "exp of the entropy of a client's class distribution, mean over clients"),
+    "sizes": Measure(
+        "Spread of sizes", "standard deviation of the clients' numbers of samples, in units of their mean"
+    ),
+}
+"""Title and meaning of each measure of `LabelSkew`."""
 MAJORITY = Measure(
     "Majority class",
     "the accuracy of a client that always predicts the most frequent class of its own training samples. Its "
