@@ -8,7 +8,6 @@ client trains twice.
 
 import hashlib
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,6 +26,7 @@ from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, 
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import EVALUATED_ONLY, Federation
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
+from ktpfl_pipeline.core.shares import rounded_up
 from ktpfl_pipeline.core.weights import Handle, Params
 
 logger = logging.getLogger(__name__)
@@ -251,7 +251,7 @@ class RealExecutor(Executor):
 
     def _least(self, cohort: Sequence[int]) -> int:
         """Return the number of clients of a cohort that a round needs, at least one."""
-        return max(1, math.ceil(round(self._file.quorum * len(cohort), 9)))
+        return max(1, rounded_up(self._file.quorum, len(cohort)))
 
     def revived(self, setting: Setting, value: Any) -> Any:
         """Return a part of a checkpoint with handles instead of the names of models; see `Executor`.
