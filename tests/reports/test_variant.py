@@ -35,6 +35,7 @@ def test_what_is_compared_is_in_the_folders_name():
             {"availability": 0.6, "stragglers": {"share": 0.4, "delay": 2}, "budgets": {"share": 0.5, "epochs": 0.25}},
             "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-available-0.6-late-0.4-2-budgets-0.5-0.25",
         ),
+        ({"budgets": {"share": 0.5}}, "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-budgets-0.5-0.25"),
         (
             {"knowledge": {"encoding": "top_k", "k": 3, "cache": 5, "select": 0.5}, "newcomers": 0.2},
             "digits-8x8x1_to_28x28x1-20_clients-two_labels-mnist-newcomers-0.2-top_k3-cache-5-select-0.5",

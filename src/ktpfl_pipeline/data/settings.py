@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le
 
-from ktpfl_pipeline.core.validation import Count, Natural, Positive, Share
+from ktpfl_pipeline.core.validation import Count, Natural, Part, Positive, Share
 
 AUTO = "auto"
 """The tokenizer that depends on the labels of the texts."""
@@ -59,4 +59,4 @@ class Partition:
     feature_skew: Literal["none", "rotation", "blur", "color", "noise"] = "none"
     feature_levels: Annotated[int, Ge(2), Le(360)] = 4
     test_share: Share = 0.25
-    validation_share: Annotated[float, Ge(0), Lt(1)] = 0.1
+    validation_share: Part = 0.1

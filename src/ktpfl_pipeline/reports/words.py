@@ -13,6 +13,7 @@ from ktpfl_pipeline.core.errors import written
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, LAST, VALIDATION
+from ktpfl_pipeline.core.settings import Budgets, Knowledge, Reliability, Stragglers
 
 OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
 FEW = f"Fewer than {FEWEST_SEEDS} seeds give no interval"
@@ -115,10 +116,9 @@ Special = list[tuple[str, str]]
 
 def unreliable(settings: Mapping[str, Any]) -> Special:
     """Return how an experiment's clients are unreliable, and how many are held out of training."""
-    late, limited = settings.get("stragglers", {}), settings.get("budgets", {})
-    chance, held = settings.get("availability", 1.0), settings.get("newcomers", 0.0)
-    slow, delay = late.get("share", 0), late.get("delay", 1)
-    poor, epochs = limited.get("share", 0), limited.get("epochs", 1)
+    late, limited = Stragglers(**settings.get("stragglers", {})), Budgets(**settings.get("budgets", {}))
+    chance, held = settings.get("availability", Reliability.availability), settings.get("newcomers", 0.0)
+    slow, delay, poor, epochs = late.share, late.delay, limited.share, limited.epochs
     stated = {
         (f"available-{chance}", f"a sampled client is available with probability {chance:g}"): chance < 1,
         (f"late-{slow}-{delay}", f"{100 * slow:g} % of the clients are {plural(delay, 'round')} late"): slow,
@@ -133,12 +133,11 @@ def unreliable(settings: Mapping[str, Any]) -> Special:
 
 def lean(settings: Mapping[str, Any]) -> Special:
     """Return how an experiment's predictions are compressed."""
-    asked = settings.get("knowledge", {})
-    encoding, cache, select, k = asked.get("encoding"), asked.get("cache"), asked.get("select", 1.0), asked.get("k")
-    top = encoding == "top_k"
-    sent = f"the {k} most probable classes" if top else plain(str(encoding))
+    asked = Knowledge(**settings.get("knowledge", {}))
+    encoding, cache, select, top = asked.encoding, asked.cache, asked.select, asked.encoding == "top_k"
+    sent = f"the {asked.k} most probable classes" if top else plain(encoding)
     stated = {
-        (f"{encoding}{k if top else ''}", f"sent as {sent}"): encoding not in (None, "float32"),
+        (f"{encoding}{asked.k if top else ''}", f"sent as {sent}"): encoding != Knowledge.encoding,
         (f"cache-{cache}", f"not sent again within {cache} rounds"): cache,
         (f"select-{select}", f"only the {100 * select:g} % with the highest confidence"): select < 1,
     }

@@ -18,6 +18,7 @@ from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned
+from ktpfl_pipeline.data.settings import Partition
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.paper.tables import OF_KT_PFL
 
@@ -106,7 +107,7 @@ def _further(cell: Cell, table: str) -> dict[str, Any]:
     if (skew := ours.get("partition.feature_skew", "none")) != "none":
         found["feature skew"] = skew
     scheme, test, validation = (ours.get(f"partition.{name}") for name in ("scheme", "test_share", "validation_share"))
-    lognormal = f"lognormal(0, {ours.get('partition.sigma', 2.0):g})"
+    lognormal = f"lognormal(0, {ours.get('partition.sigma', Partition.sigma):g})"
     found["amounts of each class"] = lognormal if scheme == "lognormal" else f"by {scheme}"
     if test is not None and validation is not None:
         found["share to train on"] = f"{100 * (1 - test) * (1 - validation):.3g} %"
