@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.compatibility import Conflict, conflicts, problems
 from ktpfl_pipeline.core.errors import InputError, nearest
 from ktpfl_pipeline.core.validation import changed
-from ktpfl_pipeline.methods import METHODS, dotted, find, title
+from ktpfl_pipeline.methods import METHODS, compared, dotted, find, title
 
 
 @contextlib.contextmanager
@@ -28,7 +28,7 @@ def saying(where: str) -> Iterator[None]:
         raise InputError(f"{where}{error}") from error
 
 
-ALWAYS = ("kt_pfl", "kt_pfl_params", "local")
+ALWAYS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local")
 """Methods that no comparison leaves out: KT-pFL in the form that fits, and local-only training."""
 
 
@@ -184,9 +184,9 @@ def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> 
             f"{name}.knowledge.{next(iter(given))} is about sending predictions, but {name}.exchange is parameters, "
             "whose methods send none. Remove it, or set exchange to predictions."
         )
-    default = ["kt_pfl_params" if experiment.exchange == "parameters" else "kt_pfl"]
+    default = compared(one_architecture=experiment.exchange == "parameters")[:1]
     excluded: dict[Conflict, list[str]] = {}
-    for method in [*methods] or default:
+    for method in (*methods,) or default:
         for conflict in conflicts(find(method).kind, experiment):
             excluded.setdefault(conflict, []).append(method)
     for conflict, of in excluded.items():

@@ -28,7 +28,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.tuned import resolve
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.methods import METHODS, compared, slug
+from ktpfl_pipeline.methods import METHODS, slug
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.data.federation import partition_clients, sample_public_set
 from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
@@ -43,7 +43,7 @@ from ktpfl_pipeline.reports.report import Report
 
 logger = logging.getLogger(__name__)
 REPORT = "report"
-TURNS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local", *METHODS)
+TURNS = (*ALWAYS, *METHODS)
 
 
 def train(
