@@ -22,6 +22,7 @@ from ktpfl_pipeline.core.metrics import (
     AFTER_LOCAL,
     AFTER_TRANSFER,
     LAST,
+    LEADING,
     LEDGERS,
     VALIDATION,
     Newcomers,
@@ -31,8 +32,6 @@ from ktpfl_pipeline.core.rounds import early_stopping
 
 HEADLINE = AFTER_TRANSFER
 ORDER = (HEADLINE, AFTER_LOCAL, VALIDATION)
-LEADING = ("balanced_accuracy", "macro_f1", "auc")
-"""Measures of the models after transfer that may lead a report instead of accuracy."""
 COVERED = 0.95
 """Share of the clients that must have taken part before an evaluation counts in a final value."""
 

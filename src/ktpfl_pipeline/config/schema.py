@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from ktpfl_pipeline.core import architectures
+from ktpfl_pipeline.core.metrics import Leading
 from ktpfl_pipeline.core.settings import (
     EXECUTORS,
     Adversaries,
@@ -112,7 +113,7 @@ Architectures = Annotated[
 ]
 AdaptEpochs = Annotated[Any, Reads(_epochs, "a list of integers, or E for training.epochs")]
 Exchange = Literal["predictions", "parameters"]
-Headline = Literal["accuracy", "balanced_accuracy", "macro_f1", "auc"]
+Headline = Literal["accuracy", Leading]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What is measured of a round, and of the wire; `core/client/measures.py` has what is measured of a model."""
 
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 AFTER_LOCAL, AFTER_TRANSFER = "after_local", "after_transfer"
 """The evaluation points on clients' test samples, before and after knowledge came back in a round."""
@@ -10,6 +11,9 @@ LAST = 5
 """Evaluations whose mean is the final value of a run, at most."""
 ADAPTED = "adapted_"
 """What the evaluation points after further epochs begin with; their number follows."""
+Leading = Literal["balanced_accuracy", "macro_f1", "auc"]
+LEADING = get_args(Leading)
+"""Measures of the models after transfer that may lead a report instead of accuracy."""
 
 
 @dataclass(frozen=True)
