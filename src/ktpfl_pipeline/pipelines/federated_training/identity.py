@@ -27,6 +27,9 @@ from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import Facts, FederatedData
 from ktpfl_pipeline.pipelines.federated_training import assembly
 
+CHECKPOINT = "checkpoint.pt"
+"""The file of a run's checkpoint in its folder."""
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -80,6 +83,11 @@ class Job:
     def hyperparameters(self) -> dict[str, Any]:
         """Return the method's hyperparameters."""
         return asdict(self.create())
+
+
+def run_folder(seed: int, key: str) -> str:
+    """Return the name of the folder of a run's checkpoint, among those of the method's runs."""
+    return f"seed-{seed}-{key[:8]}"
 
 
 def device_name(compute: Compute) -> str:

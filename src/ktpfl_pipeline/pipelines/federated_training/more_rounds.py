@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.pipelines.federated_training.identity import Job
+from ktpfl_pipeline.pipelines.federated_training.identity import CHECKPOINT, Job, run_folder
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +24,16 @@ def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path, sc
     are the identity of the run, and `schedule` are its rounds; the `folder` of its checkpoint is next to those of the
     method's other runs.
     """
-    if (folder / "checkpoint.pt").exists() or not rounds_are_equal(job):
+    if (folder / CHECKPOINT).exists() or not rounds_are_equal(job):
         return
     for rounds in range(int(settings["rounds"]) - 1, 0, -1):
         shorter = {**settings, "rounds": rounds}
-        content = checkpoint.load(
-            folder.with_name(f"seed-{seed}-{digest(shorter)[:8]}") / "checkpoint.pt", shorter, torch.device("cpu")
-        )
+        earlier = folder.with_name(run_folder(seed, digest(shorter))) / CHECKPOINT
+        content = checkpoint.load(earlier, shorter, torch.device("cpu"))
         if content is not None:
             logger.info("%s, seed %d: continues after %d rounds of an earlier run.", job.method, seed, rounds)
             history = [as_scheduled(record, schedule) for record in content["history"]]
-            checkpoint.save(folder / "checkpoint.pt", {**content, "settings": dict(settings), "history": history})
+            checkpoint.save(folder / CHECKPOINT, {**content, "settings": dict(settings), "history": history})
             return
 
 

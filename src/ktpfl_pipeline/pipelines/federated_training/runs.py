@@ -37,7 +37,7 @@ from ktpfl_pipeline.core.weights import Models, opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
+from ktpfl_pipeline.pipelines.federated_training.identity import CHECKPOINT, Job, identity, run_folder
 from ktpfl_pipeline.pipelines.federated_training.more_rounds import take_over
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 from ktpfl_pipeline.reports import figures
@@ -60,7 +60,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
     settings = identity(job, seed, facts.fingerprint)
     key = digest(settings)
     tracker, folder, rounds = tracking.current(), checkpoints_of(job, seed, key), schedule(job.experiment)
-    if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(f"seed-{seed}-*")):
+    if job.parent is None and folder and not folder.exists() and any(folder.parent.glob(run_folder(seed, "*"))):
         progress.plan.say_anew()
     with (
         alone(folder, partial(logger.warning, WAITING, job.method, seed, job.name)) if folder else nullcontext(),
@@ -72,7 +72,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             take_over(job, seed, settings, folder, rounds)
         adversaries = fed.places(fed.adversary_ids)
         observer = engine.Observer(shown.phase, lambda record: _tell(record, shown, tracked, adversaries, job.chooses))
-        file = folder and folder / "checkpoint.pt"
+        file = folder and folder / CHECKPOINT
         with own_errors(job.method, "method"):
             result = engine.run(made, fed, rounds, settings=settings, checkpoint_file=file, observer=observer)
         known = {"run_id": tracked.run_id, "key": key, "data": settings["data"]}
@@ -136,7 +136,7 @@ def schedule(experiment: Experiment) -> engine.Schedule:
 def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
     """Return the folder in which a run keeps its checkpoint; None where none is kept."""
     folder = _checkpoints(job)
-    return folder and folder / f"seed-{seed}-{key[:8]}"
+    return folder and folder / run_folder(seed, key)
 
 
 def _checkpoints(job: Job) -> Path | None:
