@@ -36,6 +36,7 @@ from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.runs import finished_run
 from ktpfl_pipeline.reports.comparison import build
 from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.style import PAGE
 
 _experiments: WeakKeyDictionary[Federation, Experiment] = WeakKeyDictionary()
 """The settings of the federations that `federation` returned."""
@@ -134,7 +135,7 @@ class Comparison:
         `kinds` are those of figure files besides SVG: ``png``, ``pdf``.
         """
         self.report.write(Path(folder), kinds)
-        return Path(folder, "report.html")
+        return Path(folder, PAGE)
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, so that its style does not change the notebook's."""

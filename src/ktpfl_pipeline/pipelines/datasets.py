@@ -15,7 +15,7 @@ from kedro_datasets._typing import ImagePreview, JSONPreview, TablePreview
 
 from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.machine.files import PARTIAL, check, content_of, is_whole, replacing, sums
-from ktpfl_pipeline.reports.style import check_kinds
+from ktpfl_pipeline.reports.style import BRIEF, MARKDOWN, PAGE, RESULTS, check_kinds
 
 SUMS = "SHA256SUMS"
 """The file with the checksums of a report's files."""
@@ -197,7 +197,7 @@ class ComparisonsDataset(_Place):
     def load(self) -> dict[str, Any]:
         """Return the content of every ``comparison.json``, except in half-written reports; each must be JSON."""
         found = {}
-        for file in sorted(self.place.glob("**/comparison.json")):
+        for file in sorted(self.place.glob(f"**/{RESULTS}")):
             if file.parent.suffix == PARTIAL:
                 continue
             try:
@@ -238,13 +238,13 @@ class ReportDataset(_Place):
         Where there is none, that of a report without a variant.
         """
         if self._saved is not None:
-            return self._saved / "report.html"
-        pages = [page for page in self.place.glob("**/report.html") if page.parent.suffix != PARTIAL]
-        return max(pages, key=lambda page: page.stat().st_mtime_ns, default=self.place / "report.html")
+            return self._saved / PAGE
+        pages = [page for page in self.place.glob(f"**/{PAGE}") if page.parent.suffix != PARTIAL]
+        return max(pages, key=lambda page: page.stat().st_mtime_ns, default=self.place / PAGE)
 
     def load(self) -> str:
         """Return the report as Markdown."""
-        return self.page.with_name("report.md").read_text(encoding="utf-8")
+        return self.page.with_name(MARKDOWN).read_text(encoding="utf-8")
 
     def save(self, data: Any) -> None:
         """Write a `Report` next to the old one of the same variant, then put it in its place, whole."""
@@ -255,7 +255,7 @@ class ReportDataset(_Place):
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""
-        return self._shown or self.page.with_name("table.txt").read_text(encoding="utf-8")
+        return self._shown or self.page.with_name(BRIEF).read_text(encoding="utf-8")
 
     def preview(self) -> ImagePreview:
         """Return the report's first figure as kedro-viz shows it, PNG in base64; a page it would read as Markdown."""

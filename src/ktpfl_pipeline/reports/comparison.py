@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Setting
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.paper import DATASETS
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.style import NAMED, architecture_title, look
+from ktpfl_pipeline.reports.style import NAMED, RESULTS, architecture_title, look
 from ktpfl_pipeline.reports.variant import asked, variant
 from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
 
@@ -68,7 +68,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         ],
         variant=variant(settings, first.native, first.shape),
         data={
-            "comparison.json": json.dumps(comparison(name, results), indent=1) + "\n",
+            RESULTS: json.dumps(comparison(name, results), indent=1) + "\n",
             **data_files(results),
         },
     )

@@ -24,6 +24,7 @@ from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, interval
 from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.reports.style import PAGE, RESULTS
 from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
 
@@ -95,7 +96,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("The paper's own numbers (other settings: not comparable)", [paper_table(columns)]),
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
-        Section("Reports", [Links({name: f"../{each.value}/report.html" for name, each in columns.items()})]),
+        Section("Reports", [Links({name: f"../{each.value}/{PAGE}" for name, each in columns.items()})]),
         runs(named, [SETTING.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [HEADLINE]),
     ]
     return Report(
@@ -119,7 +120,7 @@ def read(place: str, content: Mapping[str, Any]) -> Comparison:
         _ = titled([found]), paper.differences(found.settings)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
-            f"{place}/comparison.json below the reports does not read as a comparison of this version "
+            f"{place}/{RESULTS} below the reports does not read as a comparison of this version "
             f"({type(error).__name__}: {error}): delete its folder, or run its comparison again."
         ) from error
     return found

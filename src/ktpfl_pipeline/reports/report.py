@@ -8,7 +8,7 @@ from ktpfl_pipeline.reports.data_files import to_parquet
 from ktpfl_pipeline.reports.figures.base import preview, saved, svg_file
 from ktpfl_pipeline.reports.model import Content, Picture
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
-from ktpfl_pipeline.reports.style import check_kinds
+from ktpfl_pipeline.reports.style import BRIEF, MARKDOWN, PAGE, check_kinds
 
 PREVIEW = "preview.png"
 """File of the first figure in the shape that kedro-viz shows."""
@@ -40,8 +40,8 @@ class Report(Content):
     @property
     def files(self) -> Mapping[str, str]:
         """The texts of the report by file name."""
-        texts = {"report.html": self.html, "report.md": self.markdown, "table.tex": self.latex}
-        return {**texts, "table.txt": terminal.text(self, terminal.USUAL), **self.data}
+        texts = {PAGE: self.html, MARKDOWN: self.markdown, "table.tex": self.latex}
+        return {**texts, BRIEF: terminal.text(self, terminal.USUAL), **self.data}
 
     def pictures(self, kinds: Collection[str] = ()) -> dict[str, bytes]:
         """Return each figure as SVG and further `kinds`, and a preview of the first one for kedro-viz, by file name."""

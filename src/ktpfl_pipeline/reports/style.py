@@ -1,4 +1,4 @@
-"""How methods, architectures and labels look in every figure: colors, markers, titles.
+"""How methods, architectures and labels look in every figure: colors, markers, titles. Also names of files.
 
 Nothing that draws is imported here: the catalog is read with `FIGURE_FILES` before anything is drawn.
 """
@@ -16,6 +16,8 @@ ON_DARK, ON_LIGHT = "#fefefe", "#010101"
 NAMED = 30
 """Clients up to which each is named on an axis."""
 
+PAGE, MARKDOWN, BRIEF, RESULTS = "report.html", "report.md", "table.txt", "comparison.json"
+"""Files of a report: the page, the same as Markdown, the console's text, and what the overview reads."""
 FIGURE_FILES = ("png", "pdf")
 """Kinds of figure files besides SVG. They are written where they are asked for: they take half of a report's time."""
 
