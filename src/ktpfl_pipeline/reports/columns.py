@@ -11,7 +11,7 @@ from typing import Any
 from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.results import MethodResult, local_only
 from ktpfl_pipeline.reports import words
-from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, megabytes
+from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes
 from ktpfl_pipeline.reports.words import marked, point_title
 
 
@@ -43,7 +43,7 @@ TRAFFIC = Column(
     "traffic",
     "Traffic",
     "MB",
-    "bytes of all clients and rounds, up and down, mean over seeds; 1 MB = 10⁶ bytes.",
+    f"bytes of all clients and rounds, up and down, mean over seeds; {MB}.",
     lambda result: megabytes(result.sent),
 )
 TIME = Column(

@@ -15,6 +15,7 @@ from ktpfl_pipeline.reports.figures.traffic import joined
 from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
 from ktpfl_pipeline.reports.numbers import (
+    MB,
     Entry,
     Number,
     duration,
@@ -247,7 +248,7 @@ def communication(results: Sequence[MethodResult]) -> list[Block]:
     """Return accuracy against what all clients sent and received, and these bytes by kind and per client and round."""
     main, blocks = subject(results), list[Block]()
     over = f"over all rounds{over_seeds(results)}"
-    sent = f"all clients {over}; 1 MB = 10⁶ bytes, 1 kB = 10³. Up is from the clients to the server"
+    sent = f"all clients {over}; {MB}, 1 kB = 10³. Up is from the clients to the server"
     if any(result.sent for result in results):
         line = f"{words.FRONTIER} " if joined(results) else ""
         caption = (

@@ -9,6 +9,8 @@ from ktpfl_pipeline.analysis.statistics import Difference, Final, std_over_seeds
 NONE = "–"
 MINUS = "−"
 hundredths = "{:.2f}".format
+MB = "1 MB = 10⁶ bytes"
+"""What reports say of the unit of `megabytes`."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ktpfl_pipeline.reports import columns as shared
 from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, interval
+from ktpfl_pipeline.reports.numbers import MB, Entry, interval
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE, RESULTS
 from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
@@ -45,7 +45,7 @@ RISING = (
     "local-only still improves over the rounds of its final value, so longer training may change these comparisons:"
 )
 TRAFFIC = (
-    "Final accuracy against what all clients sent and received over the whole run, 1 MB = 10⁶ bytes, means over seeds. "
+    f"Final accuracy against what all clients sent and received over the whole run, {MB}, means over seeds. "
     f"{words.FRONTIER} Scales differ."
 )
 

@@ -21,7 +21,7 @@ from ktpfl_pipeline.reports import columns, figures, paper, words
 from ktpfl_pipeline.reports.columns import METHOD, Column
 from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, Number, accuracy, duration, interval, megabytes, points
+from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes, points
 from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
@@ -34,11 +34,11 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
     "bytes": (
         figures.bytes_panels,
-        "What all clients sent and received over the whole run by what it is, 1 MB = 10⁶ bytes, means over seeds.",
+        f"What all clients sent and received over the whole run by what it is, {MB}, means over seeds.",
     ),
     "traffic": (
         figures.traffic_panels,
-        "Final accuracy against what all clients sent and received, 1 MB = 10⁶ bytes, means over seeds.",
+        f"Final accuracy against what all clients sent and received, {MB}, means over seeds.",
     ),
 }
 NOTES = {

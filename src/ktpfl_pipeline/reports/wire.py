@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
 from ktpfl_pipeline.reports.columns import TITLE, Column
 from ktpfl_pipeline.reports.model import Block, Notes, Table
-from ktpfl_pipeline.reports.numbers import Entry, megabytes
+from ktpfl_pipeline.reports.numbers import MB, Entry, megabytes
 from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.words import over_seeds
 
@@ -39,7 +39,7 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
     main = subject(real)
     notes = {
         "Counted traffic": "what the method has to exchange in its rounds, up from the clients and down to them"
-        f"{over_seeds([main])}; 1 MB = 10⁶ bytes.",
+        f"{over_seeds([main])}; {MB}.",
         "Bytes sent": "all messages of the run. In addition to the counted traffic these are requests, evaluations, "
         "and the public set: it is counted one batch per round and is sent whole, once for each method and seed. Not "
         "included is what Flower adds: a request of about 1.2 kB for each record and array, and the requests for "
