@@ -37,6 +37,7 @@ from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
 from ktpfl_pipeline.pipelines.experiment import attempt, evaluate, report
 from ktpfl_pipeline.pipelines.federated_training import progress
+from ktpfl_pipeline.pipelines.federated_training.assembly import settings_of
 from ktpfl_pipeline.pipelines.federated_training.identity import Job
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, CONFIG_LOADER_CLASS
 
@@ -95,18 +96,11 @@ class RealJob(Job):
         fed = RealFederation(
             clients=tuple(map(_shell, clients)),
             public=data.public,
-            public_batch_size=experiment.public.batch,
             classes=len(names),
             build=partial(models.build, shape=data.shape, classes=len(names)),
             seed=seed,
-            rounds=experiment.rounds,
-            training=experiment.training,
-            distillation=experiment.distillation,
-            compute=experiment.compute,
-            public_transport=experiment.public.transport,
-            on_divergence=experiment.on_divergence,
-            knowledge=experiment.knowledge,
             executor=RealExecutor(attendance, self.method),
+            **settings_of(experiment),
         )
         for method in file.methods:  # before the first one is trained
             if wrong := compatibility.problems(method_of(experiment, method), fed):

@@ -1,6 +1,7 @@
 """From settings and data to the federation of one seed."""
 
 from functools import partial
+from typing import Any
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import schema
@@ -17,20 +18,21 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
     return Federation(
         clients=clients(experiment, data, seed),
         public=own.standardized(own.public),
-        public_batch_size=0 if experiment.public.source == schema.NO_PUBLIC else experiment.public.batch,
         classes=data.private.classes,
         build=partial(models.build, shape=data.private.shape, classes=data.private.classes, weights=data.pretrained),
         seed=seed,
-        rounds=experiment.rounds,
-        training=experiment.training,
-        distillation=experiment.distillation,
-        compute=experiment.compute,
-        public_transport=experiment.public.transport,
-        on_divergence=experiment.on_divergence,
-        adversaries=experiment.adversaries,
-        reliability=experiment.reliability,
-        knowledge=experiment.knowledge,
+        **settings_of(experiment),
     )
+
+
+def settings_of(experiment: schema.Experiment) -> dict[str, Any]:
+    """Return the fields of a federation that are settings of its experiment."""
+    groups = ("training", "distillation", "compute", "adversaries", "reliability", "knowledge")
+    return {
+        **{name: getattr(experiment, name) for name in ("rounds", "on_divergence", *groups)},
+        "public_batch_size": experiment.public.batch if experiment.has_public() else 0,
+        "public_transport": experiment.public.transport,
+    }
 
 
 def clients(experiment: schema.Experiment, data: FederatedData, seed: int, *, held: bool = False) -> tuple[Client, ...]:
