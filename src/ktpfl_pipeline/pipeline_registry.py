@@ -11,12 +11,10 @@ from kedro.pipeline import Pipeline
 
 from ktpfl_pipeline.config import parsing, reading
 from ktpfl_pipeline.config.schema import ALL, REAL, RUN_BY_FLOWER, Experiment
-from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE
+from ktpfl_pipeline.config.studies import COMPARE, PAPER, SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError, nearest
 from ktpfl_pipeline.methods import compared
 
-COMPARE = "compare_"
-"""What the names of comparisons begin with; the experiment's follows."""
 DEFAULT = f"{COMPARE}hetero_digits"
 
 

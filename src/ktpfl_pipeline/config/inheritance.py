@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, Paper, Sweep, Tune
+from ktpfl_pipeline.config.studies import COMPARE, PAPER, SWEEP, TUNE, Paper, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError, nearest, written
 from ktpfl_pipeline.core.validation import rules, spelt_out
 
@@ -14,7 +14,7 @@ LIKE = "like"
 """The key that names the section from which is taken what a section leaves out."""
 WHOLE = ("architectures", "executor")
 """Settings whose mapping is one value: a federation of 9 LeNets and 3 MLPs, say."""
-RESERVED = ("compare_", "overview")
+RESERVED = (COMPARE, "overview")
 """How no experiment's name begins: pipelines are called so."""
 MODELS: dict[str, type] = {"": Experiment, SWEEP: Sweep, TUNE: Tune, PAPER: Paper}
 """What may be in a section, by its `_kind`."""

@@ -14,8 +14,8 @@ from ktpfl_pipeline.config.schema import ALL, Experiment, Names, Seeds, one_or_m
 from ktpfl_pipeline.core.validation import Count, Distinct, Reads, Section, Share, parse
 from ktpfl_pipeline.methods import find
 
-SWEEP, TUNE = "sweep_", "tune_"
-"""What the names of sweeps and tunings begin with; the experiment's follows in that of a tuning."""
+SWEEP, TUNE, COMPARE = "sweep_", "tune_", "compare_"
+"""What the names of sweeps, tunings and comparisons begin with; the experiment's follows in the last two."""
 DOWNLOADED = ("mnist", "fashion_mnist", "emnist", "cifar10", "cifar100")
 """Sources that `Paper.files` replaces by files."""
 PAPER = "paper"

@@ -20,6 +20,7 @@ from ktpfl_flower.wire import Packet
 from ktpfl_pipeline import models
 from ktpfl_pipeline.__main__ import CONF
 from ktpfl_pipeline.config.parsing import method_of
+from ktpfl_pipeline.config.studies import COMPARE
 from ktpfl_pipeline.core import compatibility, kinds
 from ktpfl_pipeline.core.dataset import LabeledDataset, Shape, TokenShape
 from ktpfl_pipeline.core.engine import Run
@@ -218,7 +219,7 @@ def run(path: Path, link: Link) -> Path:
         file = plan.project / "data" / "07_model_output" / job.name / slug(job.method) / "result.json"
         ResultDataset(filepath=str(file)).save(result)
         results.append(result)
-    name = f"compare_{plan.file.name}" if len(results) > 1 else plan.file.name
+    name = f"{COMPARE}{plan.file.name}" if len(results) > 1 else plan.file.name
     place = ReportDataset(filepath=str(plan.project / "data" / "08_reporting" / name))
     place.save(report(plan.experiment, "", *results, section=plan.file.name, name=name))
     logger.info("%s\nReport: %s", place.console(), place.page)
