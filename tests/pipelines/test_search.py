@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ktpfl_pipeline.config.studies import Range
-from ktpfl_pipeline.pipelines.search import RANDOM, search, stream
+from ktpfl_pipeline.pipelines.search import RANDOM, search
 
 LISTS: dict[str, Any] = {"weights": ["minmax", "direct"], "temperature": [1.0, 3.0]}
 RANGE = {"rho": Range(low=0.1, high=10.0, log=True)}
@@ -138,7 +138,3 @@ class TestAgain:
         few, more = (search(space, start, trials, 5, lambda values: float(len(str(values)))) for trials in (4, 12))
         assert len(more) == min(12, 5 if space is LISTS else 12)
         assert all(values in more for values in few)
-
-    def test_a_methods_draws_are_its_own(self) -> None:
-        assert stream(100, "ditto") == stream(100, "ditto")
-        assert len({stream(100, "ditto"), stream(100, "apple"), stream(101, "ditto")}) == 3

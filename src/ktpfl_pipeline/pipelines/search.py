@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ktpfl_pipeline.config.studies import Range
-from ktpfl_pipeline.core.rng import derive
 
 Space = Mapping[str, list[Any] | Range]
 Values = dict[str, Any]
@@ -57,11 +56,6 @@ def search(
             accuracies.append(evaluate(values) or 0.0)  # diverged is as bad as can be
         study.tell(trial, accuracies[found.index(values)])
     return found
-
-
-def stream(seed: int, method: str) -> int:
-    """Return the seed of a method's draws, which do not depend on the other tuned methods."""
-    return derive(seed, "tuning", method)
 
 
 def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Values]:

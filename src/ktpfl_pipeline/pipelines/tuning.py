@@ -20,12 +20,13 @@ from ktpfl_pipeline.config.studies import TUNE, CellSettings, Tune
 from ktpfl_pipeline.config.tuned import Tuned, TunedMethod, to_text
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
-from ktpfl_pipeline.pipelines.search import search, stream
+from ktpfl_pipeline.pipelines.search import search
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, check_possible, log_report, parent_run, plan
 from ktpfl_pipeline.reports.report import Report
@@ -71,7 +72,8 @@ def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
         found.append(run_candidate(planned, changes, len(found) + 1, parent))
         return found[-1].score
 
-    search(space, {entry: configured[entry] for entry in space}, tune.trials, stream(tune.seeds[0], method), evaluate)
+    seed = derive(tune.seeds[0], "tuning", method)  # the draws do not depend on the other tuned methods
+    search(space, {entry: configured[entry] for entry in space}, tune.trials, seed, evaluate)
     progress.fewer(tune.most(method) - len(found))
     return found
 
@@ -131,16 +133,21 @@ def check_validation(name: str, experiment: Experiment, data: FederatedData) -> 
 
 def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> str:
     """Return what comparisons read: each method's values of highest validation accuracy; made with these settings."""
-    study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
-    return to_text(chosen(study, name.removeprefix(TUNE)))
+    return _choice(tune, experiment, results, name)[1]
 
 
 def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> Report:
     """Return the report on a tuning, and log it to the tuning's run; raises the errors of `choose`."""
-    study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
-    made = build(name, study, to_text(chosen(study, name.removeprefix(TUNE))))
+    study, values = _choice(tune, experiment, results, name)
+    made = build(name, study, values)
     log_report(name, name, study.key, made)
     return made
+
+
+def _choice(tune: Tune, experiment: Experiment, results: dict[str, Any], name: str) -> tuple[Study, str]:
+    """Return the study that `run_tuning` left, if it did so with these settings, and what comparisons read of it."""
+    study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
+    return study, to_text(chosen(study, name.removeprefix(TUNE)))
 
 
 def tuning_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
