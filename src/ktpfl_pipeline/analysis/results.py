@@ -134,6 +134,11 @@ class FinishedRun(Kept):
         return self.ids or list(range(len(self.architectures)))
 
     @property
+    def client_names(self) -> Sequence[str | int]:
+        """(N,) what the source calls the clients; their ids where it has no names."""
+        return self.names or self.client_ids
+
+    @property
     def evaluated(self) -> list[RoundRecord]:
         """The rounds that were evaluated."""
         return [record for record in self.history if record.accuracy]

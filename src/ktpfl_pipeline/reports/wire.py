@@ -50,9 +50,8 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
     }
     by_method = Table.of("wire", [TITLE, *_columns()], [Row(result) for result in real])
     first = main.runs[0]
-    names = first.names or list(map(str, first.client_ids))
     columns = [
-        Column("client", "Client", value=lambda row: names[row.client]),
+        Column("client", "Client", value=lambda row: str(first.client_names[row.client])),
         Column("architecture", "Architecture", value=lambda row: architecture_title(first.architectures[row.client])),
         *_columns(),
     ]

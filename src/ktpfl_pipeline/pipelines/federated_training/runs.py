@@ -217,7 +217,7 @@ def log_end(
         final["final/epsilon"] = max(spent)
     cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
     clients: dict[str, list[Any]] = {
-        "client": list(run.names or run.client_ids),
+        "client": list(run.client_names),
         "architecture": run.architectures,
         "samples": [sum(counts) for counts in run.label_counts],
         **{f"final/{point}": run.final(point) for point in result.curve},

@@ -197,7 +197,7 @@ def client_title(result: MethodResult, place: int) -> str:
 
 def title_in(run: FinishedRun, place: int) -> str:
     """Return a client's name in figures: its architecture, and its own name, or its id without one."""
-    return f"{architecture_title(run.architectures[place])} {(run.names or run.client_ids)[place]}"
+    return f"{architecture_title(run.architectures[place])} {run.client_names[place]}"
 
 
 def _right_of(axes: Axes, row: float, text: str, color: str, va: Any = "center_baseline") -> None:
