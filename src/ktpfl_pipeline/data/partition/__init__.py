@@ -22,6 +22,7 @@ from ktpfl_pipeline.data.partition.split import (
     fits,
     is_whole,
     least,
+    shortage,
     split,
     stream,
 )
@@ -99,9 +100,8 @@ def partition(
     for client, own in parts.items():
         if not is_whole(own, how):
             raise InputError(
-                f"the source has a split of its own, by which client {client} has"
-                f" {len(own.train) + len(own.validation)} samples to train and validate on and {len(own.test)} to test"
-                f" on, and {least(how)}. Lower clients, or choose another partition.scheme."
+                f"the source has a split of its own, by which client {client} has {shortage(own, how)}. Lower clients,"
+                " or choose another partition.scheme."
             )
     return parts
 

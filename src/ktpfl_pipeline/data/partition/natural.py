@@ -9,7 +9,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.partition.split import ClientIndices, is_whole, least, split, stream
+from ktpfl_pipeline.data.partition.split import ClientIndices, is_whole, shortage, split, stream
 from ktpfl_pipeline.data.settings import Partition
 
 NATURAL = "natural"
@@ -68,8 +68,7 @@ def natural(
     for owner in kept.tolist():
         if not is_whole(own := parts[owner], how):
             raise InputError(
-                f"client {dataset.names[owner]!r} of the source has {len(own.train) + len(own.validation)} samples to"
-                f" train and validate on and {len(own.test)} to test on, and {least(how)}. Leave such"
-                " clients out with partition.minimum, such as 10."
+                f"client {dataset.names[owner]!r} of the source has {shortage(own, how)}. Leave such clients out with"
+                " partition.minimum, such as 10."
             )
     return {client: parts[owner] for client, owner in enumerate(kept.tolist())}

@@ -30,6 +30,12 @@ def least(how: Partition) -> str:
     return f"each client needs at least 2 to train on, {validated}and 1 to test on"
 
 
+def shortage(own: ClientIndices, how: Partition) -> str:
+    """Return the numbers of samples that a client has, and those that it needs, in words."""
+    others = len(own.train) + len(own.validation)
+    return f"{others} samples to train and validate on and {len(own.test)} to test on, and {least(how)}"
+
+
 def split(
     mine: Array, labels: Tensor, how: Partition, draw: np.random.Generator, test: Tensor | None = None
 ) -> ClientIndices:
