@@ -133,9 +133,14 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: boo
         change = value
         for part in reversed(paths.split(sweep.parameter)):
             change = {part: change}
-        with checks.saying(f"{name} cannot set {sweep.parameter} to {value!r}: "):
+        with checks.saying(_cannot_set(name, sweep, value)):
             found.append(parse(sweep.experiment, deep_merge(parameters[sweep.experiment], change), together))
     return found
+
+
+def _cannot_set(name: str, sweep: Sweep, value: Any) -> str:
+    """Return the start of a message about a sweep at one of its values."""
+    return f"{name} cannot set {sweep.parameter} to {value!r}: "
 
 
 def sweep_cells(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[CellSettings]:
@@ -147,7 +152,7 @@ def sweep_cells(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[
             method=method,
             experiment=point,
             value=value,
-            where=f"{name} cannot set {sweep.parameter} to {value!r}: ",
+            where=_cannot_set(name, sweep, value),
         )
         for value, point in zip(sweep.values, points(name, sweep, parameters), strict=True)
         for method in sweep.methods
