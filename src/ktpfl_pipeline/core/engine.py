@@ -34,7 +34,7 @@ RECOVERIES = 3
 class Schedule:
     """How long a run is, which clients take part, and when models are evaluated."""
 
-    rounds: int = 30  #: T, communication rounds
+    rounds: int  #: T, communication rounds
     participation: float = 1.0  #: r, the share of clients in each round's cohort
     evaluate_every: int = 1  #: rounds between evaluations
     adapt_epochs: tuple[int, ...] = ()  #: extra epochs after which models are evaluated too, in the last evaluations
