@@ -11,18 +11,17 @@ KTPFL_REAL_DATA, else in data/01_raw. A run that is finished is never run again;
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import measure
 import torch
+from measure import RAW, ROOT
 
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core import engine
@@ -32,9 +31,7 @@ from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem
 
-ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "ablation.jsonl"
-RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
 SEEDS, ROUNDS, CLIENTS, LAST = (0, 1, 2, 3, 4), 10, 20, 5
 PARTITIONS: dict[str, Any] = {
     "two labels": "two_labels",
@@ -96,7 +93,7 @@ PARTS: dict[str, Any] = {
 WORK: dict[str, Any] = {name: name for name in ("local", "local_matched", "kt_pfl", "kt_pfl_joint")}
 ROWS = {"baselines": BASELINES, "parts": PARTS, "longer": WORK, "unseen": BASELINES}
 CONFIGURED: dict[str, dict[str, Any]] = {  # as in conf/base
-    "sim_pfl": {"weights": "minmax", "temperature": 3.0},
+    **measure.CONFIGURED,
     "pfeddf": {"epochs": 10},
 }
 

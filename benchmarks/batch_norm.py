@@ -9,19 +9,18 @@ KTPFL_REAL_DATA, else in data/01_raw. A finished run is never run again, so a st
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import measure
 import torch
+from measure import CONFIGURED, RAW, ROOT
 
 from ktpfl_pipeline.analysis.statistics import difference
 from ktpfl_pipeline.core import engine
@@ -31,13 +30,10 @@ from ktpfl_pipeline.reports.numbers import interval
 from ktpfl_pipeline.reports.render.markdown import entry
 from ktpfl_pipeline.reports.style import architecture_title
 
-ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "batch_norm.jsonl"
-RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
 SEEDS, LAST = (0, 1, 2), 2
 POLICIES = ("frozen", "train", "domain_specific")
 METHODS = ("fedmd", "kt_pfl", "sim_pfl", "feddf")
-CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}}  # as in conf/base
 NORMALIZED = ("cnn_bn", "resnet18", "shufflenet_v2")
 SCALES: dict[str, dict[str, Any]] = {
     "light": {

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from ablation import PlainAverage
+from measure import CONFIGURED, RAW, ROOT
 
 from ktpfl_pipeline.analysis.statistics import difference, holm
 from ktpfl_pipeline.core import engine
@@ -37,10 +38,8 @@ from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.paper import names
 from ktpfl_pipeline.reports.paper.tables import SEVERAL
 
-ROOT = Path(__file__).parents[1]
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
 PAGE = ROOT / "docs" / "results" / "converged.md"
-RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
 ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = 20, 10, 12, 750, 5
 TEST_SHARE = 0.9
 """Each client has 75 samples for training and validation, and 675 for testing, so that accuracies have little noise."""
@@ -52,7 +51,6 @@ SETTINGS = {
     "training": {"epochs": EPOCHS, "batch_size": 32, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
 }
-CONFIGURED = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}}  # as in conf/base
 PARTS: dict[str, tuple[str, Method[Any]]] = {
     "joint_average": ("joint, plain average", PlainAverage()),
     "joint_trained": ("joint, trained model only", KTpFLJoint(start_share=0.0, memory=0.0)),

@@ -9,22 +9,20 @@ these seeds. A run that is finished is not run again.
 """
 
 import json
-import os
 import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
+
+from measure import RAW, ROOT
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import METHODS, create
 
-ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "fair_defaults.jsonl"
-RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
 SEEDS, ROUNDS, CLIENTS, LAST = (300, 301, 302), 6, 8, 2
 PARTITIONS: dict[str, Any] = {"two labels": "two_labels", "Dirichlet 0.3": {"scheme": "dirichlet", "alpha": 0.3}}
 DATASETS: dict[str, dict[str, Any]] = {

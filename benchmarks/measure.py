@@ -25,7 +25,12 @@ except ModuleNotFoundError:  # the source of an earlier commit is measured
 Make = Callable[..., Callable[[], Any]]
 """Prepares the work and returns what is timed; it runs in the way's own process, so it stands in a module."""
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
+"""The folder of the npz files with real images."""
+CONFIGURED: dict[str, dict[str, Any]] = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}}
+"""Hyperparameters that conf/base sets, by method."""
 CLOSELY = 0.02  # seconds
 PRODUCT = 3072  # rows and columns of the matrices of which the ceiling is a product
 DTYPES: tuple[Dtype, ...] = ("float32", "bfloat16") if has_bfloat16("cpu") else ("float32",)

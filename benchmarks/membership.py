@@ -18,8 +18,9 @@ from typing import Any
 import measure
 import torch
 from matplotlib.figure import Figure
+from measure import ROOT
 from membership_attacks import Inference, attack, surrogates
-from precision import ROOT, experiment
+from precision import experiment
 from torch import Tensor
 
 from ktpfl_pipeline import methods

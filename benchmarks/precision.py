@@ -16,6 +16,7 @@ from typing import Any
 import measure
 import torch
 from kedro.config import OmegaConfigLoader
+from measure import ROOT
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.config import parsing, schema
@@ -26,7 +27,6 @@ from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
-ROOT = Path(__file__).parents[1]
 SEEDS, METHODS = [0, 1, 2, 3, 4], ("kt_pfl", "local")
 SETTINGS: dict[str, dict[str, Any]] = {
     "float32": {},

@@ -8,7 +8,6 @@ was. A client's accuracy is compared with its own in the same run without advers
 which clients lie.
 """
 
-import os
 import sys
 from pathlib import Path
 from statistics import fmean, stdev
@@ -18,6 +17,7 @@ import measure
 import torch
 from kedro.config import OmegaConfigLoader
 from matplotlib.figure import Figure
+from measure import RAW, ROOT
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
@@ -33,7 +33,6 @@ from ktpfl_pipeline.reports.numbers import Entry, interval, percent, weight
 from ktpfl_pipeline.reports.render.markdown import entry
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
-ROOT = Path(__file__).parents[1]
 SEEDS, METHODS = [0, 1, 2, 3, 4], ["kt_pfl", "sim_pfl", "fedmd", "local"]
 KINDS = {"random": "Noise", "flipped": "Classes in reverse", "scaled": "Logits times -10"}
 SHARES = [0.1, 0.2]
@@ -164,7 +163,6 @@ def main() -> None:
     dataset = sys.argv[1] if sys.argv[1:] else "digits"
     if dataset not in DATASETS:
         sys.exit(f"The dataset is {dataset!r}; give one of {', '.join(DATASETS)}.")
-    raw_folder = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
     torch.set_num_threads(1)
     places = {
         "enabled": False,
@@ -173,7 +171,7 @@ def main() -> None:
         "checkpoints": "data/06_models",
     }
     tracking.configure(places, ROOT)
-    found, settings = runs_of(dataset, raw_folder)
+    found, settings = runs_of(dataset, RAW)
     title, name = DATASETS[dataset]["title"], f"robustness-{dataset.replace('_', '-')}"
     figure(found).savefig(measure.RESULTS / f"{measure.today()}-{name}.png", dpi=150)
     lines = [
