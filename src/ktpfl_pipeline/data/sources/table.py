@@ -29,6 +29,8 @@ Table = dict[str, Cells]
 """The cells of each column by its name; None for an empty one."""
 
 SPLITS = TRAIN | VALIDATION | TEST
+OPTIONAL = ("client", "split")
+"""Columns that a table may have."""
 EVERY = slice(None)
 PARSED = 100  # bytes of memory that one byte of a CSV file may take as Python texts
 
@@ -110,8 +112,8 @@ def _number(row: int, rows: Sequence[int] | None) -> int:
 
 def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
     """Return the path of a table of images and its columns, having checked that no cell is empty."""
-    place, found = opened("table", "photos.csv", argument, folder, needed, ("client", "split"))
-    check_filled(place, found, (*needed, "client", "split"))
+    place, found = opened("table", "photos.csv", argument, folder, needed, OPTIONAL)
+    check_filled(place, found, (*needed, *OPTIONAL))
     if not found["path"]:
         raise InputError(f"{place} lists no image: add a row for each.")
     return place, found

@@ -7,10 +7,9 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
-from ktpfl_pipeline.data.sources.table import Table, check_filled, labeled, meant, opened
+from ktpfl_pipeline.data.sources.table import OPTIONAL, Table, check_filled, labeled, meant, opened
 from ktpfl_pipeline.data.sources.tokens import Tokens, tokenized
 
-OPTIONAL = ("client", "split", "public")
 _PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
 
 
@@ -32,7 +31,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
     if not rows:
         raise InputError(f"{place} has no private text: add rows, or set their column 'public' to false.")
     private = {name: [cells[row] for row in rows] for name, cells in table.items()}
-    check_filled(place, private, ("label", "client", "split"), rows)
+    check_filled(place, private, ("label", *OPTIONAL), rows)
     ids, known = tokenized(_texts(private), reading, str(place), folder)
     return labeled(place, private, ids, vocabulary=known, rows=rows)
 
@@ -60,7 +59,7 @@ def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> To
 
 def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
     """Return the path of a table and its columns, having checked that each row has a text."""
-    place, table = opened("text", "tickets.csv", argument, folder, needed, OPTIONAL)
+    place, table = opened("text", "tickets.csv", argument, folder, needed, (*OPTIONAL, "public"))
     check_filled(place, table, ["text"])
     if not table["text"]:
         raise InputError(f"{place} has no text: add a row for each.")
