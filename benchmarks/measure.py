@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import platform
 import statistics
 import threading
 import time
@@ -172,16 +171,10 @@ def _family(process: int) -> Iterator[int]:
 
 def hardware() -> str:
     """Return what the numbers were measured on, in a few words."""
-    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    from ktpfl_pipeline.analysis.provenance import processor  # here: the source of an earlier commit may lack it
+
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
-    return f"{names[0] if names else platform.machine()}, {resources.cores()} cores{gpu}, torch {torch.__version__}"
-
-
-def _lines(file: str) -> list[str]:
-    try:
-        return Path(file).read_text().splitlines()
-    except OSError:
-        return []
+    return f"{processor()}, {resources.cores()} cores{gpu}, torch {torch.__version__}"
 
 
 def today() -> str:
