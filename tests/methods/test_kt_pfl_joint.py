@@ -58,10 +58,22 @@ def test_a_round_is_that_of_a_plain_implementation() -> None:
     assert report.metrics == {"own_weight": pytest.approx(sum(own_weights) / 5, abs=1e-12)}
     assert toy.distance(report.after_local, trained) < 1e-12
     assert toy.distance(after.taught, taught(fed, before.coefficients, trained)) < 1e-12
-    expected = {
-        n: combined([(0.2, before.models[n]), (0.4, trained[n]), (0.4, starts[n])]) for n in EVERYONE
-    }  # 0.2 u + 0.8 (w + 0.5 (v - w))
+    # z = 1 + 0.2: (0.2 u + w + 0.5 (v - w)) / 1.2
+    expected = {n: combined([(1 / 6, before.models[n]), (5 / 12, trained[n]), (5 / 12, starts[n])]) for n in EVERYONE}
     assert toy.distance(after.models, expected) < 1e-12
+
+
+def test_a_model_is_the_mean_of_all_rounds_weighted_by_their_age() -> None:
+    fed, method = (
+        toy.federation(architectures=("linear", "mlp"), dtype="float64"),
+        KTpFLJoint(start_share=0.0, memory=0.5),
+    )
+    state, trained = method.init(fed), list[Models]()
+    for t in (1, 2, 3):
+        state, report = method.round(state, EVERYONE, t, fed)
+        trained.append(report.after_local)
+    expected = {n: combined([(w / 7, past[n]) for w, past in zip((1, 2, 4), trained, strict=True)]) for n in EVERYONE}
+    assert toy.distance(state.models, expected) < 1e-12
 
 
 def taught(fed: Federation, c: Tensor, trained: Models) -> Models:
@@ -153,12 +165,14 @@ def test_no_client_needs_validation_samples() -> None:
 
 def test_adaptation_is_the_local_part_of_the_next_round() -> None:
     """From the start that the server would send, into the running mean; who never took part trains its own model."""
-    fed = toy.federation(dtype="float64")
+    fed = toy.federation(architectures=("linear", "mlp"), dtype="float64")
     method, cohort = KTpFLJoint(memory=0.2), EVERYONE[:3]
     state, _ = method.round(method.init(fed), cohort, 1, fed)
     models = method.personal(state, EVERYONE, fed)
     starts, _ = method.starts(state, EVERYONE, fed)
     trained = fed.fine_tune({n: starts[n] if n in cohort else models[n] for n in EVERYONE}, 2)
-    expected = {n: method.averaged(models[n], starts[n], trained[n]) if n in cohort else trained[n] for n in EVERYONE}
+    # z = 1 + 0.2: (0.2 u + w + 0.25 (v - w)) / 1.2
+    parts = {n: [(1 / 6, models[n]), (0.75 / 1.2, trained[n]), (0.25 / 1.2, starts[n])] for n in cohort}
+    expected = trained | {n: combined(parts[n]) for n in cohort}
     assert toy.distance(method.adapt(state, models, 2, fed), expected) < 1e-12
     assert toy.distance(select(expected, cohort), fed.fine_tune(select(models, cohort), 2)) > 1e-3

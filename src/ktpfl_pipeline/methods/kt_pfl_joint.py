@@ -13,9 +13,10 @@ compares it with other methods. Further symbols, besides those of `kt_pfl`:
     v_n   start           the mixture Σ_m d_nm h_m, from which client n trains
     w_n   upload.models   v_n after local training
     u_n   state.models    the model that client n uses: the running mean of what lies between v_n and w_n
+    z_n   state.sums      the sum of the weights of u_n's rounds: 1 for the newest, β for the one before, β² before that
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated
@@ -43,10 +44,12 @@ class KTpFLJointState(KTpFLState):
     Attributes:
         taught: h_m, the last model that each client uploaded.
         labels: π, (N, K) float64, zeros where a client never took part.
+        sums: z_n of clients that took part.
     """
 
     taught: Models
     labels: Tensor
+    sums: Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class KTpFLJoint(KTpFL):
         confidence: γ, the extra weight of clients with confident predictions; 0 is off, and safer where public samples
             come from another domain than private ones (benchmarks/results/2026-11-24-joint.md).
         start_share: α, how far the model that a client uses lies from its trained model w_n toward its start v_n.
-        memory: β, the weight of the earlier rounds in that model; 0 keeps only this round's.
+        memory: β, the weight of a round in that model relative to the next round; 0 keeps only the newest.
     """
 
     title = "KT-pFL (joint)"
@@ -71,7 +74,7 @@ class KTpFLJoint(KTpFL):
     def init(self, fed: Federation) -> KTpFLJointState:
         """Start from the initial models and equal c."""
         labels = torch.zeros(len(fed.clients), fed.classes, dtype=torch.float64, device=fed.device)
-        return KTpFLJointState({}, super().init(fed).coefficients, {}, labels)
+        return KTpFLJointState({}, super().init(fed).coefficients, {}, labels, {})
 
     def round(
         self, state: KTpFLState, cohort: list[int], t: int, fed: Federation
@@ -90,20 +93,25 @@ class KTpFLJoint(KTpFL):
         labels = state.labels.clone()
         if len(upload.batch):
             labels[fed.rows(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
-        # 4. Each client averages: u_n ← β u_n + (1 - β) (w_n + α (v_n - w_n)).
-        models = {n: self.averaged(state.models.get(n), starts[n], upload.models[n]) for n in cohort}
-        state = KTpFLJointState({**state.models, **models}, coefficients, taught.models, labels)
+        # 4. Each client averages: u_n ← u_n + (w_n + α (v_n - w_n) - u_n) / z_n.
+        models = {n: self.averaged(state, n, starts[n], upload.models[n]) for n in cohort}
+        sums = {**state.sums, **{n: self.sum_with_next(state, n) for n in cohort}}
+        state = KTpFLJointState({**state.models, **models}, coefficients, taught.models, labels, sums)
         sizes = exchange.both_ways(upload.models)
         traffic = {n: report.traffic[n] + sizes[n] for n in cohort}
         return state, RoundReport(upload.models, traffic, coefficients, metrics=metrics)
 
-    def averaged(self, before: Params | None, start: Params, trained: Params) -> Params:
-        """Return u_n after a round, from u_n before the round, v_n and w_n; after a client's first round it is w_n."""
-        if before is None:
+    def sum_with_next(self, state: KTpFLJointState, n: int) -> float:
+        """Return z_n after one more round: z_n ← 1 + β z_n."""
+        return 1.0 + self.memory * state.sums.get(n, 0.0)
+
+    def averaged(self, state: KTpFLJointState, n: int, start: Params, trained: Params) -> Params:
+        """Return u_n after one more round, from v_n and w_n; after a client's first round it is w_n."""
+        if n not in state.models:
             return trained
-        new, share = 1.0 - self.memory, self.start_share
-        weights = torch.tensor([self.memory, new * (1.0 - share), new * share], dtype=torch.float64)
-        return average([before, trained, start], weights)
+        new, share = 1.0 / self.sum_with_next(state, n), self.start_share
+        weights = torch.tensor([1.0 - new, new * (1.0 - share), new * share], dtype=torch.float64)
+        return average([state.models[n], trained, start], weights)
 
     def starts(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> tuple[Models, list[Tensor]]:
         """Return v_n = Σ_m d_nm h_m, over the clients of n's architecture whose model the server has.
@@ -137,7 +145,7 @@ class KTpFLJoint(KTpFL):
             return models
         starts, _ = self.starts(state, [n for n in models if n in state.models], fed)
         trained = fed.fine_tune({**models, **starts}, epochs)
-        return {n: self.averaged(models[n], starts[n], w) if n in starts else w for n, w in trained.items()}
+        return {n: self.averaged(state, n, starts[n], w) if n in starts else w for n, w in trained.items()}
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
         """Return the start that each client would be sent."""
