@@ -131,12 +131,13 @@ def test_a_value_that_cannot_be() -> None:
 
 def test_a_wrong_part_of_a_list() -> None:
     for path, value, message in (
-        ("seeds", -1, "mine.seeds.0 is -1; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", -1, "mine.seeds is -1; it must be an integer from 0 to 9,223,372,036,854,775,807."),
         ("seeds", [1.5], "mine.seeds.0 is 1.5; it must be an integer from 0 to 9,223,372,036,854,775,807."),
-        ("seeds", "first", "mine.seeds.0 is 'first'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
-        ("seeds", "0+one", "mine.seeds.0 is '0+one'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", "first", "mine.seeds is 'first'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", "0+one", "mine.seeds is '0+one'; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", [-1], "mine.seeds.0 is -1; it must be an integer from 0 to 9,223,372,036,854,775,807."),
         ("seeds", "0+1+0", "mine.seeds has 0 twice; list each item once."),
-        ("seeds", True, "mine.seeds.0 is true; it must be an integer from 0 to 9,223,372,036,854,775,807."),
+        ("seeds", True, "mine.seeds is true; it must be an integer from 0 to 9,223,372,036,854,775,807."),
         ("seeds", [3, 0, 3], "mine.seeds has 3 twice; list each item once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it must be an integer."),
         ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it must be a string."),

@@ -219,7 +219,8 @@ def value_of(rule: Rule, given: Any, where: str) -> Any:
     parts = rule.parts
     for part in parts:
         if _is(part.plain, value):
-            found = _inner(part, value, where)
+            alone = isinstance(value, list) and len(value) == 1 and not isinstance(given, list | tuple)
+            found = _inner(part, value, where, alone=alone)
             if part.plain is not Any and not _within(found, [*rule.metadata, *part.metadata]):
                 break
             _check_items(found, [*rule.metadata, *part.metadata], where)
@@ -285,8 +286,11 @@ def _is(plain: Any, value: Any) -> bool:
     )
 
 
-def _inner(rule: Rule, value: Any, where: str) -> Any:
-    """Return a value of the right type with its items or its settings checked."""
+def _inner(rule: Rule, value: Any, where: str, *, alone: bool = False) -> Any:
+    """Return a value of the right type with its items or its settings checked.
+
+    If it was given `alone`, without the list that it is now in, messages do not number it.
+    """
     origin, items = get_origin(rule.plain), get_args(rule.plain)
     if is_dataclass(rule.plain):
         if isinstance(value, Mapping):
@@ -295,7 +299,7 @@ def _inner(rule: Rule, value: Any, where: str) -> Any:
         return value
     if origin in (list, tuple, frozenset):
         item = Rule.of(items[0])
-        return origin(value_of(item, each, f"{where}.{i}") for i, each in enumerate(value))
+        return origin(value_of(item, each, where if alone else f"{where}.{i}") for i, each in enumerate(value))
     if origin is dict:
         own = Rule.of(items[1])
         return {name: value_of(own, each, f"{where}.{name}") for name, each in value.items()}
