@@ -206,5 +206,5 @@ class TestRound:
         fed = toy.alike()
         nothing = LabeledDataset(fed.clients[0].validation.inputs[:0], fed.clients[0].validation.labels[:0])
         clients = (fed.clients[0], replace(fed.clients[1], validation=nothing))
-        with pytest.raises(InputError, match=r"raise partition\.validation_share"):
-            FedFomo().init(toy.again(fed, clients=clients))
+        with pytest.raises(InputError, match=r"client 7 has none: set partition\.validation_share higher\.$"):
+            engine.run(FedFomo(), toy.again(fed, clients=clients), engine.Schedule(1))

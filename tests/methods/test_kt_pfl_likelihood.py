@@ -20,11 +20,13 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.rounds import contract
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 from ktpfl_pipeline.methods.kt_pfl_likelihood import KTpFLLikelihood, true_label_probabilities
+from ktpfl_pipeline.methods.local import Local
 
 EVERYONE = list(toy.IDS)
 EXACT = KTpFLLikelihood(update="exact", rho=0.0)
@@ -79,10 +81,13 @@ class TestProbabilities:
         fed = federation()
         nothing = fed.clients[1].validation.take(torch.tensor([], dtype=torch.int64))
         fed = toy.again(fed, clients=(fed.clients[0], replace(fed.clients[1], validation=nothing)))
-        with pytest.raises(InputError, match=r"needs validation samples.*raise partition.validation_share"):
-            EXACT.round(EXACT.init(fed), [3, 7], 1, fed)
-        EXACT.round(EXACT.init(fed), [3], 1, fed)  # who is not there need not have any
-        KTpFL().round(KTpFL().init(fed), [3, 7], 1, fed)
+        methods = {"kt_pfl_likelihood": EXACT, "kt_pfl": KTpFL(), "local": Local()}
+        with pytest.raises(
+            InputError, match=r"^kt_pfl_likelihood cannot .* client 7 has none.*compare=kt_pfl\+local\.$"
+        ):
+            contract.check_methods(methods, fed)
+        del methods["kt_pfl_likelihood"]
+        contract.check_methods(methods, fed)
 
 
 class TestCoefficients:

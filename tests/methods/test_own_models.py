@@ -180,7 +180,7 @@ def test_all_methods_that_do_not_fit_are_named_together() -> None:
     methods = {name: create(name) for name in ("local", "fedper", "kt_pfl", "lg_fedavg")}
     fed = toy.federation(2, architectures=("own",), build=headless)
     with pytest.raises(InputError) as error:
-        contract.check_models(methods, fed)
+        contract.check_methods(methods, fed)
     assert "fedper, lg_fedavg cannot be run" in str(error.value)
     assert "'own': none of its layers computes the logits by itself" in str(error.value)
     assert str(error.value).endswith("or run the methods that fit: compare=local+kt_pfl.")

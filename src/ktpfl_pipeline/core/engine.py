@@ -336,7 +336,7 @@ def _restore(
     method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
 ) -> tuple[State, list[RoundRecord], list[Tensor], tuple[int, State] | None]:
     """Return state, records and coefficient matrices after the last round, and the best round with its state."""
-    contract.check_models({contract.name_of(method): method}, fed)
+    contract.check_methods({contract.name_of(method): method}, fed)
     state = method.init(fed)
     contract.check_state(method, state)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None

@@ -55,6 +55,7 @@ class Method(ABC, Generic[State]):
     one_architecture: ClassVar[bool] = False  #: whether all clients need the same architecture
     #: whether it fits anything on validation samples, which other methods use only for selection
     fits_validation: ClassVar[bool] = False
+    needs_validation: ClassVar[bool] = False  #: whether every client needs validation samples
     #: whether it defines the step of local training itself (`client/rules.py`), so that the optimizer of `training`
     #: cannot be set
     own_step: ClassVar[bool] = False

@@ -15,7 +15,6 @@ from torch import Tensor
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
@@ -66,7 +65,7 @@ class FedFomo(Personal):
 
     title = "FedFomo"
     exchanges = frozenset({"parameters", "coefficients"})
-    fits_validation = True
+    fits_validation = needs_validation = True
     one_architecture = True
     paper_name = "FedFomo"
 
@@ -76,10 +75,6 @@ class FedFomo(Personal):
 
     def init(self, fed: Federation) -> FedFomoState:
         """Start from the initial model, with P = I."""
-        if any(len(client.validation) == 0 for client in fed.clients):
-            raise InputError(
-                "fedfomo weighs models on validation samples, and a client has none; raise partition.validation_share."
-            )
         affinity = torch.eye(len(fed.common_models()), dtype=torch.float64, device=fed.device)
         return FedFomoState({}, {}, affinity)
 

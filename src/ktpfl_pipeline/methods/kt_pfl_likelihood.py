@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.matrix.objectives import Likelihood, Objective
@@ -33,7 +32,7 @@ class KTpFLLikelihood(KTpFL):
 
     title = "KT-pFL (likelihood)"
     exchanges = frozenset({"predictions", "parameters", "coefficients"})
-    fits_validation = True
+    fits_validation = needs_validation = True
     paper_name = None
 
     update: Literal["eg", "pgd", "softmax", "exact", "frozen"] = "eg"
@@ -65,15 +64,7 @@ def true_label_probabilities(models: Models, fed: Federation, temperature: float
     Returns:
         (|S|, V, |S|) float64, client × sample × model, ones where a client has fewer than V samples; and the
         numbers of samples, (|S|,).
-
-    Raises:
-        InputError: if a client of the cohort has no validation samples.
     """
-    if any(len(fed.by_id[n].validation) == 0 for n in models):
-        raise InputError(
-            "kt_pfl_likelihood needs validation samples, and a client has none; raise partition.validation_share, or "
-            "take kt_pfl."
-        )
     found = []
     for n, logits in fed.cross_logits(models, "validation").items():  # (V_n, |S|, K)
         labels = sent(fed.by_id[n].validation.labels, logits.device)[:, None, None].expand(-1, len(models), 1)

@@ -3,7 +3,7 @@
 Only types and names are looked at: no tensor is copied or waited for, and no model that lives elsewhere comes here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Real
 from types import NoneType
@@ -23,23 +23,37 @@ PLAIN = frozenset({*(int, float, bool, NoneType, str, bytes, complex), *(torch.d
 SEQUENCES = frozenset({list, tuple, set})
 
 
-def check_models(methods: Mapping[str, Any], setting: Setting) -> None:
-    """Check that methods, by name, can use the models of a federation.
+def check_methods(methods: Mapping[str, Any], setting: Setting) -> None:
+    """Check that methods, by name, can use the models and the samples of a federation's clients.
 
-    One InputError names everything that does not fit: the architectures, the reasons, the methods that do not fit, and
-    those that do.
+    One InputError names everything of one kind that does not fit, the methods that do not fit, and those that do.
     """
+    _check_validation(methods, setting)
     found = {name: misfits for name, method in methods.items() if (misfits := method.misfits(setting))}
     if not found:
         return
     reasons = {architecture: reason for misfits in found.values() for architecture, reason in misfits.items()}
     why = "; ".join(f"{architecture!r}: {reason}" for architecture, reason in reasons.items())
-    rest = [name for name in methods if name not in found]
-    instead = f", or run the methods that fit: compare={'+'.join(rest)}" if rest else ""
     raise InputError(
         f"{', '.join(found)} cannot be run on these models, because a method on heads needs a suitable layer for the "
-        f"logits ({why}): choose other architectures{instead}."
+        f"logits ({why}): choose other architectures{_instead(methods, found)}."
     )
+
+
+def _check_validation(methods: Mapping[str, Any], setting: Setting) -> None:
+    unfit = [name for name, method in methods.items() if method.needs_validation]
+    without = [client.id for client in setting.clients if not len(client.validation)]
+    if unfit and without:
+        raise InputError(
+            f"{', '.join(unfit)} cannot be run, because every client needs validation samples, and client "
+            f"{without[0]} has none: set partition.validation_share higher{_instead(methods, unfit)}."
+        )
+
+
+def _instead(methods: Mapping[str, Any], unfit: Collection[str]) -> str:
+    """Return the remedy of running only the methods that fit; empty where none does."""
+    rest = [name for name in methods if name not in unfit]
+    return f", or run the methods that fit: compare={'+'.join(rest)}" if rest else ""
 
 
 def check_state(method: Any, state: Any) -> None:

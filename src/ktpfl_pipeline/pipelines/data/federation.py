@@ -65,7 +65,7 @@ def partition_clients(
     made = federated(experiment, private, public_set, raw_folder)
     if methods:
         created = {name: method_of(experiment, name) for name in methods}
-        contract.check_models(created, assemble(experiment, made, experiment.seeds[0]))
+        contract.check_methods(created, assemble(experiment, made, experiment.seeds[0]))
     return made, to_table(made.partitions, private.labels, made.names)
 
 
