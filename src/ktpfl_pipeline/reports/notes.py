@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.classes import majority
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, headline, local_only
-from ktpfl_pipeline.core.metrics import AFTER_LOCAL
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, headline, local_only, subject
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL, LEADING
 from ktpfl_pipeline.reports import columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
 from ktpfl_pipeline.reports.model import ALERT
@@ -23,10 +23,32 @@ def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
     )
     found = {
         ALERT: f"{'; '.join(unequal)}." if unequal else "",
+        "Headline": other_headline(results),
+        "Subject": other_subject(results),
         "Participation": few if least.covered < COVERED else "",
         "Length of training": words.gaining(local) if local else "",
     }
     return {term: text for term, text in found.items() if text}
+
+
+def other_headline(results: Sequence[MethodResult]) -> str:
+    """Return why accuracy leads although the setting ``headline`` names another measure; empty where it does not."""
+    asked = str(results[0].settings.get("headline", "accuracy"))
+    if headline(results) == asked or asked not in LEADING:
+        return ""
+    lacking = ", ".join(result.title for result in results if asked not in result.final)
+    return (
+        f"headline is {asked}, but with some seed no client has {words.MEASURES[asked].title} ({lacking}), so accuracy "
+        "leads this report."
+    )
+
+
+def other_subject(results: Sequence[MethodResult]) -> str:
+    """Return which method leads instead of the setting ``subject`` that is not compared; empty where none does."""
+    asked, main = results[0].settings.get("subject"), subject(results)
+    if len(results) == 1 or asked in (None, main.method):
+        return ""
+    return f"subject is {asked}, which is not among these methods, so {main.title} leads: add it to compare."
 
 
 def final_values(results: Sequence[MethodResult]) -> str:
