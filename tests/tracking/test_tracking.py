@@ -491,6 +491,14 @@ class TestView:
         logged = {**tracking.round_metrics(history[0]), **tracked.finish.call_args.args[0].summary}
         assert {name.partition("/")[0] for name in logged if "/" in name} == set(view.GROUPS)
 
+    def test_malicious_clients_are_marked(self) -> None:
+        tracked = Mock()
+        for adversaries in ([], [1]):
+            log_end(tracked, replace(make_run(), adversaries=adversaries), {})
+        honest, some = (call.args[0].clients for call in tracked.finish.call_args_list)
+        assert "malicious" not in honest
+        assert some["malicious"] == [0, 1]
+
 
 class TestStores:
     def test_a_locked_database_is_not_to_be_deleted(

@@ -218,6 +218,9 @@ def log_end(
     cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
     clients: dict[str, list[Any]] = {
         "client": list(run.client_names),
+        **(
+            {"malicious": [int(n in run.adversaries) for n in range(len(run.architectures))]} if run.adversaries else {}
+        ),
         "architecture": run.architectures,
         "samples": [sum(counts) for counts in run.label_counts],
         **{f"final/{point}": run.final(point) for point in result.curve},
