@@ -44,6 +44,16 @@ def test_params_reach_a_method_by_its_dotted_path() -> None:
     assert tuning["tune_mine"]["spaces"] == {PATH: {"work": {"high": 2.0}}}
 
 
+def test_a_method_named_by_dots_only() -> None:
+    for name, values, meant in (
+        ("my_package", {"my_method": {"Nearest": {"k": 3}}}, "my_package.my_method:Nearest.k=3"),
+        ("nearest", {"Nearest": {"k": 3}}, "nearest:Nearest.k=3"),
+        ("fedmdd", {"epochs": 3}, ""),
+        ("my_package", {"a": {"k": 3}, "b": {"k": 3}}, ""),
+    ):
+        assert paths.with_colon(name, values) == meant
+
+
 def test_names_that_are_not_dotted_paths_are_kept() -> None:
     given = params(f"mine.methods.{PATH}.work=0.5", "mine.methods.ktpfl_pipeline.methods.typo=1", "mine.rounds=2")
     section = parsing.merged({"mine": EXPERIMENT}, given)["mine"]

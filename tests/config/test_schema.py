@@ -169,6 +169,13 @@ def test_a_name_that_was_to_be_a_dotted_path() -> None:
             assert refusal(path, given) == message
 
 
+def test_a_method_named_by_dots_only() -> None:
+    assert refusal("methods.my_package", {"prior": {"Prior": {"k": 3}}}) == (
+        "mine.methods.my_package names no method. Write a method of your own with a colon before its class, for example "
+        "mine.methods.my_package.prior:Prior.k=3."
+    )
+
+
 def test_a_file_without_the_name_of_its_source() -> None:
     for given, meant in (
         ("mine.npz", "'npz:mine.npz'"),

@@ -101,7 +101,13 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
 def _check_values(name: str, experiment: Experiment, methods: Collection[str]) -> None:
     """Check the methods' hyperparameters in an experiment, and the defaults of the methods that it does not list."""
     for method in methods:
-        create(method, experiment.methods.get(method, {}), f"{name}.methods.{method}")
+        given = experiment.methods.get(method, {})
+        if method not in METHODS and (meant := paths.with_colon(method, given)):
+            raise InputError(
+                f"{name}.methods.{method} names no method. Write a method of your own with a colon before its class, "
+                f"for example {name}.methods.{meant}."
+            )
+        create(method, given, f"{name}.methods.{method}")
 
 
 def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together: bool = True) -> Sweep:

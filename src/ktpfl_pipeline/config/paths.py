@@ -29,6 +29,21 @@ def rejoined(values: Any) -> Any:
     return {name: _with_methods(own) if name in GROUPS else own for name, own in values.items()}
 
 
+def with_colon(name: str, values: Any) -> str:
+    """Return what a method that ``--params`` names by dots only was meant to be: ``my_package.my_method:Nearest.k=1``.
+
+    That is its `name` before the first dot, and the `values` below it. Empty where it was not meant so.
+    """
+    found = [name]
+    while isinstance(values, Mapping) and len(values) == 1:
+        (part, values), *_ = values.items()
+        found.append(str(part))
+    if len(found) < 3 or isinstance(values, Mapping):
+        return ""
+    *modules, kind, hyperparameter = found
+    return f"{'.'.join(modules)}:{kind}.{hyperparameter}={values}"
+
+
 def _with_methods(group: Any) -> Any:
     if not isinstance(group, Mapping):
         return group
