@@ -171,8 +171,8 @@ def test_a_name_that_was_to_be_a_dotted_path() -> None:
 
 def test_a_method_named_by_dots_only() -> None:
     assert refusal("methods.my_package", {"prior": {"Prior": {"k": 3}}}) == (
-        "mine.methods.my_package names no method. Write a method of your own with a colon before its class, for example "
-        "mine.methods.my_package.prior:Prior.k=3."
+        "mine.methods.my_package names no method. Write a method of your own with a colon before its class, for "
+        "example mine.methods.my_package.prior:Prior.k=3."
     )
 
 

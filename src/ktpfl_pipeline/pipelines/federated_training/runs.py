@@ -216,11 +216,10 @@ def log_end(
     if spent := run.history[-1].epsilon:
         final["final/epsilon"] = max(spent)
     cost = {"final/megabytes": sum(run.traffic.values()) / 1e6}
+    marks = [int(place in run.adversaries) for place in range(len(run.architectures))]
     clients: dict[str, list[Any]] = {
         "client": list(run.client_names),
-        **(
-            {"malicious": [int(n in run.adversaries) for n in range(len(run.architectures))]} if run.adversaries else {}
-        ),
+        **({"malicious": marks} if any(marks) else {}),
         "architecture": run.architectures,
         "samples": [sum(counts) for counts in run.label_counts],
         **{f"final/{point}": run.final(point) for point in result.curve},
