@@ -534,6 +534,23 @@ class TestDrawing:
             assert dict(mpl.rcParams) == before
         assert not Gcf.figs
 
+    def test_long_names_leave_room_for_what_is_drawn(self, run):
+        """Else the axes collapse to nothing, with a warning. Both ends of a name are shown."""
+        names = [f"{'hospital ' * 10}{number}" for number in range(2)]
+        finished = replace(run(coefficients=[[0.5, 0.5], [0.5, 0.5]]), names=names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            drawn = [
+                figures.client_accuracy([summarize([finished], {})]),
+                figures.coefficient_heatmaps(summarize([finished], {})),
+                figures.labels_per_client(finished.label_counts, "Labels", names),
+            ]
+            for figure in drawn:
+                saved(figure, "png")
+        for figure in drawn:
+            shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+            assert any("hospital hospital" in text and "…ospital 1" in text for text in shown), shown
+
     def test_names_of_clients_are_text(self, run):
         """Dollar signs are no mathematics, and a character that no font has is no error."""
         names = ["a $\\frac{1}$ b", "\u0914\U0001f9ec"]

@@ -197,7 +197,8 @@ def client_title(result: MethodResult, place: int) -> str:
 
 def title_in(run: FinishedRun, place: int) -> str:
     """Return a client's name in figures: its architecture, and its own name, or its id without one."""
-    return f"{architecture_title(run.architectures[place])} {run.client_names[place]}"
+    name = base.shortened(str(run.client_names[place]))
+    return f"{base.shortened(architecture_title(run.architectures[place]))} {name}"
 
 
 def _right_of(axes: Axes, row: float, text: str, color: str, va: Any = "center_baseline") -> None:

@@ -218,6 +218,15 @@ def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> Non
         put(most, lines)
 
 
+def shortened(name: str, most: int = 28) -> str:
+    """Return a client's or a class's name in at most so many characters, so that the axes keep room for what they show.
+
+    The end of a longer name is kept, which often has a number.
+    """
+    kept = most - 1
+    return name if len(name) <= most else f"{name[: kept - kept // 3]}…{name[-(kept // 3) :]}"
+
+
 def label_ends(
     axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: Collection[str] | None = None
 ) -> dict[str, Annotation]:

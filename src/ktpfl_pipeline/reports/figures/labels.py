@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from ktpfl_pipeline.reports.figures.base import WIDTH, color_bar, head, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import WIDTH, color_bar, head, plain, shortened, single, styled
 from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colors
 
 BARS = 20
@@ -28,7 +28,7 @@ def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: 
     """
     counts = np.array(label_counts)
     n, classes = counts.shape
-    named = n <= NAMED
+    named, names = n <= NAMED, [*map(shortened, names)]
     if classes > BARS:
         return _shades(counts, title, list(names) or list(map(str, range(n))))
     figure, axes = single(min(8.0, 0.17 * n + 1.0))

@@ -84,7 +84,7 @@ def _title(result: MethodResult, client: int) -> str:
     """Return a client's name, or where that is a number its title in other figures, with its most frequent classes."""
     run = result.runs[0]
     name = "".join(run.names[client : client + 1])
-    title = title_in(run, client) if name.isdecimal() or not name else name
+    title = title_in(run, client) if name.isdecimal() or not name else base.shortened(name)
     counts = run.label_counts[client]
     frequent = sorted(range(len(counts)), key=lambda label: (-counts[label], label))[:2]  # the matrix is in their order
     classes = ", ".join(str(label) for label in sorted(frequent) if counts[label])
@@ -187,7 +187,7 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
     titles = [result.title for result in results]
     figure, panels = base.grid_of_panels(titles, across, WIDTH / across + 0.4, 60 // across)
     names = results[0].runs[0].classes
-    short = [name if len(name) <= 14 else f"{name[:13]}…" for name in names]
+    short = [base.shortened(name, 14) for name in names]
     for n, (axes, result) in enumerate(zip(panels, results, strict=True)):
         counts = np.sum([run.confusion for run in result.runs], axis=0)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
