@@ -54,7 +54,7 @@ def check_possible(
         raise InputError(
             f"training.privacy needs Opacus, which is not installed: pip install '.[privacy]', {WITHOUT_IT}."
         )
-    for given in (compute.dtype, compute.memory_format):
+    for given in (compute.dtype, *[compute.memory_format] * kind.pixels):  # nothing else has channels
         if given in EXCLUDED:
             raise InputError(f"{EXCLUDED[given]}, {WITHOUT_IT}.")
     found: dict[str, list[str]] = {}

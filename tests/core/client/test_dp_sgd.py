@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import engine, privacy
+from ktpfl_pipeline.core import engine, kinds, privacy
 from ktpfl_pipeline.core.client import dp_sgd, operations, sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
@@ -326,6 +326,10 @@ class TestRefusals:
     def test_faster_arithmetic(self, compute: Compute, message: str) -> None:
         with pytest.raises(InputError, match=message):
             federation(Privacy(1.0), compute=compute)
+
+    def test_vectors_have_no_memory_format(self) -> None:
+        compute = Compute("cpu", memory_format="channels_last")
+        privacy.check_possible(["mlp"], lambda name: nn.Linear(5, 2), (5,), kinds.FEATURES, compute)
 
     def test_a_chance_that_leaves_nothing_private(self) -> None:
         with pytest.raises(InputError, match=r"delta is 0\.05 and a client has 20 training samples"):
