@@ -14,7 +14,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.in_memory import federation, run
+from ktpfl_pipeline.in_memory import compare, federation, run
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.local import Local
@@ -29,10 +29,14 @@ GROUPS = ("public", "image", "training", "distillation", "compute")
 
 @pytest.fixture(scope="module")
 def fed() -> Federation:
-    """That of conf/test, with seed 1."""
+    return configured(seed=1)
+
+
+def configured(seed: int, **changes: Any) -> Federation:
+    """Return the federation of conf/test."""
     section = configuration()[EXPERIMENT]
-    settings = {group: section[group] for group in GROUPS}
-    return federation("digits", section["clients"], section["architectures"], section["partition"], 1, **settings)
+    settings = {group: section[group] for group in GROUPS} | changes
+    return federation("digits", section["clients"], section["architectures"], section["partition"], seed, **settings)
 
 
 def test_equals_a_run_of_the_pipelines(fed: Federation) -> None:
@@ -77,8 +81,25 @@ def test_figures_draw_the_result(fed: Federation) -> None:
 
 
 def test_several_seeds_are_one_result(fed: Federation) -> None:
-    other = federation("digits", 5, ["mlp"], seed=2, training={"epochs": 1})
-    assert run("local", fed, other, rounds=1).seeds == [1, 2]
+    assert run("local", fed, configured(seed=2), rounds=1).seeds == [1, 2]
+
+
+def test_federations_that_differ_in_more_than_the_seed_have_no_common_mean(fed: Federation) -> None:
+    other = configured(seed=2, public={"batch": 61})
+    for call in (lambda: run("local", fed, other, rounds=1), lambda: compare(["local"], fed, other, rounds=1)):
+        with pytest.raises(InputError, match=r"other settings \(public\.batch=60, now 61\)"):
+            call()
+
+
+def test_methods_of_a_comparison_may_be_any_iterable(fed: Federation) -> None:
+    assert [each.method for each in compare(iter(["fd", "local"]), fed, rounds=1).results] == ["fd", "local"]
+
+
+def test_a_federation_without_public_images_runs_what_needs_none() -> None:
+    fed = federation("digits", 5, ["mlp"], training={"epochs": 1}, public={"source": "none"}, private={"samples": 200})
+    assert run("local", fed, rounds=1).rounds == 1
+    with pytest.raises(InputError, match="public samples are needed"):
+        run("kt_pfl", fed, rounds=1)
 
 
 @dataclass(frozen=True)
@@ -88,8 +109,13 @@ class Mine(Local):
 
 @pytest.mark.parametrize(
     ("method", "name", "title"),
-    [("local", "local", "Local-only"), (KTpFL(rho=1.0), "kt_pfl", "KT-pFL"), (Mine(), "Mine", "Mine")],
-    ids=["by name", "of the registry", "of one's own"],
+    [
+        ("local", "local", "Local-only"),
+        (KTpFL(rho=1.0), "kt_pfl", "KT-pFL"),
+        (create("kt_pfl_authors"), "kt_pfl_authors", "KT-pFL (authors' code)"),
+        (Mine(), "Mine", "Mine"),
+    ],
+    ids=["by name", "of the registry", "a preset", "of one's own"],
 )
 def test_a_method_is_called_by_its_name_in_the_registry_or_its_title(
     fed: Federation, method: object, name: str, title: str

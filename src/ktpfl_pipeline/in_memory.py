@@ -22,12 +22,13 @@ from torch import Tensor
 
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
-from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.architectures import Architectures
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.methods import METHODS, create, title
 from ktpfl_pipeline.pipelines.data.federation import prepare
@@ -92,9 +93,9 @@ def federation(
         "seeds": [seed],
         "methods": {},
     }
-    experiment = parsing.parse(
-        "federation", parsing.merged({"federation": given}, {"federation": settings})["federation"]
-    )
+    section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
+    experiment = parsing.parse("federation", section, together=False)
+    checks.check_together("federation", experiment)  # and not with KT-pFL, which need not be run
     data = prepare(experiment, Path(folder))
     experiment = settle(experiment, data)
     made = assemble(experiment, data, seed)
@@ -110,7 +111,8 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
         federations: one; or several of other seeds, for a spread.
         rounds: how many, all clients in each.
 
-    An `InputError` says that an argument is of another kind, or that the method does not go with the federation.
+    An `InputError` says that an argument is of another kind, that the federations differ in more than the seed, or that
+    the method does not go with them.
     """
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
@@ -158,6 +160,7 @@ def compare(
     """
     if isinstance(methods, str):
         raise InputError(f"methods is {methods!r}; give a list, [{methods!r}, 'local'].")
+    methods = list(methods)
     titles = [title(_name_of(method)) for method in methods]
     if twice := [each for place, each in enumerate(titles) if each in titles[:place]]:
         raise InputError(
@@ -189,8 +192,9 @@ def _name_of(method: Any) -> str:
     """Return a method's name in the registry, or the title of one that is not there."""
     if isinstance(method, str):
         return method
-    named = (name for name, preset in METHODS.items() if preset.kind is type(method))
-    return next(named, str(getattr(method, "title", method)))
+    named = [name for name, preset in METHODS.items() if preset.kind is type(method)]
+    equal = [name for name in named if create(name) == method]  # of several presets of one class
+    return next(iter([*equal, *named]), str(getattr(method, "title", method)))
 
 
 def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> None:
@@ -209,6 +213,13 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
     seeds = [fed.seed for fed in federations]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"The federations have the seeds {seeds}; give each another one, federation(..., seed=1).")
+    known = [replace(_experiments[fed], seeds=[0]).settings() for fed in federations if fed in _experiments]
+    for settings in known[1:]:
+        if changes := differences(known[0], settings):
+            raise InputError(
+                f"The federations have other settings ({changes}), and their mean would be of neither: give "
+                "federations that differ only in the seed."
+            )
     if type(rounds) is not int or rounds < 1:
         raise InputError(f"rounds is {rounds!r}; it must be an integer of at least 1.")
 
