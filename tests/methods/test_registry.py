@@ -218,7 +218,8 @@ class TestDottedPath:
     @pytest.mark.parametrize(
         ("attribute", "value", "mend"),
         [
-            ("title", 5, "it must be a string."),
+            ("title", 5, "it must be a string with at most 100 characters."),
+            ("title", "A title " * 13, "it must be a string with at most 100 characters."),
             ("exchanges", "predictions", "it must be a set."),
             ("exchanges", frozenset({"gossip"}), "one of predictions, parameters, prototypes, coefficients."),
             ("exchanges", {"predictions"}, "it must be a set."),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_type_hints
 
-from annotated_types import Ge
+from annotated_types import Ge, MaxLen
 from torch import Tensor
 
 from ktpfl_pipeline.core import joining, validation
@@ -48,7 +48,7 @@ class Method(ABC, Generic[State]):
     properties for pipelines, reports, and the checks of privacy and adversaries.
     """
 
-    title: ClassVar[str]  #: the method's name in tables and figures
+    title: ClassVar[Annotated[str, MaxLen(100)]]  #: the method's name in tables and figures
     #: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and ``coefficients``;
     #: nothing for local-only training
     exchanges: ClassVar[frozenset[Exchanged]] = frozenset({"predictions"})
@@ -82,7 +82,7 @@ class Method(ABC, Generic[State]):
         """
         if not vars(cls).get("title"):
             raise InputError(f'{path} has no title: write title = "..." in the class, for tables and figures.')
-        for name, hint in get_type_hints(Method).items():
+        for name, hint in get_type_hints(Method, include_extras=True).items():
             rule = validation.Rule.of(get_args(hint)[0])
             validation.value_of(rule, getattr(cls, name, None), f"{path}: the class attribute {name}")
 
