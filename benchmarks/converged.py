@@ -172,7 +172,8 @@ def comparison(rows: Rows) -> str:
         name: [row for row in rows if row["method"] == name] for name in dict.fromkeys(row["method"] for row in rows)
     }
     lines = [
-        "| method | seeds | accuracy (%) | minus local-only | joint minus it | adapted (%) | joint minus it, adapted |",
+        "| method | seeds | accuracy (%) | minus local-only | joint minus this | adapted (%) | "
+        "joint minus this, adapted |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     as_is_of, adapted_of = (
