@@ -126,7 +126,7 @@ class TestTables:
         assert column(overview.accuracy_table(found), "method") == ["KT-pFL", "KT-pFL (likelihood) †", "pFedDF ‡"]
         notes = overview.notes(found)
         assert notes["†"].endswith("do not use: KT-pFL (likelihood).")
-        assert notes["‡"].endswith("compare after equal extra epochs: pFedDF.")
+        assert notes["‡"].endswith("compare it after equal extra epochs: pFedDF.")
 
     def test_a_lead_within_its_interval_is_not_bold(self, columns, content, result):
         """Differences 1 and 3: their mean exceeds their standard deviation, but not half of a t interval."""

@@ -198,9 +198,7 @@ class TestTable:
         ]
         shown = rows(sweep.table(sweep.table_rows(points), "E"))
         assert shown[0] == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
-        assert sweep.summary(points, "E").endswith(
-            "With 1 seed, and an interval needs at least 3, so these may be chance."
-        )
+        assert sweep.summary(points, "E").endswith("With only 1 seed, these choices may be due to chance.")
 
     def test_without_local_only(self, points: list[Point]) -> None:
         alone = without(points, "local")

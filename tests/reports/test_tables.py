@@ -129,10 +129,10 @@ class TestComparison:
         (note,) = [
             text for column, text in notes_of(under(paper_settings, [once, twice])).items() if "local tr" in column
         ]
-        assert note.endswith("The two are the same where knowledge comes back only before training: FedAMP.")
-        assert "The two are the same" not in str(notes_of(under(paper_settings, study[:1])))
+        assert note.endswith("Both are equal for methods in which knowledge comes back only before training: FedAMP.")
+        assert "Both are equal" not in str(notes_of(under(paper_settings, study[:1])))
         alone = [summarize([run(method, knowledge=0)], {}) for method in ("local", "local_matched", "local_5x")]
-        assert "The two are the same" not in str(notes_of(under(paper_settings, alone))), "nothing comes back at all"
+        assert "Both are equal" not in str(notes_of(under(paper_settings, alone))), "nothing comes back at all"
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
         assert notes.inequalities(study) == []
@@ -147,7 +147,7 @@ class TestComparison:
         records = [replace(record, late=[1], cohort=[0]) for record in other.runs[0].history]
         waits = summarize([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
         (late,) = notes.inequalities([waits, other])
-        assert late == "late clients skipped rounds with FedAvg, and trained in them with other methods"
+        assert late == "late clients skipped rounds with FedAvg, but trained in these rounds with other methods"
         assert next(iter(notes_of(under(paper_settings, [study[0], result("local", 0.8)])))) == "Not like for like"
 
 

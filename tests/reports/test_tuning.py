@@ -116,21 +116,19 @@ class TestSummary:
     def test_what_moved_and_what_lies_at_an_end(self, tuning: Study) -> None:
         text = report.summary(tuning)
         assert "for 1 of 2 methods with hyperparameters to choose, among at most 3 candidates each." in text
-        assert "better values may lie beyond: Ditto's coupling=2.0." in text
-        assert "With one seed" not in text
+        assert "values outside it may be better: Ditto's coupling=2.0." in text
+        assert "only 1 seed" not in text
 
     def test_of_two_values_none_lies_at_an_end(self, tuning: Study) -> None:
         def told(*tried: int) -> str:
             return report.summary(only(tuning, *tuning.methods["topk_pfl"], topk_pfl={"k": list(tried)}))
 
         assert "k=2" not in told(2, 5)
-        assert "better values may lie beyond: TopK-pFL's k=2." in told(2, 5, 7)
+        assert "values outside it may be better: TopK-pFL's k=2." in told(2, 5, 7)
 
     def test_one_seed(self, tuning: Study) -> None:
         one = report.summary(replace(tuning, asked={**tuning.asked, "seeds": [100]}))
-        assert one.endswith(
-            "With 1 seed, and an interval needs at least 3, so close candidates may not differ significantly."
-        )
+        assert one.endswith("With only 1 seed, the order of close candidates may be due to chance.")
 
 
 class TestReport:

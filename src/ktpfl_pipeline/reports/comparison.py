@@ -160,8 +160,8 @@ def _stopping(results: Sequence[MethodResult]) -> str:
     patience = subject(results).runs[0].patience or 0
     taken = [f"{each.title} {', '.join(str(len(run.history)) for run in each.runs)}" for each in results]
     return (
-        f"early stopping after {plural(patience, 'evaluation')} without a higher mean validation accuracy, the best "
-        f"round counts; rounds by seed: {'; '.join(taken)}"
+        f"early stopping after {plural(patience, 'evaluation')} without a higher mean validation accuracy; the results "
+        f"are those of the best round; rounds by seed: {'; '.join(taken)}"
     )
 
 
@@ -209,12 +209,12 @@ def _by_client(results: Sequence[MethodResult]) -> list[Block]:
         caption += ", in percentage points at the right." if main.clients <= NAMED else "."
     if len({str(run.label_counts) for run in main.runs}) > 1:
         caption += (
-            " Each seed draws other private samples of a client, so a row averages over several sets."
+            " Each seed draws other private samples of a client, so a row is a mean over different sets of samples."
             if main.runs[0].names
-            else " Each seed gives a client other data, so a row averages over several sets."
+            else " Each seed gives a client other data, so a row is a mean over different sets of samples."
         )
     if main.runs[0].adversaries:
-        caption += f" Malicious clients are shown too{', other ones with each seed' * (len(main.seeds) > 1)}."
+        caption += f" Malicious clients are shown too{'; each seed has others' * (len(main.seeds) > 1)}."
     return [Picture("clients", figures.client_accuracy(results), caption)]
 
 
@@ -235,26 +235,26 @@ def _matrix(results: Sequence[MethodResult]) -> list[Block]:
     for first in sorted(found, key=lambda result: result is not main)[:1]:
         seed = _first_run(first)
         caption = (
-            f"Left, the weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}; "
-            "right, the similarity of the clients' label distributions. Clients are ordered by their two most frequent "
+            f"Left: the weight of each teacher (column) for each student (row) at the end of {first.title}, {seed}. "
+            "Right: the similarity of the clients' label distributions. Clients are ordered by their two most frequent "
             "classes."
             if first.runs[0].labels_known
-            else f"The weight of each teacher (column) for each student (row) that {first.title} ends with, {seed}."
+            else f"The weight of each teacher (column) for each student (row) at the end of {first.title}, {seed}."
         )
         blocks.append(Picture(f"coefficients_{first.method}", figures.coefficient_heatmaps(first), caption))
         if others := [result for result in found if result is not first]:
-            caption = "The weights that the other methods with a matrix end with, each with its first seed; as above."
+            caption = "The same weights at the end of the other methods that have a matrix, each with its first seed."
             blocks.append(Picture("coefficients_others", figures.coefficient_panels(others), caption))
     if main in found and main.runs[0].matrices:
         seed, spread = _first_run(main), ", with the range over seeds" * (len(main.seeds) > 1)
         spread += ", up to the last round that all seeds have" * main.early_stopping
         equal = "plain average" if aggregates(main) else "consensus of FedMD"
         caption = (
-            f"Above, the weights of {main.title} after a few rounds, {seed}. Below, the weight that a row gives to the "
-            f"client itself, to similar clients (cosine similarity of the label distributions above {ALIKE}) and to "
-            f"others, mean over students and seeds{spread}. Dotted: weights of 1/N, the {equal}."
+            f"Above: the weights of {main.title} after some of the rounds, {seed}. Below: the weight that a row gives "
+            f"to the client itself, to similar clients (cosine similarity of label distributions above {ALIKE}) and "
+            f"to others, mean over students and seeds{spread}. Dotted: weights of 1/N, the {equal}."
             if all(run.attention for run in main.runs)
-            else f"The weights of {main.title} after a few rounds, {seed}."
+            else f"The weights of {main.title} after some of the rounds, {seed}."
         )
         blocks.append(Picture("matrix_over_rounds", figures.matrix_over_rounds(main), caption))
     return blocks

@@ -50,8 +50,8 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
     goes_on = results[0].settings.get("on_divergence", "stop") != "stop"
     diverged = " A model whose training diverged counts with its accuracy after transfer." * goes_on
     meaning = (
-        "every model, local-only's too, was trained for these extra local epochs on its client's own samples, "
-        f"evaluated and discarded.{diverged} Differences are to local-only after as many extra epochs, "
+        "every model, also with local-only, was trained for these extra local epochs on its client's own samples, "
+        f"evaluated and discarded.{diverged} Differences are to local-only after the same number of extra epochs, "
         f"{CORRECTED}"
     )
     shown = [METHOD]
@@ -129,15 +129,15 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
             "never_sampled",
             "Never sampled",
             "%",
-            "clients that were in no cohort and have what the server would send them now, over the seeds that have "
-            "any.",
+            "clients that were in no cohort; they are evaluated with the model that the server would send them now. "
+            "Mean over the seeds that have such clients.",
             lambda result: mean(contrasts.of_clients(result, False)),
         ),
     ]
     table = _table("fairness", results, shown, "How evenly accuracy after transfer is spread over the clients.")
     if not table.shows("never_sampled"):
         table = table.without("sampled")
-    return table.explained(Means=f"all columns are of accuracy after transfer{over_seeds(results)}.")
+    return table.explained(Means=f"all columns show accuracy after transfer{over_seeds(results)}.")
 
 
 def quality(results: Sequence[MethodResult]) -> list[Block]:

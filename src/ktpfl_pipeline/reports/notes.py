@@ -68,11 +68,11 @@ def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
     if lead != HEADLINE:
         first[lead] = words.MEASURES[lead].meaning
     first[lead] += " This is the headline."
-    one = f" The two are the same where knowledge comes back only before training: {alike}." if alike else ""
+    one = f" Both are equal for methods in which knowledge comes back only before training: {alike}." if alike else ""
     return {
         **first,
         AFTER_LOCAL: "the same clients before any knowledge came back in that round. It can be far from accuracy "
-        f"after transfer: compare methods at one of the two.{one}",
+        f"after transfer, so compare methods at the same point.{one}",
         columns.PAPER.key: papers_numbers(results),
         **({} if local_only(results) else {columns.MINUS_LOCAL.key: NO_LOCAL}),
     }
@@ -101,7 +101,7 @@ def papers_numbers(results: Sequence[MethodResult]) -> str:
     """Return the note on the paper's numbers: their source, or why they are not shown."""
     settings = results[0].settings
     if other := "; ".join(paper.differences(settings)):
-        return f"the paper's numbers are not shown, because its setting is another: {other}."
+        return f"the paper's numbers are not shown, because its setting differs: {other}."
     known = paper.cited(settings, [result.method for result in results])
     return words.LANDMARK if known else "the paper has no number for this setting."
 
@@ -121,5 +121,7 @@ def inequalities(results: Sequence[MethodResult]) -> list[str]:
         found.append("the clients' data or models differ between methods")
     waited = [r.title for r in results if any({*t.late} - {*t.cohort} for run in r.runs for t in run.history)]
     if 0 < len(waited) < len(results):
-        found.append(f"late clients skipped rounds with {', '.join(waited)}, and trained in them with other methods")
+        found.append(
+            f"late clients skipped rounds with {', '.join(waited)}, but trained in these rounds with other methods"
+        )
     return found

@@ -34,24 +34,25 @@ DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
     "bytes": (
         figures.bytes_panels,
-        f"What all clients sent and received over the whole run by what it is, {MB}, means over seeds.",
+        f"Bytes that all clients sent and received over the whole run, by kind; {MB}, means over seeds.",
     ),
     "traffic": (
         figures.traffic_panels,
-        f"Final accuracy against what all clients sent and received, {MB}, means over seeds.",
+        f"Final accuracy against the bytes that all clients sent and received; {MB}, means over seeds.",
     ),
 }
 NOTES = {
     "Accuracy": f"{words.OWN_MODEL} {words.averaged(None)} A cell is empty until all of its seeds are finished; the "
     "plan below states why a cell failed.",
     "Bold": words.BOLD,
-    "Paper": "the paper's number, of Tables 1 to 6, from its LaTeX source. The paper states no seeds and, except for "
-    "Table 5, no spread. FedDF and pFedDF are shown as the paper ran them, (soft), and in full: one number is next to "
-    "both. none: the paper does not have the method there.",
-    "Agrees": f"{AGREES}: the paper's number lies in the 95 % t interval of ours over the seeds. {DIFFERS}: it does "
-    f"not; the distance is stated. {UNDECIDED}: {words.FEW.lower()}.",
-    "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, lies on the paper's side of zero. "
-    f"{DIFFERS}: it lies on the other. {UNDECIDED}: it includes zero. Intervals are not corrected for their number.",
+    "Paper": "the number in Tables 1 to 6 of the paper, from its LaTeX source. The paper states no seeds and, except "
+    "for Table 5, no spread. FedDF and pFedDF have two rows each: as the paper ran them (soft), and in full. Both rows "
+    "show the same number of the paper. none: the paper does not have the method in this column.",
+    "Agrees": f"{AGREES}: the paper's number is in the 95 % t interval of our number over the seeds. {DIFFERS}: it is "
+    f"outside the interval, and the distance is stated. {UNDECIDED}: {words.FEW.lower()}.",
+    "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, is on the same side of zero as the "
+    f"paper's difference. {DIFFERS}: it is on the other side. {UNDECIDED}: it includes zero. Intervals are not "
+    "corrected for their number.",
 }
 WHERE = Column("cell", "Cell")
 
@@ -109,11 +110,11 @@ def build(evidence: Evidence, made: Provenance) -> Report:
             for name, (title, shows) in parts.items()
         ),
         Section("Cell by cell next to the paper", [beside]),
-        Section("In the paper's order?", [ordered], folded=True),
+        Section("Is the order of the methods the paper's?", [ordered], folded=True),
         Section("The best setting of the paper's study", [best]),
-        Section("In what the settings differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
-        Section("In what the settings agree with the paper's", [settings_table(cells, False)], folded=True),
-        Section("What is done, and what is left", [plan_table([list(own) for _, own in alike])], folded=True),
+        Section("Settings that differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
+        Section("Settings that agree with the paper's", [settings_table(cells, False)], folded=True),
+        Section("Finished and missing runs", [plan_table([list(own) for _, own in alike])], folded=True),
         runs(finished, [SETTING.but(key=WHERE.key, title=WHERE.title)], [HEADLINE]),
     ]
     return Report(
@@ -267,8 +268,8 @@ def findings(cells: Sequence[Cell]) -> Table:
     shown = [
         WHERE.but(value=lambda row: f"{named(row.cell.part)}: {paper.dataset(row.cell.settings)}"),
         Column("best", "Best in the paper", value=lambda row: row.cell.label),
-        Column("ours", "Ours there", "%", value=lambda row: accuracy(row.cell.final)),
-        Column("minus_others", "Minus our best of the others", "points", value=lambda row: interval(row.found)),
+        Column("ours", "Our accuracy there", "%", value=lambda row: accuracy(row.cell.final)),
+        Column("minus_others", "Minus our best other setting", "points", value=lambda row: interval(row.found)),
         columns.AGREES.but(value=lambda row: verdict(row.found, 1)),
     ]
     return Table.of("best", shown, rows)
@@ -300,7 +301,7 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     """Return the table of a part, or its figure over the columns of which a method is finished."""
     if shows not in DRAWN:
         epochs = max(adaptations([cell.result for cell in cells if cell.result]))
-        further = f"The same after {plural(epochs, 'extra epoch')} of local training for the models of every method:"
+        further = f"Accuracy after {plural(epochs, 'extra epoch')} of local training for the models of every method:"
         adapted: list[Block] = [Text(further), accuracy_table(name, cells, f"{ADAPTED}{epochs}")] if epochs else []
         return [accuracy_table(name, cells), *adapted]
     drawn = {column: [cell.result for cell in own if cell.result] for column, own in _columns(cells)}

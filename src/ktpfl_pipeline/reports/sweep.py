@@ -131,13 +131,13 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
         ),
         after.but(value=lambda row: accuracy(row.result.final[HEADLINE])),
         columns.VALIDATION.but(
-            meaning="the same on samples that no client trains or is tested on.",
+            meaning="the same accuracy on samples that are used neither for training nor for testing.",
             value=lambda row: accuracy(row.result.final.get(VALIDATION)),
         ),
         MINUS_LOCAL.but(meaning=f"at the same value, {words.INTERVAL}", value=lambda row: interval(row.minus_local)),
         columns.CHOSEN.but(
-            meaning="the value of highest validation accuracy. Test accuracy chooses nothing: its maximum is too "
-            "optimistic.",
+            meaning="the value with the highest validation accuracy. Test accuracy is not used to choose, because its "
+            "maximum is too optimistic.",
             value=lambda row: ("chosen" if row.chosen else "") if chosen else None,
         ),
         Column(
@@ -159,7 +159,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
             "predictions",
             "Predictions",
             "MB",
-            "bytes of all clients over the whole run without public samples, as they were encoded.",
+            "encoded bytes of all clients over the whole run, without public samples.",
             lambda row: megabytes(row.result.predictions) if sized else None,
         ),
     ]
@@ -185,9 +185,11 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     for end, extreme in {"smallest": min, "largest": max}.items() if study.numeric(points) else ():
         value = setting(extreme(point.value for point in points))
         if names := " and ".join(row.result.title for row in picked if row.value == value):
-            sentences.append(f"{value} is the {end} value tried, so a better one for {names} may lie beyond.")
-    if few := words.too_few(len(picked[0].result.seeds)):
-        sentences.append(f"With {few}, so these may be chance.")
+            sentences.append(
+                f"{value} is the {end} value tried, so a value outside the range may be better for {names}."
+            )
+    if words.too_few(seeds := len(picked[0].result.seeds)):
+        sentences.append(f"With only {plural(seeds, 'seed')}, these choices may be due to chance.")
     return " ".join(sentences)
 
 
@@ -197,7 +199,7 @@ def _caption(points: Sequence[Point], title: str, lean: bool) -> str:
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     what = "Mean test accuracy over the clients at the end of the round,"
     if lean:
-        sent = "the predictions that were sent, as they were encoded, without public samples"
+        sent = "the encoded predictions that were sent, without public samples"
         return f"{what} against the bytes of {sent}{spread}."
     caption = f"{what} by value of {title}{spread}."
     if any(study.chosen(points, method) for method in methods):

@@ -97,9 +97,14 @@ def summary(tuning: Study) -> str:
         for method, cells in searched.items()
         if (found := _edges(tuning.asked["spaces"][method], highest(cells).value))
     ]
-    beyond = f"At the end of the searched range, so better values may lie beyond: {'; '.join(edges)}." if edges else ""
-    few = too_few(len(tuning.asked["seeds"]))
-    few = few and f"With {few}, so close candidates may not differ significantly."
+    beyond = (
+        f"These values are at the end of the searched range, so values outside it may be better: {'; '.join(edges)}."
+        if edges
+        else ""
+    )
+    seeds = len(tuning.asked["seeds"])
+    chance = f"With only {plural(seeds, 'seed')}, the order of close candidates may be due to chance."
+    few = chance if too_few(seeds) else ""
     return " ".join(filter(None, (first, beyond, few)))
 
 
@@ -119,8 +124,8 @@ def table(tuning: Study, latex: str = "") -> Table:
     """Return one row per method: the chosen and the configured values with their validation accuracies."""
     meaning = (
         "of each client's own model at the end of the round, on samples that no client is tested on; "
-        f"{averaged(len(tuning.asked['seeds']))} The highest of several is too optimistic: compare on test data, "
-        "with other seeds."
+        f"{averaged(len(tuning.asked['seeds']))} The highest of several accuracies is too optimistic, so compare "
+        "methods on test data, with other seeds."
     )
 
     def gain(cells: Sequence[Cell]) -> Entry:
@@ -130,7 +135,8 @@ def table(tuning: Study, latex: str = "") -> Table:
     shown = [
         METHOD.but(value=lambda cells: cells[0].title),
         CHOSEN.but(
-            meaning="the candidate of highest validation accuracy, the first of equals. Test accuracy chooses nothing.",
+            meaning="the candidate with the highest validation accuracy, the first of equal ones. Test accuracy is "
+            "not used.",
             value=lambda cells: _changes(highest(cells)),
         ),
         VALIDATION.but(meaning=meaning, value=lambda cells: _validation(highest(cells))),
@@ -149,7 +155,7 @@ def table(tuning: Study, latex: str = "") -> Table:
             "candidates",
             "Candidates",
             "",
-            f"at most {tuning.asked['trials']} per method; one where there is nothing to choose. Diverged: the "
+            f"at most {tuning.asked['trials']} per method; one if the method has nothing to choose. Diverged: the "
             "training became NaN or infinite.",
             lambda cells: str(len(cells)),
         ),

@@ -12,8 +12,8 @@ from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.words import over_seeds
 
 RESUMED = (
-    "because a run was resumed from a checkpoint or had finished earlier: the server counts only the bytes since its "
-    "own start."
+    "because a run was resumed from a checkpoint or had finished earlier. The server counts only the bytes since it "
+    "was started."
 )
 
 
@@ -38,15 +38,15 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
         return unknown
     main = subject(real)
     notes = {
-        "Counted traffic": "what the method has to exchange in its rounds, up from the clients and down to them"
+        "Counted traffic": "the bytes that the method must exchange in its rounds, up from the clients and down to them"
         f"{over_seeds([main])}; {MB}.",
         "Bytes sent": "all messages of the run. In addition to the counted traffic these are requests, evaluations, "
-        "and the public set: it is counted one batch per round and is sent whole, once for each method and seed. Not "
-        "included is what Flower adds: a request of about 1.2 kB for each record and array, and the requests for "
-        "messages.",
-        "By client": f"the same for the clients of {main.title}.",
-        "Secure aggregation": "is not used: it reveals only the sum of the uploads, and a server that weighs the "
-        "predictions of each client must see each of them. Where only models are averaged, it would be possible.",
+        "and the public set. The counted traffic has one public batch per round, but the whole public set is sent once "
+        "for each method and seed. The messages that Flower adds are not included: a request of about 1.2 kB for each "
+        "record and array, and the requests for messages.",
+        "By client": f"the same columns for each client of {main.title}.",
+        "Secure aggregation": "is not used. It reveals only the sum of the uploads, but a server that weights the "
+        "predictions of each client must see each of them. It would be possible for methods that only average models.",
     }
     by_method = Table.of("wire", [TITLE, *_columns()], [Row(result) for result in real])
     first = main.runs[0]

@@ -18,20 +18,20 @@ from ktpfl_pipeline.core.settings import Budgets, Knowledge, Reliability, Stragg
 OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
 FEW = f"Fewer than {FEWEST_SEEDS} seeds give no interval"
 INTERVAL = (
-    f"paired by seed, with the 95 % t interval over the seeds; significant, in bold, where it excludes zero. {FEW}, "
+    f"paired by seed, with the 95 % t interval over the seeds; significant, in bold, if it excludes zero. {FEW}, "
     "and intervals are not corrected for their number."
 )
 PAIRED = "paired by seed, with t intervals over the seeds, corrected for the number of methods"
-CORRECTED = f"{PAIRED}; significant, in bold, where the interval excludes zero."
+CORRECTED = f"{PAIRED}; significant, in bold, if the interval excludes zero."
 INTERVALS = (
     "the differences of a column are tested together by Holm's step-down procedure, at 95 % for all of them, so an "
     f"interval has a level of 95 % or more. A difference whose interval excludes zero is significant. {FEW}."
 )
 BEST = (
-    "the best accuracy of a column, where its differences to all others, paired by seed and corrected for their "
-    "number, are significant"
+    "the best accuracy of a column, if its differences to all others, paired by seed and corrected for their number, "
+    "are significant"
 )
-BOLD = f"{BEST}; a difference, where it is significant itself. Nothing in bold: no significant difference."
+BOLD = f"{BEST}; and every significant difference. If nothing is bold, no difference is significant."
 BEST_VALIDATED = "mean over clients in the round with the highest mean validation accuracy"
 FRONTIER = "The line joins the methods that no other method equals in accuracy with less traffic."
 LANDMARK = (
@@ -198,7 +198,7 @@ SIGNS: Mapping[str, tuple[Callable[[type[Method[Any]]], bool], str]] = {
     "†": (lambda kind: kind.fits_validation, "fits on the clients' validation samples, which other methods do not use"),
     "‡": (
         lambda kind: issubclass(kind, FineTuned),
-        "fine-tunes the clients' models before the evaluation after transfer, which other methods do not: compare "
+        "fine-tunes the clients' models before the evaluation after transfer, which other methods do not; compare it "
         "after equal extra epochs",
     ),
 }
