@@ -213,5 +213,5 @@ def test_clients_start_from_pretrained_weights(tmp_path: Path) -> None:
     assert found["3.weight"].shape == (10, 64)  # drawn: the file's has three classes
     with pytest.raises(InputError, match=r"An architecture of federation\.pretrained is 'lenet', which does not exist"):
         federation("digits", clients=5, architectures=["mlp"], folder=tmp_path, pretrained={"lenet": "mlp.pth"})
-    with pytest.raises(InputError, match=r"the path '\.\./mlp\.pth' leaves "):
+    with pytest.raises(InputError, match=r"the path '\.\./mlp\.pth' leads out of "):
         federation("digits", clients=5, architectures=["mlp"], folder=tmp_path, pretrained={"mlp": "../mlp.pth"})

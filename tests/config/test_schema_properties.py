@@ -158,6 +158,6 @@ def test_a_number_of_5000_digits() -> None:
 
 def test_a_section_without_a_name() -> None:
     for name in (5, None, 1.5, True):
-        message = rf"^A section in conf/ is called {name!r}, which is not a text; "
+        message = rf"^A section in conf/ is called {name!r}. Names of sections must be strings: "
         with case(name), pytest.raises(InputError, match=message):
             parsing.merged({**PARAMETERS, name: EXPERIMENT}, {})

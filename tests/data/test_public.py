@@ -44,13 +44,13 @@ def test_open_part_depends_only_on_the_seed():
 
 def test_shares_that_leave_one_side_empty_are_refused():
     for share, samples, words in (
-        (0.0, 100, ("share 0.0", "between 0 and 1")),
-        (1.0, 100, ("share 1.0", "between 0 and 1")),
-        (-0.2, 100, ("share -0.2", "such as 0.1")),
-        (float("nan"), 100, ("share nan", "between 0 and 1")),
-        (0.001, 100, ("share 0.001 of 100 samples is 0", "nearer to 0.5")),
-        (0.999, 100, ("share 0.999 of 100 samples is 100", "nearer to 0.5")),
-        (0.5, 0, ("share 0.5 of 0 samples is 0", "more samples")),
+        (0.0, 100, ("share 0.0", "above 0 and below 1")),
+        (1.0, 100, ("share 1.0", "above 0 and below 1")),
+        (-0.2, 100, ("share -0.2", "for example 0.1")),
+        (float("nan"), 100, ("share nan", "above 0 and below 1")),
+        (0.001, 100, ("share 0.001 of 100 samples makes 0", "nearer to 0.5")),
+        (0.999, 100, ("share 0.999 of 100 samples makes 100", "nearer to 0.5")),
+        (0.5, 0, ("share 0.5 of 0 samples makes 0", "more samples")),
     ):
         with case(share, samples), input_error(*words):
             open_part(torch.zeros(samples, dtype=torch.int64), share, 0)

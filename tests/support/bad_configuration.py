@@ -37,7 +37,7 @@ YAML: dict[str, tuple[str, str]] = {
     "a section twice": ("x: {}\nx: {}", "conf/base/parameters.yml, line 2: found duplicate key x."),
     "an alias of nothing": ("x: *nothing", LINE),
     "a list": ("- 1\n- 2", "A file parameters*.yml under conf/ has no names at its top level"),
-    "a number": ("5", "conf/base/parameters.yml holds one value"),
+    "a number": ("5", "conf/base/parameters.yml contains a single value"),
     "bytes": ("\x00\x01", "conf/base/parameters.yml is not valid YAML: "),
     "a list for a name": ("? [a, b]\n: 1", LINE),
     "a number of 5,000 digits": ("x: " + "9" * 5000, "conf/base/parameters.yml is not valid YAML: "),

@@ -145,7 +145,7 @@ UNKNOWN = [
     ("private.source", "mine.sources:csv:a.csv", "'mine.sources:csv'", "No module named 'mine'"),
     ("partition.scheme", "two_label", "'two_label'", "did you mean 'two_labels'?"),
     ("partition.scheme", "random", "'random'", "choose from iid, "),
-    ("clients", None, "'two_labels'", "set clients to one, or the scheme to natural."),
+    ("clients", None, "'two_labels'", "set clients to a number, or the scheme to natural."),
     ("private.source", "cifar-10", "'cifar-10'", "did you mean 'cifar10'?"),
     ("private.source", "open_part", "'open_part'", "choose from digits, "),
     ("private.source", "", "''", "choose from digits, "),
@@ -161,10 +161,10 @@ IMPOSSIBLE_WITH_PRIVACY = [
     (
         "architectures",
         ["lenet", "cnn_bn", "resnet18"],
-        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the samples of a batch, while "
+        "mine.architectures has cnn_bn, resnet18 with BatchNorm, whose statistics mix the samples of a batch, but "
         "training.privacy needs the gradient of each sample",
     ),
-    ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16; with training.privacy gradients of single samples"),
+    ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16, but training.privacy computes the gradient"),
     ("compute.memory_format", "channels_last", "mine.compute.memory_format is channels_last, in which Opacus"),
 ]
 """(setting, value, start of the message)."""

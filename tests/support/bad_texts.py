@@ -127,7 +127,7 @@ TEXTS: dict[str, tuple[Write, Text, list[str]]] = {
     "a folder": (lambda raw: "text:.", Text(), ["is a folder and not a file"]),
     "no file": (lambda raw: "text:gone.csv", Text(), ["there is no file"]),
     "no path": (lambda raw: "text", Text(), ["source 'text' needs a path"]),
-    "a path that leaves the folder": (lambda raw: "text:../mine.csv", Text(), ["leaves"]),
+    "a path that leaves the folder": (lambda raw: "text:../mine.csv", Text(), ["leads out of"]),
     # Tokenizers.
     "a tokenizer that is not there": (table("text,label\na,x\n"), Text("gone.json"), ["there is no file", "words"]),
     "a tokenizer's name misspelt": (table("text,label\na,x\n"), Text("word"), ["text.tokenizer is 'word'"]),
@@ -153,7 +153,7 @@ TEXTS: dict[str, tuple[Write, Text, list[str]]] = {
     "a vocabulary of images": (
         npz(tokens=None, images=np.zeros((12, 4, 4), "uint8"), vocabulary=WORDS),
         Text(),
-        ["belongs to tokens, and has images"],
+        ["belongs to tokens, but it has images"],
     ),
     "tokens and images": (npz(images=np.zeros((12, 4, 4), "uint8")), Text(), ["save only one of them"]),
     "fewer labels than texts": (npz(labels=LABELS[:9]), Text(), ["has 12 tokens and 9 labels"]),

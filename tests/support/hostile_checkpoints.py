@@ -59,31 +59,31 @@ def packed(file: Path) -> None:
 CHECKPOINTS: dict[str, tuple[Make, str]] = {
     "an empty file": (lambda file: file.touch(), "its end, with the checksum, is missing"),
     "the first half": (spoilt_checkpoint(lambda c: c[: len(c) // 2]), "its end, with the checksum, is missing"),
-    "all but the last byte": (spoilt_checkpoint(lambda c: c[:-1]), "its checksum is not that of its content"),
+    "all but the last byte": (spoilt_checkpoint(lambda c: c[:-1]), "its checksum does not match its content"),
     "a flipped bit in a weight": (
         spoilt_checkpoint(lambda c: flipped(c, torch.tensor(5.0).numpy().tobytes())),
-        "its checksum is not that of its content",
+        "its checksum does not match its content",
     ),
     "a flipped bit in the version": (
         spoilt_checkpoint(lambda c: flipped(c, VERSION.encode())),
-        "its checksum is not that of its content",
+        "its checksum does not match its content",
     ),
     "a flipped bit in the checksum": (
         spoilt_checkpoint(lambda c: flipped(c, c[-9:])),
-        "its checksum is not that of its content",
+        "its checksum does not match its content",
     ),
     "two checkpoints in one file": (
         spoilt_checkpoint(lambda c: c + c),
-        "its checksum is not that of its content",
+        "its checksum does not match its content",
     ),
     "one of torch alone": (lambda file: torch.save({"settings": SETTINGS}, file), "its end, with the checksum"),
     "a text": (lambda file: [file.write_text("hello"), stamped(file)], "cannot be read"),
     "a pickle with code": (lambda file: [file.write_bytes(pickle.dumps(Code(), 2)), stamped(file)], "cannot be read"),
     "a file of torch with code": (of_torch(Code()), "could run code when read"),
     "code among the weights": (of_torch({"settings": SETTINGS, "state": Code()}), "could run code when read"),
-    "a list": (of_torch([1, 2]), "names no settings"),
-    "no settings": (of_torch({"state": {}}), "names no settings"),
-    "packed zeros": (packed, "it is packed, which torch's own are not"),
+    "a list": (of_torch([1, 2]), "contains no settings"),
+    "no settings": (of_torch({"state": {}}), "contains no settings"),
+    "packed zeros": (packed, "it is compressed, unlike the files that torch writes"),
     "another version's": (
         lambda file: (
             [kept(file), file.write_bytes(file.read_bytes().rpartition(checkpoint.MARK)[0])]

@@ -100,7 +100,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "a million marks": (b"(" * 1_000_001, "not a whole pickle of arrays"),
     "a number": (pickle.dumps(7), "has no arrays 'x' and 'y'"),
     "x alone": (pickle.dumps({"x": np.zeros((1, 2))}, 4), "has no arrays 'x' and 'y'"),
-    "a list of texts": (pickle.dumps({"x": ["a"], "y": np.zeros(1, "i8")}, 4), "or of text"),
+    "a list of texts": (pickle.dumps({"x": ["a"], "y": np.zeros(1, "i8")}, 4), "contains texts"),
     "whole numbers": (pickle.dumps({"x": np.zeros((1, 2), int), "y": np.zeros(1, "i8")}, 4), "'x' of int64"),
     "labels that are no numbers": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(1)}, 4), "'y' of float64"),
     "a label too many": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(2, "i8")}, 4), "labels of shape (2,)"),

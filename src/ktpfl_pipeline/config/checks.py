@@ -101,8 +101,8 @@ def check_federation(name: str, experiment: Experiment) -> None:
     if experiment.clients is None and experiment.partition.scheme != NATURAL:
         raise InputError(
             f"{name}.clients is null, which means all clients of the source, and {name}.partition.scheme is"
-            f" {experiment.partition.scheme!r}, which needs a number of clients: set clients to one, or the scheme to"
-            f" {NATURAL}."
+            f" {experiment.partition.scheme!r}, which needs a number of clients: set clients to a number, or the"
+            f" scheme to {NATURAL}."
         )
     private = experiment.private
     if private.samples is not None and private.samples_per_client is not None:

@@ -28,7 +28,9 @@ from ktpfl_pipeline.methods import METHODS, create, find
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sections under conf/ with what ``--params`` gives, `runtime`, in place, and with what they inherit."""
     if odd := [name for name in configured if not isinstance(name, str)]:
-        raise InputError(f"A section in conf/ is called {odd[0]!r}, which is not a text; give it a name in letters.")
+        raise InputError(
+            f"A section in conf/ is called {odd[0]!r}. Names of sections must be strings: give it a name with letters."
+        )
     result = dict(configured)
     for name, value in runtime.items():
         if name not in result:

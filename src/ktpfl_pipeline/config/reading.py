@@ -178,7 +178,7 @@ def _unreadable(error: Exception, loader: Any, name: str) -> str:
                     f"{file} cannot be read ({wrong.strerror}). Check its permissions and the disk, and give the same "
                     "command again."
                 )
-            return f"{file} holds one value. Write settings as names with values, for example `rounds: 30`."
+            return f"{file} contains a single value. Write settings as names with values, for example `rounds: 30`."
     return f"The files {name}*.yml under conf/ cannot be read: {_reason(error)}. Correct them."
 
 

@@ -34,10 +34,10 @@ _KNOWN: WeakKeyDictionary[Builder, dict[tuple[str, Shape], str]] = WeakKeyDictio
 """What was found by `hindrance`, by what builds the models, by architecture and shape."""
 
 EXCLUDED = {
-    "bfloat16": "compute.dtype is bfloat16; with training.privacy gradients of single samples are taken in float32 or "
+    "bfloat16": "compute.dtype is bfloat16, but training.privacy computes the gradient of each sample in float32 or "
     "float64: choose one of these",
-    "channels_last": "compute.memory_format is channels_last, in which Opacus 1.6 computes other gradients of "
-    "convolutions than they have: choose contiguous",
+    "channels_last": "compute.memory_format is channels_last, in which Opacus 1.6 computes wrong gradients of "
+    "convolutions: choose contiguous",
 }
 """The dtypes and memory formats that private training does not go with, and why."""
 
@@ -89,17 +89,17 @@ def _layers_without(module: nn.Module) -> str:
 
     if has(_BatchNorm):
         return (
-            "with BatchNorm, whose statistics mix the samples of a batch, while training.privacy needs the gradient of "
-            "each sample: take architectures without it, such as lenet"
+            "with BatchNorm, whose statistics mix the samples of a batch, but training.privacy needs the gradient of "
+            "each sample: choose architectures without BatchNorm, such as lenet"
         )
     if has(nn.RNNBase, nn.MultiheadAttention):
         return (
-            "with recurrent or attention layers of torch, in which Opacus finds no gradient of a single sample: take "
+            "with recurrent or attention layers of torch, in which Opacus finds no gradient of a single sample: choose "
             "architectures without them, such as cnn1d"
         )
     if getattr(module, "without_single_gradients", False):
         return (
-            "of transformers, in which Opacus finds no gradient of a single sample for all layers: take "
+            "of transformers, in which Opacus finds no gradient of a single sample for some layers: choose "
             "text_transformer, text_cnn or fasttext"
         )
     return ""

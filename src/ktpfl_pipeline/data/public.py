@@ -27,12 +27,12 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     `InputError` says that the share is out of range, or that either part would have no sample.
     """
     if not 0 < share < 1:
-        raise InputError(f"the public share {share} must lie between 0 and 1, both excluded, such as 0.1.")
+        raise InputError(f"the public share {share} must be above 0 and below 1, for example 0.1.")
     total = round(share * len(labels))
     if not 0 < total < len(labels):
         raise InputError(
-            f"the public share {share} of {len(labels)} samples is {total} and must leave one sample or more on both"
-            " sides: choose a share nearer to 0.5, or a source with more samples."
+            f"the public share {share} of {len(labels):,} samples makes {total:,} samples public; at least one sample"
+            " must be public and one private. Choose a share nearer to 0.5, or a source with more samples."
         )
     taken = torch.from_numpy(draw_stratified(labels.numpy(), total, np.random.default_rng(derive(seed, "open_part"))))
     return taken.nonzero().flatten(), (~taken).nonzero().flatten()

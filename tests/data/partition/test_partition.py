@@ -356,15 +356,15 @@ def test_bad_input_is_an_input_error():
         ({"scheme": "dirichlet", "minimum": 26}, ("fewer than 26 of the 100", "or set balanced to true")),
         (
             {"scheme": "two_labels", "clients": 1},
-            ("3 classes out among 1 clients", "at least 2 clients", "change `clients`"),
+            ("3 classes out among 1 clients", "at least 2 classes and 2 clients", "Change `clients`"),
         ),
         (
             {"scheme": "k_labels", "labels_per_client": 4},
-            ("3 classes out among 4 clients", "4 classes or more", "`classes`"),
+            ("3 classes out among 4 clients", "at least 4 classes", "`classes`"),
         ),
         (
             {"scheme": "two_labels", "pool": torch.arange(0, 90, 3)},
-            ("1 classes out among 4 clients", "2 classes or more", "`classes`"),
+            ("1 classes out among 4 clients", "at least 2 classes", "`classes`"),
         ),
     ):
         with case(changes):

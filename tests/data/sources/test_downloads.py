@@ -183,7 +183,7 @@ def test_a_silent_server_does_not_hang_the_run(tmp_path, monkeypatch):
 def test_a_damaged_archive_is_named(tmp_path, mnist):
     _, archives = mnist
     place(tmp_path / "MNIST/raw", {**archives, "t10k-images-idx3-ubyte.gz": archives["t10k-images-idx3-ubyte.gz"][:50]})
-    with input_error(f"{tmp_path}/MNIST/raw/t10k-images-idx3-ubyte.gz is there but incomplete", "replace it"):
+    with input_error(f"{tmp_path}/MNIST/raw/t10k-images-idx3-ubyte.gz is incomplete", "replace it"):
         load("mnist", tmp_path)
 
 

@@ -50,5 +50,5 @@ def test_users_in_only_one_part_are_rejected(tmp_path):
 def test_a_user_in_two_files_is_refused(tmp_path):
     leaf(tmp_path / "data/a.json", ANNE)
     leaf(tmp_path / "data/b.json", ANNE)
-    with input_error("b.json has user 'anne', as another file has", "in one file"):
+    with input_error("b.json has user 'anne', but another file has", "into one file"):
         load("leaf:data", tmp_path)

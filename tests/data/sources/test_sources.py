@@ -36,8 +36,8 @@ def test_unusable_sources_and_classes_are_input_errors(tmp_path):
         ("folder:absent", None, ("no folder", "absent", "correct the path")),
         ("digits", [3, 10], ("class 10 is not in source 'digits'", "0 to 9")),
         ("digits", [-1], ("class -1 is not in source",)),
-        ("digits", [], ("classes [] must name one class or more",)),
-        ("digits", [1, 2, 1], ("classes [1, 2, 1]", "each once")),
+        ("digits", [], ("`classes` is []; it must name at least one class",)),
+        ("digits", [1, 2, 1], ("`classes` is [1, 2, 1]", "each class once")),
     ):
         with case(source, classes), input_error(*words):
             load(source, tmp_path, classes)

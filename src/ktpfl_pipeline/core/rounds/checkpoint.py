@@ -62,16 +62,17 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
             made_with = dict(content["settings"])
     except pickle.UnpicklingError as error:  # torch's own message describes how to run the code all the same
         raise InputError(
-            f"The checkpoint {path} holds other things than tensors and numbers, which could run code when read; "
+            f"The checkpoint {path} contains objects that are neither tensors nor numbers and could run code when "
+            "read; "
             "delete it to start the run again."
         ) from error
     except OSError as error:
         raise InputError(
-            f"The checkpoint {path} cannot be read ({error.strerror or error}); see that the file may be read, or "
+            f"The checkpoint {path} cannot be read ({error.strerror or error}); check the permissions of the file, or "
             "delete it to start the run again."
         ) from error
     except (KeyError, TypeError) as error:
-        raise InputError(f"The checkpoint {path} names no settings; delete it to start the run again.") from error
+        raise InputError(f"The checkpoint {path} contains no settings; delete it to start the run again.") from error
     except Exception as error:  # bytes that are not a checkpoint make the reader fail in any way
         if used_up(error):
             raise  # the checkpoint may be whole
@@ -132,11 +133,11 @@ def _verified(path: Path) -> dict[str, Any]:
         if mark < 0:
             raise ValueError("its end, with the checksum, is missing")
         if line[-SUM:].decode("ascii", "replace") != sha256(file, size):
-            raise ValueError("its checksum is not that of its content: bytes changed on the disk")
+            raise ValueError("its checksum does not match its content: bytes changed on the disk")
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
             plain = all(member.compress_type == zipfile.ZIP_STORED for member in members)
             if not plain or sum(member.file_size for member in members) > size:
-                raise ValueError("it is packed, which torch's own are not")
+                raise ValueError("it is compressed, unlike the files that torch writes")
     stamp: dict[str, Any] = json.loads(line[mark + len(MARK) : -SUM])
     return stamp

@@ -72,14 +72,19 @@ def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
         data = pickles.read(content.read(archive.getinfo(DATA).file_size))
     x, y = (data.get(name) if isinstance(data, dict) else None for name in "xy")
     if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
-        raise InputError(f"{file} has no arrays 'x' and 'y': it is not PFLlib's, or of text, which is not converted.")
+        raise InputError(
+            f"{file} has no arrays 'x' and 'y': it is not a file of PFLlib, or it contains texts, which cannot be "
+            "converted."
+        )
     if not (x.dtype == np.uint8 or x.dtype.kind == "f") or not 2 <= x.ndim <= 4 or y.dtype.kind not in "iu":
         raise InputError(
-            f"{file} has 'x' of {x.dtype}, shape {x.shape}, and 'y' of {y.dtype}: images or features, a row per sample,"
-            " and class numbers are converted."
+            f"{file} has 'x' of {x.dtype}, shape {x.shape}, and 'y' of {y.dtype}: 'x' must be images or features, one"
+            " row per sample, and 'y' class numbers."
         )
     if y.shape != (len(x),):
-        raise InputError(f"{file} has {len(x):,} inputs and labels of shape {y.shape}: it is cut; generate it again.")
+        raise InputError(
+            f"{file} has {len(x):,} inputs and labels of shape {y.shape}: the file is incomplete; generate it again."
+        )
     return x, y
 
 

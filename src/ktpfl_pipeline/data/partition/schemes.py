@@ -98,8 +98,8 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
     classes = np.unique(labels)
     if len(classes) < k or k * clients < len(classes):
         raise InputError(
-            f"{scheme} cannot share {len(classes)} classes out among {clients} clients: it needs {k} classes or more"
-            f" and at least {math.ceil(len(classes) / k)} clients; change `clients`, or keep fewer or more classes with"
+            f"{scheme} cannot share {len(classes)} classes out among {clients} clients: it needs at least {k}"
+            f" classes and {math.ceil(len(classes) / k)} clients. Change `clients`, or the number of classes with"
             " `classes`."
         )
     draw, deck = stream(seed, "partition", scheme), list[int]()

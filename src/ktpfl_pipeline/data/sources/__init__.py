@@ -183,11 +183,12 @@ def _keep(samples: LabeledDataset, classes: Sequence[int], source: str) -> Label
     unknown = [label for label in classes if label not in present]
     if unknown:
         raise InputError(
-            f"class {unknown[0]} is not in source {source!r}: `classes` may name {_ranges(present)} (and is left out to"
-            " keep them all)."
+            f"class {unknown[0]} is not in source {source!r}: `classes` may name {_ranges(present)}. Leave `classes` "
+            "out"
+            " to keep all classes."
         )
     if not classes or len(set(classes)) < len(classes):
-        raise InputError(f"classes {list(classes)} must name one class or more, each once.")
+        raise InputError(f"`classes` is {list(classes)}; it must name at least one class, and each class once.")
     renumbered = torch.full((present[-1] + 1,), -1)
     renumbered[torch.tensor(list(classes))] = torch.arange(len(classes))
     kept = renumbered[samples.labels] >= 0

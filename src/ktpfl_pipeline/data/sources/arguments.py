@@ -9,7 +9,7 @@ from ktpfl_pipeline.core.errors import InputError
 def check_no_argument(argument: str) -> None:
     """Raise an `InputError` where a source that takes no argument was given one."""
     if argument:
-        raise InputError(f"this source takes no argument and was given {argument!r}: leave out ':{argument}'.")
+        raise InputError(f"this source takes no argument, but was given {argument!r}: leave out ':{argument}'.")
 
 
 def file_in(name: str, argument: str, folder: Path, example: str) -> Path:
@@ -36,11 +36,13 @@ def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
     if not argument:
         raise InputError(f"source {name!r} needs a path: write {f'{name}:{example}'!r}.")
     if "\0" in argument:
-        raise InputError(f"the path {argument!r} of source {name!r} has a zero byte, which no name has: correct it.")
+        raise InputError(
+            f"the path {argument!r} of source {name!r} has a zero byte, which file names cannot have: correct the path."
+        )
     path = folder / os.path.expanduser(argument)
     if Path(os.path.normpath(argument)).parts[:1] == ("..",):
         raise InputError(
-            f"the path {argument!r} leaves {folder}: write {os.path.abspath(path)} if that is what you mean."
+            f"the path {argument!r} leads out of {folder}: write the absolute path {os.path.abspath(path)} to use it."
         )
     return path
 
@@ -52,7 +54,9 @@ def no_such(kind: str, path: Path, folder: Path) -> InputError:
             f"{path} is a folder and not a file: folders are given as 'folder:<folder>' or 'clients:<folder>'."
         )
     if os.path.isfile(path):
-        return InputError(f"{path} is a file and not a folder: give the folder that the files lie in.")
+        return InputError(f"{path} is a file and not a folder: name the folder that contains the files.")
     if os.path.lexists(path):
-        return InputError(f"{path} is neither file nor folder (a pipe, a device, a broken link): correct the path.")
+        return InputError(
+            f"{path} is neither file nor folder (for example a pipe, a device or a broken link): correct the path."
+        )
     return InputError(f"there is no {kind} {path}: correct the path (relative paths start at {folder}).")

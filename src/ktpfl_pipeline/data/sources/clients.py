@@ -109,9 +109,11 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
     parts = [npz.read(file, extents) for file in files]
     for file, part in zip(files, parts, strict=True):
         if isinstance(part, OwnedDataset):
-            raise InputError(f"{file} has an array 'clients', and is one client's: leave the array out.")
+            raise InputError(f"{file} has an array 'clients', but belongs to a single client: leave the array out.")
         if (one := kinds.described(part.inputs)) != (other := kinds.described(parts[0].inputs)):
-            raise InputError(f"{file} has {one} and {files[0]} has {other}: save all clients' samples alike.")
+            raise InputError(
+                f"{file} has {one} and {files[0]} has {other}: save the samples of all clients in the same form."
+            )
         if (part.class_names is None) != (parts[0].class_names is None):
             named, unnamed = (file, files[0]) if part.class_names else (files[0], file)
             raise InputError(

@@ -69,7 +69,7 @@ def _both_parts(dataset: str, folder: Path, **options: str) -> LabeledDataset:
     if [len(part) for part in images] != [len(part) for part in labels] or images[0].shape[1:] != images[1].shape[1:]:
         raise InputError(
             f"The files of {dataset} in {folder} do not go together (images {[tuple(part.shape) for part in images]},"
-            f" labels {[tuple(part.shape) for part in labels]}): delete them, and they are fetched again."
+            f" labels {[tuple(part.shape) for part in labels]}): delete them to download them again."
         )
     both = torch.cat(images)
     both = both.unsqueeze(1) if both.ndim == 3 else both.permute(0, 3, 1, 2)
@@ -101,7 +101,7 @@ def _whole_idx(path: Path) -> bool:
     values = math.prod(int.from_bytes(head[at : at + 4], "big") for at in range(4, len(head), 4))
     if head[:4] != bytes([0, 0, 8, dimensions]) or path.stat().st_size != 4 + 4 * dimensions + values or not values:
         return False
-    check_claim(path, values, "replace it by the real one")
+    check_claim(path, values, "replace it with the original file")
     return True
 
 
@@ -133,11 +133,11 @@ def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list
                 os.replace(path, target)
     except (OSError, RuntimeError, HTTPException) as error:
         wrong = {"incomplete (wrong MD5 sum)": damaged, "not as long as its header says": unusable}
-        found = [f" {', '.join(paths)} is there but {what}: replace it." for what, paths in wrong.items() if paths]
+        found = [f"{', '.join(paths)} is {what}: replace it. " for what, paths in wrong.items() if paths]
         raise DownloadError(
-            f"{kind.__name__} could not be downloaded into {folder} ({brief(error)}): put {_addresses(kind, archives)}"
-            f" into {folder / place}, or choose a source that needs no network, `source: digits` or"
-            f" `source: npz:yourfile.npz`.{''.join(found)}"
+            f"{''.join(found)}{kind.__name__} could not be downloaded into {folder} ({brief(error)}): put"
+            f" {_addresses(kind, archives)} into {folder / place}, or choose a source that needs no network,"
+            " `source: digits` or `source: npz:yourfile.npz`."
         ) from error
     finally:
         socket.setdefaulttimeout(timeout)

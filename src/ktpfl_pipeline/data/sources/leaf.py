@@ -83,7 +83,8 @@ def _users(files: list[Path], root: Path) -> dict[str, _Share]:
         for user, share in _content(file, content).items():
             if user in found:
                 raise InputError(
-                    f"{file} has user {user!r}, as another file has: give each user's samples in one file."
+                    f"{file} has user {user!r}, but another file has this user too: put each user's samples into one "
+                    "file."
                 )
             found[user] = share
     return found
@@ -94,15 +95,18 @@ def _content(file: Path, content: Any) -> dict[str, _Share]:
     parts = content if isinstance(content, dict) else {}
     users, data, numbers = parts.get("users"), parts.get("user_data"), parts.get("num_samples")
     if not isinstance(users, list) or not users or not isinstance(data, dict) or {*map(type, users)} != {str}:
-        raise InputError(f"{file} is not a LEAF file: it must have a list 'users' of names, and 'user_data' of each.")
+        raise InputError(
+            f"{file} is not a LEAF file: it must have a list 'users' of names, and 'user_data' for each user."
+        )
     users, data = client_names(users, file), {composed(user): share for user, share in data.items()}
     if len(set(users)) < len(users) or set(data) != set(users):
-        raise InputError(f"{file} names other users in 'users' than in 'user_data', or one twice: name each once.")
+        raise InputError(
+            f"{file} does not name the same users in 'users' and 'user_data', or names a user twice: name each user "
+            "once."
+        )
     shares = {user: _share(f"user {user!r} of {file}", data[user]) for user in users}
     if numbers is not None and numbers != [len(share.y) for share in shares.values()]:
-        raise InputError(
-            f"{file} has other 'num_samples' than users have labels: it is cut or mixed up; generate it again."
-        )
+        raise InputError(f"{file} has 'num_samples' that differ from the numbers of labels: generate the file again.")
     return shares
 
 
@@ -116,7 +120,8 @@ def _share(where: str, data: Any) -> _Share:
     if texts := [each for each in x if isinstance(each, str)]:
         if (number := next((n for n, each in enumerate(x) if not isinstance(each, str) or not each), None)) is not None:
             raise InputError(
-                f"{where} has {str(x[number])[:40]!r} as text {number + 1}: give each sample a text, or leave it out."
+                f"{where} has {str(x[number])[:40]!r} as text {number + 1}: give each sample a text, or leave the "
+                "sample out."
             )
         characters = all(isinstance(label, str) and len(label) == 1 for label in y)
         return _Share(texts, y if characters else _numbers(where, y, ", or the next character of a text"))
@@ -125,7 +130,7 @@ def _share(where: str, data: Any) -> _Share:
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(
             f"{where} has an 'x' that is neither a list of numbers per sample, all of one length, nor a text"
-            f" ({brief(error)}): names of files cannot be read; give numbers or texts."
+            f" ({brief(error)}): give numbers or texts; names of files are not supported."
         ) from error
     if not 2 <= inputs.ndim <= 4 or not inputs.size:
         raise InputError(
@@ -158,7 +163,9 @@ def _joined(
         has = [isinstance(share[place], list) for share in shares]
         if any(has) and not all(has):
             odd = users[has.index(False)]
-            raise InputError(f"{path} has {form} for some users, but not for user {odd!r}: give all the same form.")
+            raise InputError(
+                f"{path} has {form} for some users, but not for user {odd!r}: give all users the same form."
+            )
     called, known = None, None
     if isinstance(shares[0].y, list):
         found, labels = numbered([label for share in shares for label in share.y])
@@ -172,8 +179,9 @@ def _joined(
         for user, share in zip(users, shares, strict=True):
             if share.x.shape[1:] != shares[0].x.shape[1:]:
                 raise InputError(
-                    f"{path} has inputs of shape {shares[0].x.shape[1:]} and, of user {user!r}, of {share.x.shape[1:]}:"
-                    " give all one shape."
+                    f"{path} has inputs of shape {shares[0].x.shape[1:]}, but of shape {share.x.shape[1:]} for user "
+                    f"{user!r}:"
+                    " give all users the same shape."
                 )
         extents = [share.extent for share in shares if share.extent]
         check_told_apart(extents, lambda column: f"column {column} (from 0) of 'x' in {path}")

@@ -271,7 +271,9 @@ def _check_others(path: Path, kind: str, headers: Headers) -> None:
         if name not in headers:
             continue
         if name in _OF_TOKENS and kind != "tokens":
-            raise InputError(f"{path} has an array {name!r}, which belongs to tokens, and has {kind}: leave it out.")
+            raise InputError(
+                f"{path} has an array {name!r}, which belongs to tokens, but it has {kind}: leave the array out."
+            )
         shape, dtype = headers[name]
         _check_plain(path, name, dtype, form.plain)
         fits = math.prod(shape) == 1 if name == "padding" else len(shape) == 1 and dtype.itemsize and shape != (0,)

@@ -110,8 +110,8 @@ def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None
     if length is None and longest > MAX_LENGTH:
         at = next(row for row, each in enumerate(rows) if len(each) == longest)
         raise InputError(
-            f"{where} has a text of {longest:,} tokens (text {at + 1}), and texts of more than {MAX_LENGTH:,} are only"
-            " read where text.length is set: set it, such as to 200, and longer texts are cut."
+            f"{where} has a text of {longest:,} tokens (text {at + 1}). Texts of more than {MAX_LENGTH:,} tokens need"
+            " text.length: set it, for example to 200, and longer texts are cut."
         )
     length = length or longest
     short = any(len(row) < length for row in rows)

@@ -41,7 +41,9 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
         raise DownloadError(f"{error} The public source {public} is missing too: put {archives}.") from error
     check_owners(experiment, samples, raw_folder)
     if samples.labels.min() == samples.labels.max():
-        raise InputError(f"All samples of {source} kept have one class; name two in private.classes.")
+        raise InputError(
+            f"All samples of {source} that are kept have the same class. Name at least two classes in private.classes."
+        )
     if (total := experiment.private_samples(len(samples))) != len(samples):
         samples = _draw(samples, total)
     samples = _without_gaps(samples, source)
