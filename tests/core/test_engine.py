@@ -54,7 +54,7 @@ class OneForAll:
     exchanges, one_architecture, own_step = frozenset({"parameters"}), True, False
     own_knowledge, needs_public, covered = frozenset[str](), False, lambda: True
 
-    title, needs_head = "One for all", ""
+    title, needs_head, needs_validation = "One for all", "", False
     misfits = Method.misfits
 
     def init(self, fed: Federation) -> OneModel:

@@ -319,7 +319,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("compute", "message"),
         [
-            (Compute("cpu", dtype="bfloat16"), r"^compute\.dtype is bfloat16; .* float32 or"),
+            (Compute("cpu", dtype="bfloat16"), r"^compute\.dtype is bfloat16, but .* float32 or"),
             (Compute("cpu", memory_format="channels_last"), r"^compute\.memory_format is channels_last, .* contiguous"),
         ],
     )
