@@ -1,7 +1,8 @@
-"""Which client has which architecture: what may be under `architectures`, and how it is assigned.
+"""The assignment of architectures to clients: the forms that `architectures` may have, and how each is applied.
 
-A list is dealt out in turn. A mapping has architectures with numbers of clients or with shares of them, which are dealt
-out in turn as long as each has clients left; or it has clients with an architecture for each.
+The names in a list are assigned to the clients in turn. A mapping may give each architecture a number or a share of
+clients; architectures are then assigned in turn until each has its number. A mapping may also name the architecture of
+each client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +11,13 @@ from typing import Any
 from ktpfl_pipeline.core.errors import InputError
 
 Architectures = Sequence[str] | Mapping[str, int | float | str]
-"""As `checked` returns it: client ids are texts, which JSON keeps as they are."""
+"""The value of `architectures` after `checked`. Client ids are strings, because JSON keys are strings."""
 
 
 def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a mapping under `architectures`, its form checked; a ValueError says what is allowed.
+    """Return a mapping given as `architectures`, with strings as keys. Raises ValueError if its form is not allowed.
 
-    Whether the names and the clients exist is not checked here.
+    This function does not check whether the names and the clients exist.
     """
     keys = {str(key): value for key, value in mapping.items()}
     kinds = {type(value) for value in keys.values()}
@@ -32,7 +33,7 @@ def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def names(given: Architectures) -> list[str]:
-    """Return the names of all architectures, each once."""
+    """Return the names of all architectures, without repetition."""
     found: Any = given
     if isinstance(given, Mapping) and any(isinstance(value, str) for value in given.values()):
         found = given.values()
@@ -40,9 +41,10 @@ def names(given: Architectures) -> list[str]:
 
 
 def dealt(given: Architectures, clients: Sequence[int]) -> dict[int, str]:
-    """Return the architecture of each of the `clients`, ids, from what is under `architectures`.
+    """Return the architecture of each client by id, from the value of `architectures` and the ids of all `clients`.
 
-    Raises InputError if numbers do not add up to the clients or shares to 1, or a client has no architecture.
+    Raises InputError if numbers do not add up to the number of clients, shares do not add up to 1, or a mapping by
+    client lacks a client or names an unknown one.
     """
     if not isinstance(given, Mapping):
         return {n: given[place % len(given)] for place, n in enumerate(clients)}
@@ -68,7 +70,7 @@ def _by_client(given: Mapping[str, Any], clients: Sequence[int]) -> dict[int, st
 
 
 def _counts(given: Mapping[str, float], clients: int) -> dict[str, int]:
-    """Return how many clients have each architecture; of shares, what is left over goes to the largest remainders."""
+    """Return the number of clients of each architecture. Shares are rounded by the largest-remainder method."""
     total = sum(given.values())
     if total == clients and all(value == int(value) for value in given.values()):
         return {name: int(value) for name, value in given.items()}

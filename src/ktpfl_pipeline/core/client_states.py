@@ -1,7 +1,7 @@
-"""What clients keep from round to round besides their models: it belongs to the client, and is in the checkpoint.
+"""The state that each client keeps between rounds besides its model. The checkpoint contains this state.
 
-Optimizers' moments, by phase of training; and of predictions on their way (`knowledge/channel.py`), what is cached and
-what is fed back.
+The state has the moments of the client's optimizer, by training phase. For encoded predictions
+(`knowledge/channel.py`), it also has the cache and the error feedback.
 """
 
 from collections.abc import Mapping
@@ -11,31 +11,31 @@ from typing import Any
 from ktpfl_pipeline.core.weights import Params
 
 States = dict[str, dict[Any, Params]]
-"""By phase, and client or architecture of a model of the server."""
+"""States by phase, then by client id or, for a model of the server, by architecture."""
 
 
 @dataclass
 class ClientStates:
-    """The optimizer states of the clients. A round's states count when it ends; absent clients keep their last ones."""
+    """The clients' states. A round's states are kept when the round ends. Absent clients keep their last states."""
 
     kept: States = field(default_factory=dict)  # the states after the finished rounds
     fresh: States = field(default_factory=dict)  # the states of the current round
 
     def before(self, phase: str, n: int | str) -> Params:
-        """Return what n starts a phase from; empty before its first."""
+        """Return the state from which client n, or model n of the server, starts a phase; empty before the first."""
         kept = self.kept.get(phase, {}).get(n, {})
         return self.fresh.get(phase, {}).get(n, kept)
 
     def add(self, phase: str, states: Mapping[Any, Params]) -> None:
-        """Store the optimizer states after a phase."""
+        """Store the states after a phase."""
         self.fresh.setdefault(phase, {}).update(states)
 
     def start_attempt(self) -> None:
-        """Forget this round, which starts again."""
+        """Discard the states of the current round, because the round starts again."""
         self.fresh = {}
 
     def end_round(self) -> None:
-        """Commit the states of this round."""
+        """Keep the states of the current round."""
         for phase, states in self.fresh.items():
             self.kept.setdefault(phase, {}).update(states)
         self.fresh = {}

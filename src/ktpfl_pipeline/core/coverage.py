@@ -1,4 +1,4 @@
-"""Which methods the ε of private training covers, found by two rounds on toy data before anything is trained."""
+"""The methods that the ε of private training covers, found by two rounds on toy data before any real training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.settings import Compute, LocalTraining
 
 
 class _WithoutNoise(SerialExecutor):
-    """Trains without noise where private training is asked for, so that Opacus is not needed."""
+    """Replaces private training by training without noise, so that Opacus is not needed."""
 
     def outcomes(
         self, setting: Any, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
@@ -31,7 +31,7 @@ class _WithoutNoise(SerialExecutor):
 
 @dataclass(frozen=True, eq=False)
 class _Private(Federation):
-    """A federation that refuses what private training does not allow."""
+    """A federation that refuses operations that private training does not allow."""
 
     executor: Executor = field(default_factory=_WithoutNoise, repr=False, compare=False)
 
@@ -50,18 +50,18 @@ def covers(kind: Callable[[], Any]) -> bool:
         with torch.random.fork_rng(devices=[]):
             method, fed = kind(), _toy()
             state, cohort = method.init(fed), list(fed.by_id)
-            for t in (1, 2):  # some methods use private samples only of clients that took part before
+            for t in (1, 2):  # some methods use private samples only of clients that took part in an earlier round
                 state, _ = method.round(state, cohort, t, fed)
             method.personal(state, cohort, fed)
     except NotCoveredError:
         return False
-    except Exception:  # of a method of one's own, such as a KeyError for a layer that the toy models have not
+    except Exception:  # a user's method may raise any error, such as KeyError for a layer that the toy models lack
         return True
     return True
 
 
 def _toy() -> _Private:
-    """Return three clients with four training samples of eight features each, and models of one hidden layer."""
+    """Return a federation of three clients, with four training samples of eight features each, and one hidden layer."""
 
     def samples(number: int) -> LabeledDataset:
         return LabeledDataset(torch.linspace(-1, 1, 8 * number).view(number, 8), torch.arange(number) % 2)

@@ -1,4 +1,4 @@
-"""Settings laid flat, how two of them differ, and one short hash: what distinguishes runs, sweeps, tunings, reports."""
+"""Flat settings, their differences, and their short hash, which identify runs, sweeps, tunings and reports."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ from ktpfl_pipeline.core.errors import written
 
 
 def digest(value: Any) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 sum of plain values; the order of keys does not count."""
+    """Return the first 16 hexadecimal digits of the SHA-256 sum of a JSON value; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Return nested settings as one level: ``{"training.epochs": 20, ...}``."""
+    """Return nested settings as a flat mapping: ``{"training.epochs": 20, ...}``."""
     result: dict[str, Any] = {}
     for name, value in settings.items():
         result |= flat(value, f"{path}{name}.") if isinstance(value, dict) else {f"{path}{name}": value}
@@ -22,7 +22,7 @@ def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return in words where two settings differ: ``rounds=3, now 4``; empty where they are equal."""
+    """Return the differences of two settings as text, such as ``rounds=3, now 4``; empty if the settings are equal."""
     old, new = flat(then), flat(now)
     names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     return ", ".join(f"{name}={written(old.get(name))}, now {written(new.get(name))}" for name in names)

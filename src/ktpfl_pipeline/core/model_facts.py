@@ -1,7 +1,7 @@
-"""What a model is, found by running it: the layer that makes its logits, what it does to its input, what is shared.
+"""Properties of a model, found by running it: its head, changes to its input, and tied and frozen tensors.
 
-A module does not say in which order its layers run, and which of them makes the logits. So a fresh module is run on a
-few drawn inputs, with hooks on its layers. The module is not used after that.
+A module does not tell in which order its layers run, or which layer computes the logits. So a fresh module is run on a
+few random inputs, with hooks on its layers. The module is not used after that.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,35 +17,35 @@ from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.weights import frozen_names, is_frozen, tied_names
 
 PARAMETRIZED = ".parametrizations."
-"""In the names of tensors from which torch computes a weight, as with `weight_norm`."""
+"""Part of the names of tensors from which torch computes a weight, as with `weight_norm`."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The layer that makes the logits; what enters it is the feature."""
+    """The layer that computes the logits; its input is the feature."""
 
     name: str  # the layer's name in its model
-    width: int  # the number of features per sample that enter it
-    problem: str = ""  # why no method can treat it as a head; empty if methods can
-    unlike: str = ""  # why it is not a linear layer with its own weight; empty if it is one
-    bias: bool = True  # whether it has a bias
+    width: int  # the number of features per sample in its input
+    problem: str = ""  # why no method can use the layer as a head; empty if methods can
+    unlike: str = ""  # why the layer is not linear with its own weight; empty if it is
+    bias: bool = True  # whether the layer has a bias
 
 
 @dataclass(frozen=True)
 class ModelFacts:
     """Properties of an architecture, found by running it."""
 
-    head: Head | None  # the layer that makes the logits; None if no single layer does
+    head: Head | None  # the layer that computes the logits; None if no single layer does
     # names of the layers that own parameters, in the order of their calls; layers that are never called, whose
     # parameters another layer uses, come first
     layers: tuple[str, ...] = ()
-    changes_input: bool = False  # whether it writes to its input tensor
-    tied: tuple[str, ...] = ()  # names of parameters or buffers that are the same tensor as an earlier one
+    changes_input: bool = False  # whether the model writes to its input tensor
+    tied: tuple[str, ...] = ()  # names of parameters or buffers that share the tensor of an earlier name
     frozen: tuple[str, ...] = ()  # names of the parameters and buffers that training does not change
-    takes_one: bool = True  # whether it can be trained on a batch of one sample; BatchNorm often cannot
+    takes_one: bool = True  # whether the model can be trained on a batch of one sample; with BatchNorm often not
 
     def lacks(self, needed: str) -> str:
-        """Return why a method that needs this head, see `Method.needs_head`, cannot use the model; empty if it can."""
+        """Return why a method cannot use the model; empty if it can. `needed` is the method's `Method.needs_head`."""
         if not needed:
             return ""
         if self.head is None:
@@ -59,13 +59,13 @@ class ModelFacts:
 
 
 _KNOWN: WeakKeyDictionary[Callable[[str], nn.Module], dict[tuple[str, Shape], ModelFacts]] = WeakKeyDictionary()
-"""What was found, by what builds the models, by architecture and shape: each is run once in a process."""
+"""Facts that are already known, by builder, architecture and shape. A model is run once per process."""
 
 
 def facts_of(
     build: Callable[[str], nn.Module], architecture: str, shape: Shape, kind: kinds.Kind = kinds.FEATURES
 ) -> ModelFacts:
-    """Return the properties of an architecture; `build` makes a module, which is run, the first time."""
+    """Return the properties of an architecture. The first call makes a module with `build` and runs it."""
     known = _KNOWN.setdefault(build, {})
     if (architecture, shape) not in known:
         with rng.seeded(0), torch.device("cpu"):
@@ -74,9 +74,10 @@ def facts_of(
 
 
 def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> ModelFacts:
-    """Return the properties of a module, which is run and changed: do not use it afterwards.
+    """Return the properties of a module. The module is run and changed: do not use it afterwards.
 
-    It is a fresh one on the CPU, from (n, *shape) to (n, K). Inputs of a kind that are not floats are all zero here.
+    The module is fresh, on the CPU, and maps (n, *shape) to (n, K). Its inputs here are random, or zero if the kind of
+    input is not floating-point.
     """
     tied, frozen = tied_names(module), frozen_names(module)
     inputs = kind.blank(shape, 2)
@@ -100,11 +101,11 @@ def layer_of(name: str) -> str:
 
 
 def prepared(module: nn.Module, facts: ModelFacts) -> nn.Module:
-    """Return a module that is safe to use: its input stays as it was, and frozen layers stay in evaluation mode."""
+    """Return the module, made safe: it does not change its input, and its frozen layers stay in evaluation mode."""
     if facts.changes_input:
         module.register_forward_pre_hook(_copied)
     for part in module.modules():
-        if is_frozen(part) and [*part.buffers(recurse=False)]:  # such as BatchNorm of a frozen backbone
+        if is_frozen(part) and [*part.buffers(recurse=False)]:  # such as BatchNorm in a frozen backbone
             part.eval()
             part.train = lambda mode=True, part=part: part  # type: ignore[method-assign, misc]
     return module
@@ -115,11 +116,11 @@ def _copied(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 Call = tuple[str, nn.Module, tuple[Any, ...], Any]
-"""A layer's name, the layer, what entered it, and what it returned."""
+"""A layer's name, the layer, its inputs, and its output."""
 
 
 def _watched(module: nn.Module, inputs: Tensor) -> tuple[list[Call], Tensor, bool]:
-    """Run a module; return the calls of its layers in their order, its logits, and whether it wrote to its input."""
+    """Run a module. Return the calls of its layers in order, its logits, and whether the module wrote to its input."""
     calls: list[Call] = []
     given = inputs.clone()
     before = given._version
@@ -137,7 +138,7 @@ def _watched(module: nn.Module, inputs: Tensor) -> tuple[list[Call], Tensor, boo
 
 
 def _layers(module: nn.Module) -> Iterable[tuple[str, nn.Module]]:
-    """Return the layers of a module that own parameters, which may be computed from others."""
+    """Return the layers of a module that own parameters, including parameters that torch computes from others."""
     for name, part in module.named_modules():
         own = [*part.parameters(recurse=False)] or nn.utils.parametrize.is_parametrized(part)
         if own and PARAMETRIZED not in f".{name}.":
@@ -147,9 +148,9 @@ def _layers(module: nn.Module) -> Iterable[tuple[str, nn.Module]]:
 def _head(
     module: nn.Module, inputs: Tensor, calls: list[Call], classes: int, tied: dict[str, str], frozen: list[str]
 ) -> Head | None:
-    """Return the last layer of which the logits are made, with no parameter besides it; None where there is none.
+    """Return the last layer such that all parameters act on the logits through its output; None if there is none.
 
-    Layers that are linear come first: what follows them, such as a normalization, has no parameters then.
+    Linear layers are tried first. The operations after such a layer, such as a normalization, then have no parameters.
     """
 
     def fits(call: Call) -> bool:
@@ -171,19 +172,19 @@ def _head(
 
 
 def _makes_logits(module: nn.Module, layer: nn.Module, inputs: Tensor) -> bool:
-    """Return whether the logits depend on parameters through what a layer returns and in no other way."""
+    """Return whether the logits depend on parameters only through the output of `layer`."""
     leaves: list[Tensor] = []
 
     def cut(_: nn.Module, entered: Any, left: Tensor) -> Tensor:
         leaves.append(left.detach().requires_grad_())
-        return leaves[-1].clone()  # which may be written to
+        return leaves[-1].clone()  # the model may write to the clone
 
     hook = layer.register_forward_hook(cut)
     try:
         value = module(inputs.clone()).sum()
         others = [each for each in module.parameters() if each.is_floating_point()]
         found = torch.autograd.grad(value, [*leaves, *others], allow_unused=True)
-    except RuntimeError:  # nothing has a gradient
+    except RuntimeError:  # no tensor requires a gradient
         return False
     finally:
         hook.remove()
@@ -191,7 +192,7 @@ def _makes_logits(module: nn.Module, layer: nn.Module, inputs: Tensor) -> bool:
 
 
 def _problem(own: list[str], tied: dict[str, str], frozen: list[str]) -> str:
-    """Return why a layer with these parameters cannot be a head, which methods keep, share or replace by itself."""
+    """Return why a layer with these parameters cannot be kept, shared or replaced alone, as methods do with a head."""
     for name in own:
         if other := tied.get(name) or next((each for each, first in tied.items() if first == name), ""):
             return f"shares a parameter: {name} is {other} too"
@@ -199,7 +200,7 @@ def _problem(own: list[str], tied: dict[str, str], frozen: list[str]) -> str:
 
 
 def _unlike(layer: nn.Module, entered: Tensor, times: int) -> str:
-    """Return in what a layer differs from a linear layer on one vector for each sample; empty where it does not."""
+    """Return how a layer differs from a linear layer applied to one vector per sample; empty if it does not."""
     if not isinstance(layer, nn.Linear):
         return f"is a {type(layer).__name__}, not a linear layer"
     if "weight" not in layer._parameters or nn.utils.parametrize.is_parametrized(layer):
@@ -210,9 +211,9 @@ def _unlike(layer: nn.Module, entered: Tensor, times: int) -> str:
 
 
 def _takes_one(module: nn.Module, inputs: Tensor) -> bool:
-    """Return whether a module in training mode takes one sample."""
+    """Return whether a module in training mode accepts a batch of one sample."""
     try:
         module(inputs)
-    except Exception:  # of any layer: BatchNorm raises a ValueError
+    except Exception:  # any layer may raise any error; BatchNorm raises ValueError
         return False
     return True

@@ -1,12 +1,12 @@
-"""Example-level (ε, δ)-differential privacy of local training: the noise, when it is possible, and the ε that is spent.
+"""Example-level (ε, δ)-differential privacy of local training: the conditions, per-sample gradients, and the ε spent.
 
 Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: Deep Learning with Differential Privacy, CCS 2016,
 https://arxiv.org/abs/1607.00133. ε is that of the accountant of Mironov, Talwar, Zhang: Rényi Differential Privacy of
 the Sampled Gaussian Mechanism, 2019, https://arxiv.org/abs/1908.10530, as Opacus has it.
 
-The guarantee is against an observer of all that a client ever uploads, and covers whether one sample is among its
-training samples; how many samples a client has is taken for known. Noise is drawn from a named stream, so whoever knows
-the seed can remove it: this simulates what privacy costs; it protects no real data.
+The guarantee holds against an observer of everything that a client ever uploads. It covers whether one sample is in the
+client's training set; the number of the client's samples is assumed to be known. Noise is drawn from a named stream, so
+a person who knows the seed can remove it. This simulates the cost of privacy, and does not protect real data.
 """
 
 import math
@@ -31,7 +31,7 @@ from ktpfl_pipeline.core.settings import Compute, Privacy
 Builder = Callable[[str], nn.Module]
 WITHOUT_IT = "or set training.privacy to null"
 _KNOWN: WeakKeyDictionary[Builder, dict[tuple[str, Shape], str]] = WeakKeyDictionary()
-"""What was found by `hindrance`, by what builds the models, by architecture and shape."""
+"""Results of `hindrance`, by builder, architecture and shape."""
 
 EXCLUDED = {
     "bfloat16": "compute.dtype is bfloat16, but training.privacy computes the gradient of each sample in float32 or "
@@ -39,22 +39,22 @@ EXCLUDED = {
     "channels_last": "compute.memory_format is channels_last, in which Opacus 1.6 computes wrong gradients of "
     "convolutions: choose contiguous",
 }
-"""The dtypes and memory formats that private training does not go with, and why."""
+"""The dtypes and memory formats that private training does not support, each with the reason."""
 
 
 def check_possible(
     architectures: Collection[str], build: Builder, shape: Shape, kind: kinds.Kind, compute: Compute
 ) -> None:
-    """Check that private training is possible with these architectures, and with this precision and memory format.
+    """Check that private training is possible with these architectures, and with this dtype and memory format.
 
-    Inputs have this shape and kind. Raises InputError, which names what does not go with it, such as architectures with
-    BatchNorm.
+    `shape` and `kind` describe the inputs. Raises InputError that names what is not supported, such as architectures
+    with BatchNorm.
     """
     if find_spec("opacus") is None:
         raise InputError(
             f"training.privacy needs Opacus, which is not installed: pip install '.[privacy]', {WITHOUT_IT}."
         )
-    for given in (compute.dtype, *[compute.memory_format] * kind.pixels):  # nothing else has channels
+    for given in (compute.dtype, *[compute.memory_format] * kind.pixels):  # only pixels have channels
         if given in EXCLUDED:
             raise InputError(f"{EXCLUDED[given]}, {WITHOUT_IT}.")
     found: dict[str, list[str]] = {}
@@ -66,14 +66,14 @@ def check_possible(
 
 
 def hindrance(build: Builder, architecture: str, shape: Shape, kind: kinds.Kind) -> str:
-    """Return what in an architecture private training cannot be done with, and what to take; empty if it can be done.
+    """Return why an architecture does not support private training, and what to use; empty if the architecture does.
 
-    It is tried, once in a process; no draw of torch's global generator changes.
+    A model is tried once per process. The state of torch's global generator does not change.
     """
     known = _KNOWN.setdefault(build, {})
     if (architecture, shape) not in known:
         with rng.seeded(0):
-            with torch.device("meta"):  # which knows shapes and no numbers
+            with torch.device("meta"):  # the device has shapes and no values
                 outline = build(architecture)
             known[architecture, shape] = _layers_without(outline) or _failure(
                 outline, lambda: build(architecture), kind.blank(shape, 2)
@@ -82,7 +82,7 @@ def hindrance(build: Builder, architecture: str, shape: Shape, kind: kinds.Kind)
 
 
 def _layers_without(module: nn.Module) -> str:
-    """Return which layers of a module are known to give no gradients of single samples; empty without any."""
+    """Return which layers of a module are known to have no per-sample gradients; empty if no layer is."""
 
     def has(*kinds: type) -> bool:
         return any(isinstance(part, kinds) for part in module.modules())
@@ -106,12 +106,12 @@ def _layers_without(module: nn.Module) -> str:
 
 
 def _failure(outline: nn.Module, build: Callable[[], nn.Module], inputs: Tensor) -> str:
-    """Return why gradients of single samples, of some `inputs`, fail; empty if they do not.
+    """Return why per-sample gradients on `inputs` cannot be computed; empty if they can.
 
-    `outline` is on the device ``meta``, which costs nothing. If it fails there, a model is built on the CPU and tried,
-    because some models compute with numbers, which that device has not.
+    First `outline` is tried on the device ``meta``, where nothing is computed. If that fails, `build` makes a model for
+    the CPU, and it is tried there: some models compute with values, and ``meta`` has no values.
     """
-    with suppress(Exception):  # of any layer, or of Opacus
+    with suppress(Exception):  # any layer, and Opacus, may raise any error
         return _without_gradient(outline.to("meta"), inputs.to("meta"))
     try:
         with torch.device("cpu"):
@@ -125,7 +125,7 @@ def _failure(outline: nn.Module, build: Callable[[], nn.Module], inputs: Tensor)
 
 
 def _without_gradient(module: nn.Module, inputs: Tensor) -> str:
-    """Return which parameter gets no gradient of each input; empty if all of them do."""
+    """Return which parameter gets no per-sample gradient; empty if all trained parameters get one."""
     with single_gradients(module.train()), torch.enable_grad():
         module(inputs).sum().backward()
         for name, parameter in module.named_parameters():
@@ -137,10 +137,10 @@ def _without_gradient(module: nn.Module, inputs: Tensor) -> str:
 
 @contextmanager
 def single_gradients(module: nn.Module) -> Iterator[None]:
-    """Let each backward pass inside the block leave gradients of single samples in its parameters' `grad_sample`.
+    """Make each backward pass inside the block store per-sample gradients in `grad_sample` of each parameter.
 
-    The loss is a sum over samples. Activations in place are not in place inside the block: torch does not let them
-    write to what a layer with Opacus's hooks returned. Their values are the same.
+    The loss must be a sum over samples. Inside the block, in-place activations work out of place, because torch does
+    not let them write to the output of a layer with Opacus's hooks. Their values are the same.
     """
     from opacus.grad_sample import GradSampleHooks
 
@@ -159,8 +159,8 @@ def single_gradients(module: nn.Module) -> Iterator[None]:
 
 
 def check_delta(privacy: Privacy, samples: int) -> None:
-    """Check that δ is below 1 / samples, of the largest client's training samples; else raise InputError."""
-    import opacus  # noqa: F401  # now, as it takes seconds, so that workers that are forked later have it
+    """Check that δ < 1 / `samples`, the largest client's number of training samples; else raise InputError."""
+    import opacus  # noqa: F401  # imported here, which takes seconds, so that later forked workers have it
 
     if privacy.delta >= 1 / samples:
         raise InputError(
@@ -170,13 +170,13 @@ def check_delta(privacy: Privacy, samples: int) -> None:
 
 
 def sampling(samples: int, batch_size: int) -> tuple[int, float]:
-    """Return how many steps an epoch has, as many as without privacy, and q, the chance of a sample in each."""
+    """Return the number of steps per epoch, as without privacy, and q, the probability of a sample to be in a step."""
     steps = math.ceil(samples / batch_size)
     return steps, 1 / steps
 
 
 def spent(privacy: Privacy, samples: Sequence[int], epochs: Sequence[int], batch_size: int) -> list[float]:
-    """Return each client's ε after this many `epochs` of local training in all; 0 for one that never trained."""
+    """Return each client's ε after `epochs` of local training in total; 0 for a client that never trained."""
     found = []
     for size, taken in zip(samples, epochs, strict=True):
         steps, share = sampling(size, batch_size)
@@ -186,7 +186,7 @@ def spent(privacy: Privacy, samples: Sequence[int], epochs: Sequence[int], batch
 
 @cache
 def epsilon(privacy: Privacy, share: float, steps: int) -> float:
-    """Return ε of some steps with q = `share`: the smallest that an order of Rényi privacy gives for δ, by Opacus."""
+    """Return ε after `steps` steps with q = `share`: the smallest over the orders of Rényi DP for δ, by Opacus."""
     if steps == 0:
         return 0.0
     if privacy.noise_multiplier == 0:
@@ -195,7 +195,7 @@ def epsilon(privacy: Privacy, share: float, steps: int) -> float:
     from opacus.accountants.analysis.rdp import get_privacy_spent
 
     orders = RDPAccountant.DEFAULT_ALPHAS
-    with warnings.catch_warnings():  # that the first or last order is the best: it holds, another might be tighter
+    with warnings.catch_warnings():  # Opacus warns if the best order is an end: ε is valid, maybe not tight
         warnings.simplefilter("ignore")
         found, _ = get_privacy_spent(
             orders=orders, rdp=_of_one_step(privacy.noise_multiplier, share) * steps, delta=privacy.delta

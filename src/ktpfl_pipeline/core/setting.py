@@ -1,6 +1,6 @@
-"""What a federation is: clients, public set, model builder, settings, and the named random streams. Plain data.
+"""The data of a federation: clients, public set, model builder, settings, and named random streams.
 
-Client operations and executors know this and no more; `Federation` adds the operations on many clients.
+Client operations and executors use only this module's `Setting`. `Federation` adds the operations on many clients.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,56 +32,56 @@ from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, par
 
 Split = Literal["train", "validation", "test"]
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Of weights, and of all that is added up; TF32 and bfloat16 are precisions of products only."""
+"""The dtype of weights and of sums, by `compute.dtype`. TF32 and bfloat16 apply to matrix products only."""
 
 
 @dataclass(frozen=True, eq=False)
 class Client:
-    """One client: its key, the name of its architecture, and its private data in three splits."""
+    """One client: its id, the name of its architecture, and its private data in three splits."""
 
     id: int
     architecture: str
     train: LabeledDataset
     validation: LabeledDataset
     test: LabeledDataset
-    name: str = ""  #: what the source of its data calls it
+    name: str = ""  #: the client's name in the source of its data
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Everything that a round depends on besides the method's state.
+    """All that a round depends on besides the method's state.
 
-    Raises InputError if ids repeat, the public batch exceeds the public set, or encoding, augmentation or private
-    training are impossible.
+    Raises InputError if two clients have the same id, the public batch is larger than the public set, a setting is
+    invalid, or the encoding, augmentation or private training that the settings ask for is impossible.
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids
     public: Tensor  #: (M, ...), the unlabeled public set: images in uint8, or features in float32
-    public_batch_size: int  #: B = |D_r|, public samples used in one round
-    classes: int  #: K
-    build: Callable[[str], nn.Module]  #: makes a freshly initialized module from an architecture's name
+    public_batch_size: int  #: B = |D_r|, the number of public samples used in one round
+    classes: int  #: K, the number of classes
+    build: Callable[[str], nn.Module]  #: returns a freshly initialized module of the named architecture
     seed: int = 0  #: the seed of the run; every stream is derived from it
-    rounds: int = 30  #: T, the rounds of the run, on which learning rate schedules depend
+    rounds: int = 30  #: T, the number of rounds, on which learning-rate schedules depend
     training: LocalTraining = field(default_factory=LocalTraining)
     distillation: Distillation = field(default_factory=Distillation)
     compute: Compute = field(default_factory=Compute)
-    #: how a round's public batch reaches a client, for the bytes: as float32 or uint8 pixels (a feature takes four
-    #: bytes either way) from the server, or as indices into a copy that every client holds
+    #: how a round's public batch is sent to a client, which determines the bytes counted: as float32 or uint8 pixels
+    #: (a feature takes four bytes in both cases), or as indices into a copy that every client holds
     public_transport: PublicTransport = "uint8"
-    #: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run, ``skip`` takes the client
-    #: out of the round's cohort, ``restore`` gives it back its weights from before that training
+    #: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run, ``skip`` removes the
+    #: client from the round's cohort, ``restore`` resets the client to its weights from before that training
     on_divergence: OnDivergence = "stop"
-    #: how many clients upload false predictions, and which
+    #: the share of clients that upload false predictions, and the kind of these predictions
     adversaries: Adversaries = field(default_factory=Adversaries)
-    #: which clients drop out of rounds, are late, or train less
+    #: how often clients drop out, and the shares of clients that are late or train less
     reliability: Reliability = field(default_factory=Reliability)
-    knowledge: Knowledge = field(default_factory=Knowledge)  #: how predictions travel
-    #: ids from which adversaries, stragglers and budgets are drawn; empty: those of `clients`. A worker of a cluster
-    #: holds some of them, and newcomers are none of them.
+    knowledge: Knowledge = field(default_factory=Knowledge)  #: how predictions are encoded and sent
+    #: ids from which adversaries, stragglers and clients with a budget are drawn; empty means the ids of `clients`. A
+    #: worker of a cluster has only some of these clients. Newcomers are not among them.
     population: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check ids and settings; import now what workers that are forked later need."""
+        """Check ids and settings, and import modules that workers need before these workers are forked."""
         object.__setattr__(self, "population", self.population or tuple(self.by_id))
         for name in ("training", "distillation", "compute", "adversaries", "reliability", "knowledge"):
             check(getattr(self, name), name)
@@ -98,7 +98,7 @@ class Setting:
         for client in self.clients[:1]:
             augmentation.check(self.training.augmentation, client.train.inputs)
         if not (self.training.plain and self.distillation.plain):
-            torch.optim.SGD([torch.zeros(1)], 0.0)  # the first one imports torch's compiler, which takes seconds
+            torch.optim.SGD([torch.zeros(1)], 0.0)  # the first optimizer imports torch's compiler, which takes seconds
         if self.training.privacy is not None:
             shape, kind = tuple(self.public.shape[1:]), kinds.of(self.public)
             check_possible(self.models(), self.build, shape, kind, self.compute)
@@ -106,7 +106,7 @@ class Setting:
         self._check_single_samples()
 
     def _check_single_samples(self) -> None:
-        """Check that every architecture that is trained on a single sample can be: BatchNorm often cannot."""
+        """Check that architectures whose batches may have a single sample can train on it; with BatchNorm often not."""
         training, distillation = self.training, self.distillation
         public, policy = min(distillation.batch_size, self.public_batch_size), distillation.batch_norm
         by_batch = policy == "train" or (policy == "domain_specific" and self.public_batch_size > 1)
@@ -126,11 +126,11 @@ class Setting:
                 )
 
     def models(self) -> list[str]:
-        """Return the names of the clients' architectures, each once."""
+        """Return the names of the clients' architectures, without repetition."""
         return list(dict.fromkeys(client.architecture for client in self.clients))
 
     def has_public(self) -> bool:
-        """Return whether there are public samples."""
+        """Return whether the federation has public samples."""
         return len(self.public) > 0
 
     @cached_property
@@ -154,25 +154,25 @@ class Setting:
         return rng.drawn("budgets", self.reliability.budgets.share, self.population, self.seed)
 
     def affordable(self, n: int, epochs: int) -> int:
-        """Return how many of so many epochs of local training client n takes: all, or what its budget allows."""
+        """Return how many of `epochs` local epochs client n performs: all, or as many as its budget allows."""
         if n not in self.budgeted_ids:
             return epochs
         return max(min(1, epochs), round(self.reliability.budgets.epochs * epochs))
 
     def training_of(self, n: int) -> LocalTraining:
-        """Return how client n trains in a round: as all do, within its budget."""
+        """Return client n's training settings for a round: those of all clients, with epochs limited by its budget."""
         return replace(self.training, epochs=self.affordable(n, self.training.epochs))
 
     @cached_property
     def device(self) -> torch.device:
-        """Where models, samples and knowledge live."""
+        """The device of models, samples and knowledge."""
         return self.compute.place()
 
     def claim(self) -> None:
-        """Set the precision of float32 products on a GPU: it is the process's, and another run's may be there."""
+        """Set the precision of float32 products on a GPU: it is global, and another run may have changed it."""
         if self.device.type == "cuda":
             precision = "tf32" if self.compute.dtype == "tf32" else "ieee"
-            cudnn: Any = torch.backends.cudnn  # torch's types do not know its parts
+            cudnn: Any = torch.backends.cudnn  # torch's type stubs lack `conv` and `rnn`
             for products in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn):
                 products.fp32_precision = precision
 
@@ -181,7 +181,7 @@ class Setting:
         return rng.stream(self.seed, purpose, *names)
 
     def initial_models(self) -> Models:
-        """Return each client's model before the first round: clients of one architecture start alike."""
+        """Return each client's model before the first round. Clients of one architecture start with equal weights."""
         initial = self.initial_prototypes()
         return {client.id: initial[client.architecture] for client in self.clients}
 
@@ -194,7 +194,7 @@ class Setting:
         return {name: self.initial_model(name) for name in sorted(self.models())}
 
     def initial_model(self, architecture: str) -> Params:
-        """Return the initial weights of an architecture, the same tensors every time."""
+        """Return the initial weights of an architecture; repeated calls return the same tensors."""
         if architecture not in self._initial:
             self._initial[architecture] = self.placed(self.drawn(architecture))
         return self._initial[architecture]
@@ -209,9 +209,9 @@ class Setting:
         return facts_of(self.build, architecture, tuple(self.public.shape[1:]), kinds.of(self.public))
 
     def head(self, architecture: str, needed: str = "layer") -> Head:
-        """Return the head of an architecture: the layer that makes its logits.
+        """Return the head of an architecture: the layer that computes its logits.
 
-        Raises InputError if it has none of the kind that is `needed`, a value of `Method.needs_head`.
+        Raises InputError if the architecture has no head of the `needed` kind, a value of `Method.needs_head`.
         """
         facts = self.facts(architecture)
         if reason := facts.lacks(needed):
@@ -223,7 +223,7 @@ class Setting:
         return facts.head
 
     def placed(self, module: nn.Module) -> Params:
-        """Return a new module's weights on the run's device and in its dtype, without waiting for it."""
+        """Return a new module's weights on the run's device and in its dtype, without waiting for the device."""
         params = params_of(module.to(DTYPES[self.compute.dtype]))
         return {name: sent(tensor, self.device) for name, tensor in params.items()}
 
@@ -233,25 +233,25 @@ class Setting:
 
     @cached_property
     def architecture(self) -> str:
-        """The one architecture of all clients, for methods whose knowledge is parameters; InputError if several."""
+        """The architecture of all clients, for methods that exchange parameters; InputError if there are several."""
         if conflict := compatibility.several_architectures(self):
             raise InputError(conflict.text())
         return self.models()[0]
 
     @cached_property
     def smallest_architecture(self) -> str:
-        """The clients' architecture with the fewest parameters; of equals the first by name."""
-        with torch.device("meta"):  # no weights are made, and nothing is drawn
+        """The clients' architecture with the fewest parameters; among equal ones, the first by name."""
+        with torch.device("meta"):  # allocates no weights and draws no random numbers
             built = {name: self.build(name) for name in sorted(self.models())}
         return min(built, key=lambda name: sum(weights.numel() for weights in built[name].parameters()))
 
     @cached_property
     def trained_names(self) -> list[str]:
-        """Names of the trained parameters of `architecture`, in the order of vectors; buffers are not among them."""
+        """Names of the trained parameters of `architecture`, in the order of vectors. Buffers are excluded."""
         return [name for name, each in self.outline(self.architecture).named_parameters() if each.requires_grad]
 
     def outline(self, architecture: str) -> nn.Module:
-        """Return a module of an architecture for its names and shapes, shared, so that it must not be written to."""
+        """Return a module of an architecture for its names and shapes. The module is shared: do not write to it."""
         if architecture not in self._outlines:
             with rng.seeded(0):
                 self._outlines[architecture] = self.build(architecture)
@@ -262,39 +262,42 @@ class Setting:
         return {}
 
     def of_one_architecture(self, clients: Iterable[int]) -> dict[str, list[int]]:
-        """Return the clients by their architecture, in the order of its names."""
+        """Return the clients of each architecture, sorted by the architecture's name."""
         found: dict[str, list[int]] = {}
         for n in clients:
             found.setdefault(self.by_id[n].architecture, []).append(n)
         return dict(sorted(found.items()))
 
     def data_weights(self, cohort: list[int]) -> Tensor:
-        """Return a_n = D_n / Σ D over the cohort, (|S|,) float64."""
+        """Return a_n = D_n / Σ D over the cohort, (|S|,) float64, on the device."""
         sizes = torch.tensor([len(self.by_id[n].train) for n in cohort], dtype=torch.float64)
         return sent(sizes / sizes.sum(), self.device)
 
     def average(self, models: Models) -> Params:
-        """Return the models' average with a_n = D_n / Σ D."""
+        """Return the average of the models with weights a_n = D_n / Σ D."""
         return average(list(models.values()), self.data_weights(list(models)))
 
     def public_batch(self, t: int) -> Tensor:
-        """Return round t's public samples D_r, (B,) indices into `public`, drawn afresh without replacement."""
+        """Return round t's public samples D_r as indices into `public`, (B,), drawn without replacement.
+
+        Raises InputError if there are no public samples.
+        """
         if conflict := compatibility.no_public(self):
             raise InputError(conflict.text())
         order = torch.randperm(len(self.public), generator=self.stream("public batch", t))
         return order[: self.public_batch_size]
 
     def public_bytes(self) -> int:
-        """Return the bytes of one round's public batch on its way to one client."""
+        """Return the number of bytes that send one round's public batch to one client."""
         numbers, size = self.public[0].numel(), kinds.of(self.public).transported(self.public)
         each = {"float32": 4 * numbers, "uint8": size * numbers, "indices": 4}
         return self.public_batch_size * each[self.public_transport]
 
     def places(self, cohort: list[int]) -> list[int]:
-        """Return the cohort's places among the clients, which are its rows of server matrices."""
+        """Return the positions of the cohort's clients in `clients`, which are their rows in server matrices."""
         places = {client.id: place for place, client in enumerate(self.clients)}
         return [places[n] for n in cohort]
 
     def rows(self, cohort: list[int]) -> Tensor:
-        """Return the cohort's `places`, (|S|,), on the device, where server matrices are."""
+        """Return the cohort's `places`, (|S|,) int64, on the device, where server matrices are."""
         return sent(torch.tensor(self.places(cohort), dtype=torch.int64), self.device)
