@@ -1,4 +1,4 @@
-"""The round loop: cohort, round, evaluation, checkpoint, callback. It knows no method by name."""
+"""The round loop: cohort, round, evaluation, checkpoint, callback. The loop does not depend on a particular method."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ State = TypeVar("State")
 logger = logging.getLogger(__name__)
 
 RECOVERIES = 3
-"""How often in a row a run goes back to its checkpoint before it gives up; a round that ends starts the count again."""
+"""The number of times that a run may lose a model before it stops. A finished round resets the count."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Schedule:
     participation: float = 1.0  #: r, the share of clients in each round's cohort
     evaluate_every: int = 1  #: rounds between evaluations
     adapt_epochs: tuple[int, ...] = ()  #: extra epochs after which models are evaluated too, in the last evaluations
-    global_samples: int = 0  #: how many of all clients' test samples models are evaluated on at the end, at most
+    global_samples: int = 0  #: the largest number of pooled test samples for the evaluation at the end
     closing_round: bool = False  #: whether all clients take part in the last round
-    patience: int | None = None  #: evaluations without a better one after which a run ends; see `early_stopping`
-    evaluate_last: int = 1  #: how many of the last rounds are all evaluated, whatever `evaluate_every` is
+    patience: int | None = None  #: evaluations without improvement after which a run ends; see `early_stopping`
+    evaluate_last: int = 1  #: the number of last rounds that are evaluated whatever `evaluate_every` is
 
     @property
     def evaluations(self) -> list[int]:
@@ -51,7 +51,7 @@ class Schedule:
 
     @property
     def full_evaluations(self) -> list[int]:
-        """The rounds of `evaluations` that are adapted too: the last ones; with early stopping any may be the best."""
+        """The rounds of `evaluations` with adaptation: the last ones, or all if early stopping may choose any."""
         return self.evaluations[-LAST:] if self.patience is None else self.evaluations
 
 
@@ -60,15 +60,15 @@ class Run:
     """A finished run."""
 
     state: Any  #: the method's state after the last round; with early stopping, after the best one
-    rounds: int  #: the number of this round
-    history: list[RoundRecord]  #: one record a round
-    #: (rounds, N, N) float32, the coefficient matrix after each round up to that of `state`; None without one
+    rounds: int  #: the number of the round that `state` belongs to
+    history: list[RoundRecord]  #: one record per round
+    #: (rounds, N, N) float32, the coefficient matrix after each round up to `rounds`; None if there is no matrix
     coefficients: Tensor | None
 
 
 @dataclass(frozen=True)
 class Observer:
-    """Callbacks for progress and finished rounds. The engine runs the same whoever watches."""
+    """Callbacks for progress and finished rounds. They do not affect results."""
 
     progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     round: Callable[[RoundRecord], None] = lambda record: None
@@ -83,31 +83,31 @@ def run(
     checkpoint_file: Path | None = None,
     observer: Observer = Observer(),
 ) -> Run:
-    """Run `method` on `fed` for all rounds, from the last checkpoint where there is one.
+    """Run `method` on `fed` for all rounds, starting from the last checkpoint if there is one.
 
-    The checkpoint is replaced as a whole after each round. The observer gets progress, and each finished round after
-    its checkpoint; when a run is resumed, also the rounds before the checkpoint. `settings` are what defines the run,
-    in plain values: a checkpoint with others is refused.
+    The checkpoint is replaced atomically after each round. The observer is told the progress, and each finished round
+    after its checkpoint is written; in a resumed run, also the rounds before the checkpoint. `settings` defines the run
+    in plain values; a checkpoint with different settings raises InputError.
 
     Raises:
-        DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all of a cohort
-            diverge, or if a model of the server does.
+        DivergedError: if a client's training diverges and `fed.on_divergence` is ``stop``, if all clients of
+            a cohort diverge, or if a model of the server diverges.
         InputError: if the method and the settings exclude each other, a client has no samples to train or to test on,
-            or the checkpoint belongs to another run. If the method returns what cannot be used or kept. If the memory
-            does not suffice, or one round repeatedly lost models with their workers.
+            or the checkpoint belongs to another run; if the method returns values that cannot be used or stored. If
+            the memory does not suffice, or models of one round are repeatedly lost with their workers.
     """
     if wrong := compatibility.problems(method, fed):
         raise InputError(" ".join(wrong))
     for client in fed.clients:
         if empty := [name for name in ("train", "test") if not len(getattr(client, name))]:
             raise InputError(f"Client {client.id} has no {empty[0]} samples: give it some, or leave it out.")
-    fed.claim()  # what the server does before any client is in this precision too
+    fed.claim()  # the server computes in this precision too, before any client does
     fed.current.progress = observer.progress
     fed.current.late_predictions = bool(fed.straggler_ids) and takes_late(method)
     told = losses = 0
 
     def tell(record: RoundRecord) -> None:
-        """Report each round once, even if it had to be repeated."""
+        """Report each round once, even if the round had to be repeated."""
         nonlocal told
         if record.round > told:
             told = record.round
@@ -138,7 +138,7 @@ def _run(
     checkpoint_file: Path | None,
     tell: Callable[[RoundRecord], None],
 ) -> Run:
-    """Run as `run` does until a model is lost. Random streams are named, so a repeated round is identical."""
+    """Run as `run` does, but raise LostError if a model is lost. A repeated round draws the same random numbers."""
     evaluator = Evaluator(method, fed, _adapted(schedule, fed), schedule.global_samples)
     evaluations, full, tried = schedule.evaluations, schedule.full_evaluations, False
     malicious = fed.places(fed.adversary_ids)
@@ -156,7 +156,7 @@ def _run(
         cohort, absent, late = turnout(method, sampled, t, fed, [r.cohort for r in history])
         if cohort:
             state, report, cohort, out = _round(method, before, cohort, t, fed)
-            if not tried:  # in one round: all return the like
+            if not tried:  # once is enough: every round returns the same types
                 contract.check_state(method, state)
                 tried = True
         else:
@@ -171,13 +171,13 @@ def _run(
                 is_only=last and not any(each.accuracy for each in history),
             )
         spent, phases = time.perf_counter() - start, fed.current.seconds
-        server = max(0.0, spent - sum(phases.values()))  # what no phase took
+        server = max(0.0, spent - sum(phases.values()))  # the time outside all phases
         history.append(replace(record, seconds={**phases, "server": server, "round": spent}))
         if fed.training.privacy is not None:
             history[-1] = replace(history[-1], epsilon=_epsilon(fed, history))
         if report.coefficients is not None:
             now = report.coefficients.float().cpu()
-            matrices += [now] * (t - len(matrices))  # no client may have taken part in the first rounds
+            matrices += [now] * (t - len(matrices))  # the first rounds may have had no clients
         fed.client_states.end_round()
         if schedule.patience is not None and early_stopping.best(history, malicious) is history[-1]:
             best = t, state
@@ -201,7 +201,7 @@ def _save(
     best: tuple[int, State] | None,
     fed: Federation,
 ) -> None:
-    """Write what `_restore` reads; a run without early stopping has no best round."""
+    """Write the checkpoint that `_restore` reads. A run without early stopping has no `best` round."""
     content = {
         "settings": settings,
         "state": _entries(state, stored),
@@ -215,7 +215,7 @@ def _save(
 
 
 def _adapted(schedule: Schedule, fed: Federation) -> tuple[int, ...]:
-    """Return after how many further epochs models are evaluated: none where ε would have to cover them."""
+    """Return the schedule's `adapt_epochs`; empty with private training, whose ε would not cover adaptation."""
     if schedule.adapt_epochs and fed.training.privacy is not None:
         logger.warning(
             "training.privacy is set: accuracy after adaptation is not measured, because its ε would not cover that "
@@ -227,31 +227,31 @@ def _adapted(schedule: Schedule, fed: Federation) -> tuple[int, ...]:
 
 @dataclass
 class Out:
-    """The clients of a sampled cohort that are out of a round."""
+    """The clients of a sampled cohort that do not finish a round."""
 
-    absent: dict[int, str] = field(default_factory=dict)  #: real clients that were missing when the round began, by why
-    late: dict[int, str] = field(default_factory=dict)  #: real clients that dropped out during the round, by why
+    absent: dict[int, str] = field(default_factory=dict)  #: reasons of real clients that were missing at first
+    late: dict[int, str] = field(default_factory=dict)  #: reasons of real clients that dropped out during the round
     skipped: list[int] = field(default_factory=list)  #: clients that diverged
 
     @property
     def reasons(self) -> dict[int, str]:
-        """Why each client is out."""
+        """The reason of each client that does not finish the round."""
         return {**dict.fromkeys(self.skipped, "diverged"), **self.absent, **self.late}
 
 
 def _round(
     method: Method[State], before: State, cohort: list[int], t: int, fed: Federation
 ) -> tuple[State, RoundReport, list[int], Out]:
-    """Run one round, and repeat it without clients that dropped out of it, or that diverged and are to be skipped.
+    """Run one round, and repeat it without the clients that dropped out, or that diverged and must be skipped.
 
-    Every stream is named by client and round, so the round without them is the one in which they were not sampled, to
-    the bit. A prediction that is not finite though the weights are leaves nothing to restore: its client sits out. The
-    executor decides whether enough clients are left; if not, the round is attempted again with the clients that are
-    there by then.
+    Every stream is named by client and round, so the repeated round equals, bit for bit, a round in which these clients
+    were not sampled. A client with finite weights and a prediction that is not finite cannot be restored, so it is
+    skipped. The executor decides whether enough clients are left. If not, the round is attempted again with the clients
+    that have arrived by then.
 
-    Returns state, report, the cohort of the round that ended, and which clients are out of it. Raises DivergedError if
-    the run must stop, or if no client of the cohort is left; InputError if too few are left again and again, or the
-    method returns something else.
+    Returns the state, the report, the cohort that finished, and the clients that did not finish. Raises DivergedError
+    if the run must stop or all clients of the cohort diverged, and InputError if the run cannot go on with so few
+    clients, or the method returns values that cannot be used.
     """
     out = Out(fed.executor.missing(fed, cohort, t))
     while True:
@@ -285,7 +285,7 @@ def _round(
 def _record(
     t: int, cohort: list[int], absent: list[int], late: list[int], out: Out, report: RoundReport, fed: Federation
 ) -> RoundRecord:
-    """Return what there is to record of round t before its evaluation, which throws away copies that diverge."""
+    """Return the record of round t before its evaluation, so that divergence in the evaluation is not recorded."""
     return RoundRecord(
         round=t,
         cohort=cohort,
@@ -312,7 +312,7 @@ def _work(fed: Federation, cohort: list[int]) -> dict[str, list[float]]:
 
 
 def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
-    """Return each client's ε after these rounds; training that diverged has been seen, and counts."""
+    """Return each client's ε after these rounds. Training that diverged also counts, because its result was seen."""
     settings = fed.training
     assert settings.privacy is not None
     rounds = {n: sum(n in {*record.cohort, *record.diverged} for record in history) for n in fed.by_id}
@@ -322,20 +322,20 @@ def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
 
 
 def _in_order(losses: dict[int | str, float], cohort: list[int]) -> list[float]:
-    """Return the cohort's losses in cohort order; losses of the server's models are in the order of their names."""
-    ours = [losses[n] for n in cohort if n in losses]  # one that was restored has none
+    """Return the cohort's losses in cohort order, or the losses of the server's models sorted by name."""
+    ours = [losses[n] for n in cohort if n in losses]  # a restored client has no loss
     return ours or [losses[name] for name in sorted(losses, key=str)]
 
 
 def _entries(state: Any, of: Callable[[Handle], Any] = kept) -> dict[str, Any]:
-    """Return the state between rounds by name; models are fetched to this process unless they must stay remote."""
+    """Return the entries of a state by name, with `of` applied to the handles of remote models."""
     return {entry.name: opened(getattr(state, entry.name), of) for entry in fields(state)}
 
 
 def _restore(
     method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
 ) -> tuple[State, list[RoundRecord], list[Tensor], tuple[int, State] | None]:
-    """Return state, records and coefficient matrices after the last round, and the best round with its state."""
+    """Return state, records and matrices after the last finished round, and the best round with its state."""
     contract.check_methods({contract.name_of(method): method}, fed)
     state = method.init(fed)
     contract.check_state(method, state)

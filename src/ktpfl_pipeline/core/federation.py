@@ -1,6 +1,6 @@
-"""What every method is given: the setting, and the operations on many clients at once.
+"""The federation that every method receives: the setting, and the operations on many clients at once.
 
-Batches, devices and dtypes exist only behind these operations (`client/`, one client; `executors/`, many clients).
+These operations hide batches, devices and dtypes (`client/` for one client, `executors/` for many clients).
 """
 
 import logging
@@ -32,33 +32,33 @@ from ktpfl_pipeline.core.work import Cost, cost_of
 
 logger = logging.getLogger(__name__)
 EVALUATED_ONLY = ("fine_tune", "adapt")
-"""Phases whose models are trained to be evaluated, and are then discarded."""
+"""Phases whose models are trained only for an evaluation and then discarded."""
 
 
 @dataclass
 class CurrentRun:
-    """What a run decides for the operations of its rounds, and records of the phases of the current round."""
+    """Decisions of a run for the operations of its rounds, and records of the current round."""
 
-    progress: Progress = silent  #: called for each client that has finished a phase
-    #: whether stragglers' predictions arrive late; false where stragglers miss rounds instead
+    progress: Progress = silent  #: called after each client that has finished a phase
+    #: whether stragglers' predictions arrive late; false if stragglers miss rounds instead
     late_predictions: bool = True
-    #: pairs of client and round with private training: its ε covers one training per round
+    #: pairs of client and round with private training; ε covers one training per client and round
     privately_trained: set[tuple[int, int]] = field(default_factory=set)
     #: mean training loss by phase and client (or name of a model of the server), of the phase's last call
     losses: dict[str, dict[int | str, float]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  #: wall time by phase
     #: clients that were restored to their weights from before a training that diverged
     restored: set[int] = field(default_factory=set)
-    #: how many each client has backpropagated in this round, by architecture
+    #: number of samples that each client has backpropagated in this round, by architecture
     samples: dict[int, Counter[str]] = field(default_factory=dict)
 
     def start_round(self) -> None:
-        """Forget the round before."""
+        """Discard the records of the previous round."""
         self.seconds = {}
         self.start_attempt()
 
     def start_attempt(self) -> None:
-        """Forget what was found in this round, which starts again; the time that it took counts."""
+        """Discard the records of the current round except its time, because the round starts again."""
         self.privately_trained, self.losses, self.restored, self.samples = set(), {}, set(), {}
 
     def add(self, phase: str, result: PhaseResult[Any, Any]) -> None:
@@ -75,20 +75,20 @@ class CurrentRun:
 class Federation(Setting):
     """A setting with the executor of its clients, and the operations that methods use.
 
-    Arguments that these share: `models` by client, |S| of them, never written in place; `t`, the round, which names the
-    random streams; `batch`, (B,) indices of public samples; `teachers`, (|S|, B, K) probabilities in the models' order;
-    `split`, the split of private samples; `epochs`, passes over the training split, where None means E.
+    Arguments that operations share: `models` by client, |S| of them, never written in place; `t`, the round, which
+    names the random streams; `batch`, (B,) indices of public samples; `teachers`, (|S|, B, K) probabilities in the
+    models' order; `split`, the split of private samples; `epochs`, passes over the training split, where None means E.
     """
 
     #: runs an operation for many clients; by default the executor that `compute` names
     executor: Executor = field(default=cast("Executor", None), repr=False, compare=False)
-    #: optimizer states that clients keep between rounds, if the settings ask for it
+    #: the states that clients keep between rounds, if the settings ask for it
     client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
     #: decisions for the current run, and records of the current round
     current: CurrentRun = field(default_factory=CurrentRun, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the setting, and make the executor where none is given."""
+        """Check the setting, and make the executor if none is given."""
         super().__post_init__()
         if self.executor is None:
             object.__setattr__(self, "executor", executors.create(self.compute))
@@ -99,9 +99,9 @@ class Federation(Setting):
         return self.training.privacy is not None
 
     def run(self, phase: str, operation: Operation[Value], calls: Calls[Key]) -> dict[Key, Value]:
-        """Return what a client operation returns for each client; `phase` is its name in measurements.
+        """Return the value of a client operation for each client; `phase` is the operation's name in measurements.
 
-        Raises NotCoveredError if training is private, and ε does not cover the operation.
+        Raises NotCoveredError if training is private and ε does not cover the operation.
         """
         return self._result(phase, operation, calls).values
 
@@ -116,7 +116,7 @@ class Federation(Setting):
         return result
 
     def train(self, models: Models, t: int) -> Models:
-        """LocalSGD: return each model trained on its client's private data for E epochs; DP-SGD with `privacy`."""
+        """LocalSGD: return each model trained on its client's private data for E epochs, by DP-SGD if private."""
         if self.private:
             if twice := [n for n in models if (n, t) in self.current.privately_trained]:
                 raise NotCoveredError(f"trains client {twice[0]} twice in round {t}")
@@ -134,16 +134,16 @@ class Federation(Setting):
         part: str = "",
         steps: int | None = None,
     ) -> tuple[Models, dict[int, rules.Vectors]]:
-        """Return each model trained by the method's own rule, and the rule's other vectors after it.
+        """Return each model trained by the method's own rule, and the rule's other vectors after the training.
 
-        In round 0 they are trained to be evaluated and discarded; see `fine_tune`.
+        With t = 0 the models are trained for an evaluation only; see `fine_tune`.
 
         Args:
             rule: the rule of one step; see `rules.train`.
             others: other vectors, (d,), that the rule needs for each client.
             epochs: local epochs by client; None: the E epochs of the settings, or fewer with limited compute.
-            part: names the streams of a second training in one round.
-            steps: the number of steps, in as many epochs as it takes; None leaves it to `epochs`.
+            part: part of the names of the random streams, for a second training in one round.
+            steps: the number of steps, in as many epochs as they take; None means all steps of `epochs`.
         """
         if conflict := compatibility.changed_step(self):  # the method may not have declared its `own_step`
             raise InputError(conflict.text())
@@ -159,10 +159,10 @@ class Federation(Setting):
     def train_together(
         self, operation: Operation[Any], models: tuple[Models, ...], t: int, *arguments: Any
     ) -> tuple[Models, ...]:
-        """Return several models of each client, which a method's own operation trains together.
+        """Return several models of each client, trained together by a method's own operation.
 
-        In round 0 they are trained to be evaluated and discarded; see `fine_tune`. The operation is called as
-        ``operation(workspace, n, *models, t, *arguments)``, and returns as many models.
+        With t = 0 the models are trained for an evaluation only; see `fine_tune`. The operation is called as
+        ``operation(workspace, n, *models, t, *arguments)``, and returns the same number of models.
         """
         before = {n: tuple(part[n] for part in models) for n in models[0]}
         calls = {n: (*own, t, *arguments) for n, own in before.items()}
@@ -170,16 +170,19 @@ class Federation(Setting):
         return tuple({n: own[place] for n, own in found.items()} for place in range(len(models)))
 
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
-        """Return each model trained on its client's private data, to be evaluated and discarded.
+        """Return each model trained on its client's private data, for an evaluation only.
 
-        The shuffles are those of round 0, which no training round uses, so they are the same at every evaluation. The
-        learning rate is η₁, whatever its schedule.
+        Samples are shuffled as in round 0, which no training round uses, so each evaluation has the same order. The
+        learning rate is η₁, whatever the schedule.
         """
         calls = {n: (params, 0, epochs) for n, params in models.items()}
         return self.run_training("fine_tune", operations.train, calls, models)
 
     def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
-        """Return what each client uploads as its model's logits, (|S|, B, K), in the models' order, eval mode."""
+        """Return the logits that each client uploads, (|S|, B, K), in the models' order; models are in eval mode.
+
+        Adversaries upload false logits. Raises DivergedError if logits are not finite.
+        """
         there = sent(batch, self.device)
         results = self.run("predict", operations.logits, {n: (params, there) for n, params in models.items()})
         check_finite("predictions", results)
@@ -191,9 +194,9 @@ class Federation(Setting):
         return torch.stack([false.get(n, results[n]) for n in models])
 
     def distill(self, models: dict[Key, Params], teachers: Tensor, batch: Tensor, t: int) -> dict[Key, Params]:
-        """Return each model, of a client or of the server, fitted to its teacher on the public samples for R epochs.
+        """Return each client's or server's model, fitted to its teacher on the public samples for R epochs.
 
-        `teachers` may also be one for all of them, (B, K).
+        `teachers` may also be one common teacher, (B, K).
         """
         check_teachers(teachers, list(models))
         there, given = sent(batch, self.device), teachers.expand(len(models), *teachers.shape[-2:])
@@ -202,21 +205,21 @@ class Federation(Setting):
         return self.run_training(phase, operations.distill, calls, models, recipe=self.distillation)
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabeledDataset:
-        """Return client n's `split`, or `limit` of its samples, drawn once and for all."""
+        """Return client n's `split`, or `limit` of its samples; repeated calls draw the same samples."""
         samples: LabeledDataset = getattr(self.by_id[n], split)
         if limit is None or limit >= len(samples):
             return samples
         return samples.take(torch.randperm(len(samples), generator=self.stream("held out", split, n))[:limit])
 
     def cross_logits(self, models: Models, split: Split, limit: int | None = None) -> dict[int, Tensor]:
-        """Return every model's logits on every client's samples: by client, (V_n, |S|, K), in eval mode.
+        """Return every model's logits on every client's samples, (V_n, |S|, K) by client; models are in eval mode.
 
-        In a real federation the models would have to be sent to the clients, whose private samples do not move.
+        In a real federation the models would be sent to the clients, because private samples stay with the clients.
         """
         parts = [self.held_out(n, split, limit).inputs for n in models]
-        inputs = sent(torch.cat(parts), self.device)  # once for all of them
+        inputs = sent(torch.cat(parts), self.device)  # one transfer for all clients
         calls = {n: (params, inputs) for n, params in models.items()}
-        if self.private and split != "test":  # test samples only judge a run, as in an evaluation
+        if self.private and split != "test":  # test samples are used only to evaluate a run
             raise NotCoveredError(f"predicts private {split} samples with other clients' models")
         answers = self.run("cross_predict", operations.cross_logits, calls)  # (Σ V_n, K) each
         check_finite("predictions", answers)
@@ -224,16 +227,16 @@ class Federation(Setting):
         return dict(zip(models, torch.split(stacked, [len(part) for part in parts]), strict=True))
 
     def evaluate(self, models: Models, split: Split) -> dict[int, Evaluation]:
-        """Return what is measured of each model on its own client's `split`."""
+        """Return the evaluation of each model on the `split` of its own client."""
         found = self.run("evaluate", operations.evaluate, {n: (params, split) for n, params in models.items()})
-        rows = torch.stack(list(found.values())).tolist() if found else []  # one wait for the device for all of them
+        rows = torch.stack(list(found.values())).tolist() if found else []  # waits for the device once
         return {n: Evaluation.of(row) for n, row in zip(found, rows, strict=True)}
 
     def confusion(self, models: Models, split: Split) -> Tensor:
-        """Return how many samples of each class each model takes for each class, (|S|, K, K) int64, row = true class.
+        """Return each model's confusion matrix on its client's `split`, (|S|, K, K) int64, row = true class.
 
-        The samples are the `split` of each model's client. Real clients are not asked, because the answer would tell
-        the server how many samples of each class a client has.
+        Real clients are not asked, because the matrix would tell the server how many samples of each class a client
+        has.
         """
         calls = {n: (params, split) for n, params in models.items()}
         found = self.run("evaluate", operations.confusion, calls)
@@ -241,13 +244,13 @@ class Federation(Setting):
 
     @cached_property
     def cost(self) -> Callable[[str], Cost]:
-        """Return the cost of an architecture, measured on first use; see `work.Cost`."""
+        """The function from an architecture's name to its cost, which is measured on first use; see `work.Cost`."""
         return cache(partial(cost_of, self))
 
     def training_memory(self) -> list[int]:
-        """Return the bytes that a step of plain local training takes, by client: an estimate, see `Cost.training`.
+        """Return the estimated bytes of a step of plain local training, one number per client; see `Cost.training`.
 
-        What a method holds besides the model that it trains is not in it.
+        The estimate does not include tensors that a method needs besides the trained model.
         """
         sizes = [min(self.training.batch_size, len(client.train)) for client in self.clients]
         costs = [self.cost(client.architecture) for client in self.clients]
@@ -262,16 +265,17 @@ class Federation(Setting):
         *,
         recipe: Recipe | None = None,
     ) -> dict[Key, Value]:
-        """Run a client operation that trains, as `run` does, and find out whose weights or loss are not finite.
+        """Run a client operation that trains, as `run` does, and handle weights and losses that are not finite.
 
-        This is where divergence is noticed: before anything of that client is mixed with what others have. In
-        `EVALUATED_ONLY` phases optimizers start fresh, and their state is not kept. A client cannot be dropped from the
-        cohort there, because it may not be in it, so ``skip`` acts like ``restore``.
+        Divergence is detected here, before a client's result is combined with those of other clients. In
+        `EVALUATED_ONLY` phases, optimizers start fresh and their states are not kept. In these phases ``skip`` acts
+        like ``restore``, because the client may not be in the cohort and cannot be removed from it.
 
         Args:
-            before: what takes the place of each value where it diverged and is restored; if a client that diverged is
-                not restored, DivergedError is raised.
-            recipe: by which it trains; None is that of local training.
+            before: the value that replaces the result of each client that diverged and is restored.
+            recipe: the recipe of the training; None means the recipe of local training.
+
+        Raises DivergedError if a client that diverged is not restored, or a model of the server diverged.
         """
         evaluated_only = phase in EVALUATED_ONLY
         keeps = (recipe or self.training).keeps and not evaluated_only
@@ -300,6 +304,6 @@ class Federation(Setting):
 
 def check_finite(what: str, uploads: Mapping[int, Tensor]) -> None:
     """Raise DivergedError if uploads, by client, are not finite; `what` names them, such as ``"predictions"``."""
-    whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # one wait for the device
+    whole = torch.stack([upload.isfinite().all() for upload in uploads.values()]).tolist()  # waits once
     if found := {n: f"its {what} are not finite" for n, finite in zip(uploads, whole, strict=True) if not finite}:
         raise DivergedError(found)

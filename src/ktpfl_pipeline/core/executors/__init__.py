@@ -1,4 +1,4 @@
-"""One file per executor, and `create`, which makes the one that ``compute.executor`` names."""
+"""The executors, one per file, and `create`, which makes the executor that ``compute.executor`` names."""
 
 from ktpfl_pipeline.core.executors import processes, ray_session
 from ktpfl_pipeline.core.executors.base import Executor
@@ -11,7 +11,7 @@ from ktpfl_pipeline.core.settings import Compute
 def create(compute: Compute) -> Executor:
     """Return the executor that ``compute.executor`` names; all executors return the same bits.
 
-    Raises InputError if it is impossible with these torch threads, on this device, or on this machine.
+    Raises InputError if the executor is impossible with these torch threads, on this device, or on this machine.
     """
     number = parallel(compute)
     if (ray := compute.executor.ray) is not None:
@@ -22,8 +22,8 @@ def create(compute: Compute) -> Executor:
 def parallel(compute: Compute) -> int:
     """Return how many clients are computed at the same time; errors as of `create`.
 
-    ``auto`` processes are one if several are impossible: with several threads, or if processes cannot be forked. Of a
-    cluster, which is not asked, ``auto`` workers are as many as this machine would have processes.
+    ``auto`` means one process if several are impossible: with several threads, or if the system cannot fork. For a
+    cluster, ``auto`` workers are counted as the processes of this machine, because the cluster is not asked.
     """
     settings, device = compute.executor, compute.place()
     if (ray := settings.ray) is not None:

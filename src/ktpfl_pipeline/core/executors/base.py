@@ -1,4 +1,4 @@
-"""The contract of an executor: it runs one client operation for many clients and returns one result of the phase."""
+"""The contract of an executor, which runs one client operation for many clients and returns the phase's result."""
 
 import time
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ Key = TypeVar("Key", int, str)
 Operation = Callable[..., Outcome[Value]]
 """Called as ``operation(workspace, n, *arguments)``; n is a client, or the architecture of a model of the server."""
 Calls = Mapping[Key, tuple[Any, ...]]
-"""The arguments of an operation beside workspace and n, by n."""
+"""The arguments of an operation after workspace and n, by n."""
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(phase, done, total)`` after each client."""
 
@@ -44,7 +44,7 @@ class PhaseResult(Generic[Key, Value]):
 
 
 class Executor(ABC):
-    """Runs client operations. All executors return what the serial one returns; see each for how exactly."""
+    """Runs client operations. All executors return what the serial executor returns; each class states how exactly."""
 
     def run(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress = silent
@@ -61,7 +61,7 @@ class Executor(ABC):
         losses: dict[Key, Tensor] = {n: loss for n in calls if (loss := outcomes[n].loss) is not None}
         told = fetched([*flags.values(), *losses.values()])  # waits for the device once
         if not told and setting.device.type == "cuda":
-            torch.cuda.synchronize(setting.device)  # or its work would count as the time of what comes next
+            torch.cuda.synchronize(setting.device)  # else its work would count as time of the next phase
         return PhaseResult(
             values={n: outcomes[n].value for n in calls},
             losses=dict(zip(losses, told[len(flags) :], strict=True)),
@@ -75,20 +75,20 @@ class Executor(ABC):
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Return the outcome for each client, in any order; it takes the arguments of `run`."""
+        """Return the outcome for each client, in any order. Arguments and errors are those of `run`."""
 
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
-        """Return the clients of `clients` that are missing in round t, with reasons; empty unless clients are real.
+        """Return which of `clients` are missing in round t, with reasons; empty unless clients are real.
 
         `least` is the number of clients to wait for; None leaves it to the executor. Raises LostError if a client has
-        come back without its own model, and InputError if the run cannot go on without them.
+        come back without its own model, and InputError if the run cannot go on without the missing clients.
         """
         return {}
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
-        """Return whether round t goes on without the clients that are `out` of its cohort, by why.
+        """Return whether round t goes on without the clients of its cohort in `out`, which has the reason of each.
 
-        Where it does not, the engine attempts the round again with the clients that are there by then. Raises
+        If it does not, the engine attempts the round again with the clients that have arrived by then. Raises
         InputError if the run cannot go on.
         """
         if len(out) == len(cohort):
@@ -96,7 +96,7 @@ class Executor(ABC):
         return True
 
     def revived(self, setting: Setting, value: Any) -> Any:
-        """Return a part of a checkpoint with handles instead of what `Handle.stored` wrote for them."""
+        """Return a part of a checkpoint with handles in place of the values that `Handle.stored` wrote for them."""
         return value
 
     @abstractmethod

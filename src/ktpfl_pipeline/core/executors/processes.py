@@ -1,13 +1,14 @@
-"""Several clients at once, each in its own process, with the serial executor's result bit for bit.
+"""Several clients at once, each in its own process, with the serial executor's result, bit for bit.
 
 A worker is forked, so it has the federation's data without a copy. Models and knowledge are exchanged through shared
 memory. A worker runs one torch thread, so that rounding does not depend on the number of workers. A worker that dies is
 replaced and its client starts again, because an operation has no side effects.
 
-A process that can reach a GPU cannot be forked: CUDA does not survive a fork, and the first backward pass starts a
+A process with access to a GPU cannot be forked: CUDA does not work after a fork, and the first backward pass starts a
 thread for each GPU, even if everything is computed on the CPU (PyTorch's notes, "Autograd and Fork"). Workers are then
 forked from a server process that has only loaded the same modules (`forkserver`), and they share one copy of the data.
-They are assigned to the GPUs in turn. A client stays with the worker whose GPU has its samples, unless another is idle.
+Workers are assigned to the GPUs in turn. A client stays with the worker whose GPU has its samples, unless another
+worker is idle.
 """
 
 import os
@@ -38,13 +39,13 @@ from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Setting
 
 RESERVED = 2**31
-"""Bytes reserved for the tensors of one message each way: a hundred models as large as ResNet-18 would not fit, and
-would be sent through the pipe."""
+"""Bytes reserved for the tensors of one message in each direction. Tensors that do not fit, such as a hundred ResNet-18
+models, are sent through the pipe."""
 OF_DATA = 2**36
-"""Bytes reserved for the samples of a federation on their way to workers that are not forked."""
+"""Bytes reserved for the samples of a federation that are sent to workers that are not forked."""
 Method = Literal["fork", "forkserver"]
 Make = Callable[[], Setting]
-"""How a worker gets the setting."""
+"""The function with which a worker gets the setting."""
 
 
 def obstacle(threads: int) -> str:
@@ -64,7 +65,7 @@ def check(workers: int, threads: int) -> None:
 
 
 class ProcessesExecutor(Executor):
-    """Runs an operation for several clients at once, the one that took longest the last time first."""
+    """Runs an operation for several clients at once, starting with the client that took longest the last time."""
 
     def __init__(self, workers: int) -> None:
         """Start nothing yet: workers are started with the first phase."""
@@ -73,24 +74,27 @@ class ProcessesExecutor(Executor):
         self._pool: list[_Worker] = []
         self._setting: Setting | None = None
         self._parcel: _Parcel | None = None
-        self._homes: dict[Any, _Worker] = {}  # who has a client's samples on its GPU
-        self._took: dict[tuple[str, Any], float] = {}
+        self._homes: dict[Any, _Worker] = {}  # the worker whose GPU has a client's samples
+        self._took: dict[tuple[str, Any], float] = {}  # last seconds by phase and client
 
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Return the outcome for each client; InputError if a call has ended `ATTEMPTS` workers, mostly for memory."""
+        """Return the outcome for each client.
+
+        Raises InputError also if a call has ended `ATTEMPTS` workers, mostly for lack of memory.
+        """
         if len(calls) < 2:
             return self._serial.outcomes(setting, phase, operation, calls, progress)
         try:
             self._start(setting)
             return self._collect(phase, operation, calls, progress)
         except BaseException:
-            self.close()  # other workers still compute, and no result of theirs is used
+            self.close()  # other workers may still compute, but their results are not used
             raise
 
     def close(self) -> None:
-        """End the workers; the next phase starts others."""
+        """End the workers; the next phase starts new ones."""
         self._serial.close()
         for worker in self._pool:
             worker.end()
@@ -103,7 +107,7 @@ class ProcessesExecutor(Executor):
         self, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
         """Give each worker one call at a time, and collect the answers as they arrive."""
-        waiting = sorted(calls, key=lambda n: self._cost(phase, n, calls[n]))  # the last is the next
+        waiting = sorted(calls, key=lambda n: self._cost(phase, n, calls[n]))  # the last is called next
         busy: dict[_Worker, Key] = {}
         begun: dict[Key, float] = {}
         attempts: dict[Key, int] = dict.fromkeys(calls, 0)
@@ -135,7 +139,7 @@ class ProcessesExecutor(Executor):
         return outcomes
 
     def _cost(self, phase: str, n: Any, arguments: tuple[Any, ...]) -> tuple[float, int]:
-        """Return how long the call took the last time, and how large its models are."""
+        """Return the last seconds of the call, 0 for a new call, and the number of entries in its models."""
         models = [argument for argument in arguments if isinstance(argument, dict)]
         sizes = [value.numel() for model in models for value in model.values() if isinstance(value, torch.Tensor)]
         return self._took.get((phase, n), 0.0), sum(sizes)
@@ -145,9 +149,9 @@ class ProcessesExecutor(Executor):
             return
         self.close()
         check(self.workers, setting.compute.threads)
-        torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
+        torch.set_num_threads(1)  # the server's computations must round as in the serial executor too
         self._setting = setting
-        forkable = setting.device.type == "cpu" and torch.accelerator.device_count() == 0  # also of those not used
+        forkable = setting.device.type == "cpu" and torch.accelerator.device_count() == 0  # even unused GPUs matter
         self._parcel = None if forkable else _Parcel(setting)
         for position in range(min(self.workers, len(setting.clients))):
             self._pool.append(self._worker(position, self._pool))
@@ -162,7 +166,7 @@ class ProcessesExecutor(Executor):
         self._pool[position] = self._worker(position, [worker for worker in self._pool if worker is not dead])
 
     def _worker(self, position: int, others: "list[_Worker]") -> "_Worker":
-        """Start the worker of a place in the pool, beside others; the places take the GPUs in turn."""
+        """Start a worker for a position in the pool beside `others`. The positions use the GPUs in turn."""
         setting = self._setting
         assert setting is not None
         if self._parcel is None:
@@ -175,7 +179,7 @@ class ProcessesExecutor(Executor):
 def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
     """Return the next client for a worker and make the worker its home.
 
-    The worker's own clients and clients without a home come first, then all others; of these, the last is taken.
+    The worker's own clients and clients without a home come first, then all others. Among equals the last is chosen.
     """
     own = [n for n in waiting if homes.get(n, worker) is worker]
     n = (own or waiting)[-1]
@@ -184,7 +188,7 @@ def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
 
 
 class _Parcel:
-    """A setting on its way to workers that are not forked: all workers share one copy of its tensors."""
+    """A setting that is sent to workers that are not forked. All workers share one copy of its tensors."""
 
     def __init__(self, setting: Setting) -> None:
         self._memory = SharedMemory(OF_DATA, file=True)
@@ -197,7 +201,7 @@ class _Parcel:
             ) from error
 
     def close(self) -> None:
-        """Stop sending it; workers that have it keep it."""
+        """Stop sending the setting; workers that have it keep it."""
         self._memory.close_file()
 
     def open(self, device: torch.device) -> Setting:
@@ -209,12 +213,12 @@ class _Parcel:
 
 
 class _Worker:
-    """The near end of one worker, which computes for a server on `device`."""
+    """One worker as seen by the server, which computes on `device`."""
 
     def __init__(self, method: Method, make: Make, device: torch.device, foreign: Sequence[Connection] = ()) -> None:
         context: Any = get_context(method)
         forked = method == "fork"
-        if not forked:  # what is loaded here is loaded there once, and takes seconds
+        if not forked:  # the fork server loads the same modules once, which takes seconds
             ours = __name__.partition(".")[0]
             context.set_forkserver_preload([name for name in sys.modules if name.partition(".")[0] == ours])
         self._device = device
@@ -229,7 +233,7 @@ class _Worker:
             memory.close_file()
 
     def ask(self, call: tuple[Any, ...]) -> bool:
-        """Send a call, and return whether the worker was there to take it."""
+        """Send a call, and return whether the worker is alive to receive it."""
         try:
             self.connection.send_bytes(self._questions.dump(call))
         except OSError:
@@ -246,7 +250,7 @@ class _Worker:
 
     def end(self) -> str:
         """End the process, and say how it ended."""
-        self._process.kill()  # one that has ended is not touched by it
+        self._process.kill()  # no effect on a process that has ended
         self._process.join()
         self.connection.close()
         code = self._process.exitcode or 0
@@ -257,9 +261,9 @@ def _work(
     make: Make, near: Connection, foreign: Sequence[Connection], questions: SharedMemory, answers: SharedMemory
 ) -> None:
     """Answer calls until the other end closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says what happens
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent decides
     for connection in foreign:
-        connection.close()  # else no process would see that the parent has died
+        connection.close()  # else no worker would notice that the parent has died
     resources.keep_freed_memory()
     threading.Thread(target=_end_with_parent, args=(near.fileno(),), daemon=True).start()
     space: Workspace | None = None
@@ -278,7 +282,7 @@ def _work(
             answer = error
         try:
             rest = answers.dump(answer)
-        except Exception as error:  # a value, or an exception, that holds what cannot be pickled
+        except Exception as error:  # the value or the exception cannot be pickled
             shown = answer if isinstance(answer, BaseException) else error
             rest = answers.dump(RuntimeError("".join(traceback.format_exception(shown))))
         try:
@@ -288,8 +292,8 @@ def _work(
 
 
 def _end_with_parent(end: int) -> None:
-    """End this process in the middle of a call when the parent is gone: no process waits for the answer."""
+    """End this process, even during a call, when the parent has ended: no process waits for the answer."""
     watch = select.poll()
-    watch.register(end, 0)  # that the other end hangs up is told unasked
+    watch.register(end, 0)  # poll always reports that the other end has closed
     watch.poll()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""One client after another in this process: the reference that every other executor must equal, bit for bit."""
+"""One client after another in this process: the reference whose result every executor must equal, bit for bit."""
 
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -24,12 +24,12 @@ class SerialExecutor(Executor):
         return found
 
     def workspace(self, setting: Setting) -> Workspace:
-        """Return this process's workspace, a fresh one where the setting is another; see `Setting.claim`."""
+        """Return this process's workspace, a new one if `setting` is another object. Also calls `Setting.claim`."""
         if self._space is None or self._space.setting is not setting:
             self._space = Workspace(setting)
         setting.claim()
         return self._space
 
     def close(self) -> None:
-        """Free the loaded workspace."""
+        """Free the workspace."""
         self._space = None

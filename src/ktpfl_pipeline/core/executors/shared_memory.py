@@ -1,4 +1,4 @@
-"""Messages between a worker and the process that started it: tensors in shared memory, everything else in a pipe."""
+"""Messages between a worker and its parent process: tensors in shared memory, everything else through a pipe."""
 
 import io
 import math
@@ -15,19 +15,19 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.linalg import ALIGNMENT
 
 Place = tuple[int, torch.dtype, tuple[int, ...], bool]
-"""Where a tensor begins, what it is, and whether it was on a device other than the CPU."""
+"""A tensor's offset in bytes, its dtype and shape, and whether it was on a device other than the CPU."""
 HERE = torch.device("cpu")
 
 
 class SharedMemory:
-    """A piece of memory for the tensors of one message at a time, seen by this process and another.
+    """Memory that this process and another share, for the tensors of one message at a time.
 
-    It is reserved and not taken: pages cost memory once they have been written. Tensors of a GPU cross in one transfer
-    for all of a message, and arrive on the receiver's.
+    The memory is only reserved: a page uses memory after its first write. All GPU tensors of a message are copied in
+    one transfer, and arrive on the receiver's device.
     """
 
     def __init__(self, size: int, *, file: bool = False) -> None:
-        """Reserve `size` bytes for forked processes, or, in a nameless `file`, for processes that it is sent to."""
+        """Reserve `size` bytes for forked processes or, in an unnamed `file`, for processes to which it is sent."""
         self._file = _nameless(size) if file else None
         self._map(size)
 
@@ -35,25 +35,25 @@ class SharedMemory:
         self._bytes = torch.frombuffer(mmap.mmap(-1 if self._file is None else self._file, size), dtype=torch.uint8)
 
     def close_file(self) -> None:
-        """Keep the memory and close its file: it has been sent to whom it is for."""
+        """Close the file and keep the memory, after the file has been sent to every process that needs it."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def __getstate__(self) -> tuple[Any, int]:
-        """Travel as a file, to a process that is being started."""
+        """Return the file and the size, to be sent to a process that is being started."""
         assert self._file is not None, "memory without a file reaches forked processes alone"
         return reduction.DupFd(self._file), len(self._bytes)
 
     def __setstate__(self, sent: tuple[Any, int]) -> None:
-        """See the memory that was sent."""
+        """Map the memory of the file that was sent."""
         file, size = sent
         self._file = file.detach()
         self._map(size)
         self.close_file()
 
     def dump(self, message: Any) -> bytes:
-        """Write the tensors of `message` into the memory; return its pickled remainder. The message before is lost."""
+        """Write the tensors of `message` into the memory; return the pickled rest. The previous message is lost."""
         rest = io.BytesIO()
         writer = _Writer(rest, len(self._bytes))
         writer.dump(message)
@@ -61,7 +61,7 @@ class SharedMemory:
         return rest.getvalue() + writer.end.to_bytes(8, "little")
 
     def load(self, rest: bytes, *, copy: bool, device: torch.device = HERE) -> Any:
-        """Return the message for which `dump` returned `rest`; without `copy`, its tensors last until the next message.
+        """Return the message for which `dump` returned `rest`. Without `copy`, tensors last until the next message.
 
         Tensors that were on another device are moved to `device` and stay valid.
         """
@@ -70,7 +70,7 @@ class SharedMemory:
 
 
 def _nameless(size: int) -> int:
-    """Return a file of so many bytes that is in memory where the system can, and in no folder."""
+    """Return the descriptor of an unnamed file of `size` bytes, which is in memory if the system supports that."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("ktpfl_pipeline")
     else:
@@ -81,13 +81,13 @@ def _nameless(size: int) -> int:
 
 
 class _Writer(pickle.Pickler):
-    """Pickles all but the tensors; those for which no room is left too."""
+    """Pickles everything except tensors. Tensors for which no room is left are pickled too."""
 
     def __init__(self, rest: io.BytesIO, room: int) -> None:
         super().__init__(rest, protocol=pickle.HIGHEST_PROTOCOL)
         self._room = room
-        self.end = 0  # how many bytes the tensors take
-        self._places: dict[int, tuple[Place, Tensor]] = {}  # the tensor is kept: its id is its own while it lives
+        self.end = 0  # the number of bytes of all tensors
+        self._places: dict[int, tuple[Place, Tensor]] = {}  # the reference to the tensor keeps its id unique
 
     def persistent_id(self, value: Any) -> Any:
         if not isinstance(value, Tensor) or isinstance(value, nn.Parameter) or value.device.type == "meta":
@@ -102,7 +102,7 @@ class _Writer(pickle.Pickler):
         return self._places[id(value)][0]
 
     def write(self, memory: Tensor) -> None:
-        """Write the tensors; tensors of a GPU come first, joined there so that the host waits only once."""
+        """Write the tensors. GPU tensors are joined on the GPU first, so that the host waits only once."""
         far = [(place, value) for place, value in self._places.values() if place[-1]]
         if far:
             there = torch.empty(self.end, dtype=torch.uint8, device=far[0][1].device)
@@ -112,7 +112,7 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Unpickles, with the tensors from the memory; it reads only what a process of this very run has written."""
+    """Unpickles a message with its tensors from the memory. Only processes of the same run write these messages."""
 
     def __init__(self, rest: io.BytesIO, memory: Tensor, copy: bool, device: torch.device) -> None:
         super().__init__(rest)
