@@ -15,8 +15,9 @@ statistics are estimated by one pass over the public samples that the model is a
 the inputs of a layer, so statistics from an earlier round would not fit. The statistics never leave the operation, so
 no method, executor or checkpoint has to store them.
 
-A single public sample has no statistics: ``domain_specific`` then is ``frozen``, and so is ``train`` for a model that
-cannot be trained on one sample. A round has one where others were not sent (`knowledge.select`).
+A single public sample has no statistics. ``domain_specific`` then acts like ``frozen``, and so does ``train`` for a
+model that cannot be trained on one sample. A round may have a single sample if others were not sent
+(`knowledge.select`).
 
 Li, Wang, Shi, Liu, Hou: Revisiting Batch Normalization for Practical Domain Adaptation, ICLR 2017 workshop,
 https://arxiv.org/abs/1603.04779 (AdaBN). Chang, You, Seo, Kwak, Han: Domain-Specific Batch Normalization for
@@ -73,8 +74,8 @@ def predicting(
 ) -> Iterator[None]:
     """Give a client's loaded module, inside the block, the statistics with which a policy predicts public samples.
 
-    `inputs` are the raw samples that are predicted, (B, ...), and `numbers` turns them into what a module takes. `size`
-    samples have their statistics taken together: `distillation.batch_size`, as in distillation.
+    `inputs` are the raw samples that are predicted, (B, ...), and `numbers` turns them into what a module takes. Parts
+    of about `size` samples, `distillation.batch_size`, have their own statistics, as in distillation.
     """
     if policy != "domain_specific" or len(inputs) < 2 or not layers(module):
         yield

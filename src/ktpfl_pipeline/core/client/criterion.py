@@ -6,9 +6,9 @@ So all its classes count equally, and the mean weight over its training samples 
 weighted mean over the batch, Σ w ℓ / Σ w. Weights come only from the client's own training labels, and evaluation uses
 none.
 
-Every cross-entropy of local training follows it, of common heads and second models too. What does not: losses that are
-not a cross-entropy on private labels (distances to prototypes, distillation), what a server trains, and FedRoD's
-balanced softmax, which weighs classes by its own prior.
+This criterion applies to every cross-entropy of local training, including common heads and second models. It does not
+apply to losses that are not a cross-entropy on private labels (distances to prototypes, distillation), to training on
+the server, or to FedRoD's balanced softmax, which weights classes by its own prior.
 """
 
 import torch
@@ -23,10 +23,10 @@ class Criterion:
     """The cross-entropy of one workspace's clients, one after another."""
 
     def __init__(self, training: LocalTraining, classes: int, device: torch.device, dtype: torch.dtype) -> None:
-        """Start with equal weights, where there are some."""
+        """Start with equal class weights, or none if the settings do not ask for them."""
         self.smoothing = training.label_smoothing  # ε of label smoothing
         balanced = training.class_weights == "balanced"
-        # (K,) of the classes, written in place for each client, as its model's parameters are; None for none
+        # (K,) class weights, written in place for each client; None without class weights
         self.weights = torch.ones(classes, device=device, dtype=dtype) if balanced else None
 
     def follow(self, labels: Tensor) -> None:

@@ -1,7 +1,7 @@
-"""Differentially private local training: DP-SGD by Opacus, which is loaded when it is asked for.
+"""Differentially private local training: DP-SGD by Opacus, which is imported only when needed.
 
 Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar, Zhang: Deep Learning with Differential Privacy, CCS 2016, Algorithm 1,
-https://arxiv.org/abs/1607.00133. What ε this spends: `core/privacy.py`.
+https://arxiv.org/abs/1607.00133. `core/privacy.py` computes the ε.
 """
 
 from collections import Counter
@@ -21,14 +21,14 @@ from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of, trained
 
 AT_ONCE = 2**27
-"""Numbers in the gradients of single samples that are there at once, half a GiB in float32: memory and rounding."""
+"""Entries of per-sample gradients in memory at once, 0.5 GiB in float32. The value affects memory and rounding."""
 
 
 def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     """Run DP-SGD on client n's cross-entropy for E epochs; the recipe's optimizer takes the private gradients.
 
-    As `operations.train`, but each step draws every sample by itself (Poisson sampling, which the accountant takes for
-    granted), so that an epoch is one only in expectation.
+    This is like `operations.train`, but each step draws every sample independently (Poisson sampling, which the
+    accountant assumes). So an epoch uses each sample once only in expectation.
     """
     from opacus.optimizers import DPOptimizer
 
@@ -75,9 +75,9 @@ public samples; and evaluations, whose results only judge a run."""
 def step(optimizer: Any, loss: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:
     """Take one step w ← w - η (Σ_i clip(g_i, C) + N(0, σ²C²)) / (q D_n); return the sum of the losses.
 
-    Gradients of many samples do not fit the memory at once: they are clipped and added up a few at a time. `optimizer`
-    is Opacus's, of the parameters on which it has its hooks, and `loss` the sum over the samples at the given indices.
-    Of `batch`, (b,), none is a step of noise only.
+    Per-sample gradients of a large batch do not fit in memory: they are clipped and summed in parts. `optimizer`
+    is Opacus's, for parameters with Opacus's hooks; `loss` returns the sum over the samples at the given indices. An
+    empty `batch`, (b,), gives a step of noise only.
     """
     parts = torch.split(batch, max(1, AT_ONCE // sum(parameter.numel() for parameter in optimizer.params)))
     total = torch.zeros((), device=batch.device, dtype=torch.float64)
@@ -100,7 +100,7 @@ def poisson(
 ) -> tuple[Tensor, ...]:
     """Return the indices of each step's samples, (b,): each of the `samples` has the chance q = `share` to be drawn.
 
-    They go to `device` all at once, as in `sgd.batches`.
+    All indices are sent to `device` at once, as in `sgd.batches`.
     """
     chances = (torch.rand(samples, generator=stream, dtype=torch.float64) for _ in range(steps))
     drawn = [(chance < share).nonzero().squeeze(1) for chance in chances]

@@ -1,10 +1,10 @@
-"""What is measured of one model on one client's samples.
+"""The measures of one model on one client's samples.
 
-A new measure is a field of `Evaluation` and an entry in what `measures` returns; its title and meaning are in
+A new measure is a field of `Evaluation` and an entry in the result of `measures`; its title and meaning are in
 `reports/words.py`.
 
-Over the classes that a client's split has: balanced accuracy is the mean of their recalls, macro F1 the mean of their
-F1 scores, 2 TP / (2 TP + FP + FN). Expected calibration error: Guo, Pleiss, Sun, Weinberger: On Calibration of Modern
+Balanced accuracy is the mean recall and macro F1 the mean F1 score, 2 TP / (2 TP + FP + FN), over the classes that a
+client's split has. Expected calibration error: Guo, Pleiss, Sun, Weinberger: On Calibration of Modern
 Neural Networks, ICML 2017, Eq. (3), https://arxiv.org/abs/1706.04599.
 """
 
@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 BINS = 15
-"""Of confidence, equally wide, each with its upper end: those of Guo et al."""
+"""The number of confidence bins, as in Guo et al. Bins have equal width, and each includes its upper end."""
 UNDEFINED = ("auc",)
-"""Measures that are NaN for some samples: those of one class have no AUC."""
+"""Measures that may be NaN: samples of a single class have no AUC."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ def measures(logits: Tensor, labels: Tensor, counts: Tensor) -> dict[str, Tensor
 
 
 def auc(scores: Tensor, true: Tensor, counts: Tensor) -> Tensor:
-    """Return the area under the ROC curve, one class against the rest, mean over the classes that have one, (...,).
+    """Return the area under the ROC curve (AUC), one class against the rest, averaged over classes, (...,).
 
-    A class has one where some samples are of it and some are not; NaN where no class has. It is the probability that a
+    A class counts if some samples belong to it and some do not; NaN if no class counts. AUC is the probability that a
     sample of the class scores higher than another sample, ties counting one half: by ranks, where equal scores share
     their mean rank (Hanley and McNeil 1982). `scores`, (..., V, K) float64, are probabilities; `true` is 1 for the
     class of each sample that `counts`, (..., V) bool, else 0.

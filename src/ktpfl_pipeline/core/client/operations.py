@@ -61,7 +61,7 @@ def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[T
 
 
 def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Outcome[Tensor]:
-    """Return client n's logits on `inputs`, (V, ...) of any clients, (V, K), in eval mode."""
+    """Return the logits, (V, K), of client n's model in eval mode on `inputs` of any clients, (V, ...)."""
     return Outcome(predict(space, space.module(n, params), sent(inputs, space.device)))
 
 
@@ -76,16 +76,16 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
 
 
 def confusion(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
-    """Return how many samples of each class client n's model takes for each class, (K, K) int64, row = true class."""
+    """Return the confusion matrix of client n's model on its `split`, (K, K) int64, row = true class."""
     samples, classes = space.split(n, split), space.setting.classes
     predicted = predict(space, space.module(n, params), samples.inputs).argmax(dim=1)
     places = samples.labels * classes + predicted
     return Outcome(torch.bincount(places, minlength=classes**2).view(classes, classes))
 
 
-@torch.inference_mode()  # no wider: a module made or loaded inside it could never train
+@torch.inference_mode()  # not around the caller: a module made or loaded in inference mode cannot be trained
 def predict(space: Workspace, module: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the module's logits, (M, K), on raw inputs, (M, ...), in eval mode, some at a time."""
+    """Return the module's logits, (M, K), on raw inputs, (M, ...), in eval mode, computed in several parts."""
     module.eval()
     return torch.cat(
         [module(space.numbers(part)) for part in torch.split(inputs, space.setting.compute.prediction_batch)]

@@ -22,11 +22,11 @@ class Outcome(Generic[Value]):
     """The result of a client operation."""
 
     value: Value  #: the result
-    #: the mean training loss, (), where it trained; on the device, so that no step waits for one client's
+    #: the mean training loss, (), if the operation trained; on the device, so that no step waits for it
     loss: Tensor | None = None
-    #: whether the weights that it trained are numbers, a bool on the device; see `checked`
+    #: whether the trained weights are finite, () bool on the device; see `checked`
     finite: Tensor | None = None
-    #: how many were backpropagated, by architecture; `workspace.OWN` is the client's
+    #: the number of backpropagated samples by architecture; `workspace.OWN` means the client's own
     samples: Mapping[str, int] = field(default_factory=dict)
     #: the state of the optimizer after the training, if the training started from one
     optimizer_state: Params | None = None
@@ -54,9 +54,9 @@ class Resuming(Generic[Value]):
 def performed(
     operation: Callable[..., Outcome[Value]], space: Workspace, n: int | str, arguments: tuple[Any, ...]
 ) -> Outcome[Value]:
-    """Return what an operation returns for client n, checked.
+    """Return the checked outcome of an operation for client n.
 
-    Arguments and result are settled, so that every executor computes with the same layouts; see `core.linalg`. Raises
+    Arguments and results get a fixed memory layout (`core.linalg`), so that all executors compute alike. Raises
     InputError if the memory does not suffice.
     """
     inner = operation.operation if isinstance(operation, Resuming) else operation
@@ -66,10 +66,10 @@ def performed(
 
 
 def checked(outcome: Outcome[Value]) -> Outcome[Value]:
-    """Return the outcome of a training with `finite` as it is; executors call it where the weights are.
+    """Return the outcome with `finite` computed, if the operation trained. Executors call this where the weights are.
 
-    The last step of a training can break weights whose loss was a number still. The sum of all sizes tells, in one
-    launch for all tensors and several times faster than `isfinite`. The device is not waited for.
+    The last step of a training can make weights infinite or NaN after a finite loss. The L1 norms of all tensors show
+    this in one launch, several times faster than `isfinite`. The function does not wait for the device.
     """
     numbers = [part for part in _tensors((outcome.value, outcome.optimizer_state)) if part.is_floating_point()]
     if outcome.loss is None or not numbers:

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 def pooled(features: Tensor, dimension: int) -> Tensor:
     """Return features, (b, f), in `dimension` numbers, (b, F): averages of neighbors, times √(f/F).
 
-    With F = f they are as they were, to the bit. Features that are equal among neighbors keep their length, and those
-    that are repeated, where F is a multiple of f, do too.
+    With F = f the result equals the features bit for bit. The norm is kept if averaged neighbors are equal, or if F is
+    a multiple of f, where features are repeated.
     """
     scale = math.sqrt(features.shape[1] / dimension)
     return F.adaptive_avg_pool1d(features, dimension) * scale

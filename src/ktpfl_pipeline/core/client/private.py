@@ -1,4 +1,4 @@
-"""A client's training data as any training of it sees them: batches of samples, changed at random, and their loss."""
+"""A client's training data as every local training uses them: augmented batches of samples, and their loss."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,16 +14,16 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 
 
 class PrivateSamples:
-    """Client n's training split in one training, whose streams are called by the round t, the client, and a part.
+    """Client n's training split in one training. The round t, the client and a part name its random streams.
 
-    All training on private data goes through here: augmentation, label smoothing and class weights are in all of it.
+    All training on private data uses this class, so augmentation, label smoothing and class weights always apply.
     """
 
     def __init__(self, space: Workspace, n: int, t: int, part: str = "") -> None:
         self._space, self._split, self._names = space, space.split(n, "train"), (t, n, part) if part else (t, n)
         self._t, self._recipe = t, space.setting.training_of(n)
         self._augment = augmentation.make(self._recipe.augmentation, self._split.inputs.shape[1:])
-        self._batch = self._images = torch.empty(0)  # the last batch, and its images as they were changed
+        self._batch = self._images = torch.empty(0)  # the last batch, and its augmented images
         self._drawn = 0
         self.labels = self._split.labels  # (D_n,) all labels, in the order of the indices of a batch
         self._criterion = space.criterion
@@ -34,7 +34,7 @@ class PrivateSamples:
         return len(self.labels)
 
     def inputs(self, batch: Tensor) -> Tensor:
-        """Return the inputs at the indices `batch`, (b,), as a model takes them; the same batch again is the same."""
+        """Return the inputs at the indices `batch`, (b,), as a model takes them; equal for the same batch again."""
         if self._augment is None:
             return self._space.numbers(self._split.inputs.index_select(0, batch))
         if batch is not self._batch:

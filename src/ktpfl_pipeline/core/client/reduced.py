@@ -13,14 +13,15 @@ from torch import Tensor, nn
 def reduce(module: nn.Module, device: str) -> None:
     """Make the module compute its products in bfloat16, forward and backward; it returns float32.
 
-    A depthwise convolution is not a product of matrices: backward, oneDNN takes several times as long in bfloat16.
-    Those are in float32 on a CPU while they train; on a GPU they would only cast more.
+    A depthwise convolution is not a matrix product: its
+    backward pass in oneDNN is several times slower in bfloat16. On a CPU, such layers train in float32; on a GPU, that
+    would only add casts.
     """
     for part in module.modules() if device == "cpu" else ():
         layer: Any = part
         if getattr(part, "groups", 1) > 1:
             layer.forward = _in_float32(layer.forward, training_only=True)
-        elif isinstance(part, nn.LSTM):  # oneDNN has none without the instructions
+        elif isinstance(part, nn.LSTM):  # oneDNN has no bfloat16 LSTM without CPU support
             layer.forward = _in_float32(layer.forward, training_only=False)
     built: Any = module
     forward: Callable[[Tensor], Tensor] = built.forward
@@ -33,9 +34,9 @@ def reduce(module: nn.Module, device: str) -> None:
 
 
 def _in_float32(forward: Callable[..., Any], *, training_only: bool) -> Callable[..., Any]:
-    """Return `forward` of a layer on a CPU in float32: of its inputs, and of states that it was given.
+    """Return a layer's `forward` on a CPU with inputs and states in float32.
 
-    `training_only` is where a gradient is taken.
+    With `training_only`, only passes with gradients enabled are in float32.
     """
 
     def whole(inputs: Tensor, *states: tuple[Tensor, ...] | None) -> Any:

@@ -1,8 +1,8 @@
-"""Local training by another rule than plain SGD: a method says how one step goes, in vectors, as its paper does.
+"""Local training by a method's own rule: the method defines one step in terms of vectors, as in its paper.
 
 A rule sees a model as the vector w, (d,), of its trained parameters, and asks for gradients of the client's mean
-cross-entropy anywhere. Batches, pixels, dropout and BatchNorm stay in here: each training sample is used once an epoch,
-and running statistics move only where a gradient is taken for a step.
+cross-entropy anywhere. Batches, pixels, dropout and BatchNorm are handled here: each training sample is used once an
+epoch, and running statistics change only when a gradient is computed for a step, not for a probe.
 """
 
 from collections import Counter
@@ -28,10 +28,10 @@ class Gradient(Protocol):
     """Computes the gradient of a client's loss."""
 
     def __call__(self, weights: Tensor, batch: Tensor, *, probe: bool = False) -> Tensor:
-        """Return the gradient at `weights`, (d,), of the mean cross-entropy of `batch`, (d,).
+        """Return the gradient, (d,), of the mean cross-entropy of `batch` at `weights`, (d,).
 
-        A probe leaves the running statistics of BatchNorm and the random numbers of dropout as they were, so that two
-        probes in a row are of one function.
+        A probe does not change the running statistics of BatchNorm or the random state of dropout, so two probes in a
+        row evaluate the same function.
         """
 
 
@@ -46,10 +46,10 @@ class Rule(Protocol):
         """Return the vectors after one step; the first is the model that is trained.
 
         Args:
-            vectors: what the client holds, the model first.
-            gradient: of the client's loss.
-            group: `batches` mini-batches.
-            rate: η₁, of the round.
+            vectors: the client's vectors, (d,) each; the first is the model.
+            gradient: the gradient of the client's loss.
+            group: the indices of `batches` mini-batches, (b,) each.
+            rate: the learning rate η₁ in this round.
         """
 
 
@@ -64,10 +64,10 @@ def train(
     steps: int | None = None,
     part: str = "",
 ) -> Outcome[tuple[Params, Vectors]]:
-    """Train with the rule's steps on client n's data; arguments as of `Federation.train_by`.
+    """Train with the rule's steps on client n's data. See `Federation.train_by` for the arguments.
 
     The outcome has the trained model, the `others` after the last step, and the mean loss of the last epoch's
-    gradients. At most `steps` are taken in all.
+    gradients. At most `steps` steps are taken in total.
     """
     setting, own = space.setting, PrivateSamples(space, n, t, part)
     rate = setting.training.rate(t, setting.rounds)
@@ -147,7 +147,7 @@ class Descent:
 class Proximal:
     """SGD on the loss plus (strength / 2)·‖w - anchor‖²: vectors are the model and its anchor."""
 
-    strength: float  #: of the pull toward the anchor; with 0 a step is plain SGD's, to the bit
+    strength: float  #: strength of the pull toward the anchor; with 0 a step equals plain SGD bit for bit
     batches: int = 1
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
@@ -158,7 +158,7 @@ class Proximal:
 
 @dataclass(frozen=True)
 class Masked:
-    """Plain SGD of a part of a model: vectors are the model and ones for what may move, zeros for the rest."""
+    """Plain SGD of a part of a model: vectors are the model and a mask, 1 for entries that may change, else 0."""
 
     batches: int = 1
 

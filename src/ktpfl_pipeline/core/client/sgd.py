@@ -25,9 +25,10 @@ def descend(
 ) -> Outcome[None]:
     """Take a recipe's steps; return the mean loss over the last epoch, () on the device (0 without an epoch).
 
-    `module` is trained in place; models in an `nn.ModuleList` are clipped each by itself. `loss` is the mean loss of
+    `module` is trained in place; models in an `nn.ModuleList` are clipped separately. `loss` is the mean loss of
     the samples at given indices below `samples`; `shuffle` orders them again in each epoch, and the last, shorter batch
-    is kept. The workspace's optimizer state is taken and left, where there is one. Round `t` decides the learning rate.
+    is kept. The optimizer starts from the workspace's state, if any, and the outcome has its new state. Round `t`
+    determines the learning rate.
     """
     parameters = trained(module)
     device = parameters[0].device
@@ -67,15 +68,16 @@ def step(parameters: Sequence[Tensor], gradients: Sequence[Tensor], learning_rat
 def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.device | None = None) -> list[Tensor]:
     """Return all indices below `samples` in a fresh order, in batches of `size`; the last, shorter one is kept.
 
-    A single sample left over joins the batch before it: BatchNorm cannot train on one sample, and none is dropped. They
-    are drawn from `shuffle` on the CPU and go to `device` all at once: otherwise each step would wait for a GPU.
+    A single sample left over joins the batch before it, because BatchNorm cannot train on one sample. No sample is
+    dropped. The order is drawn from `shuffle` on the CPU, and all indices are sent to `device` at once: otherwise each
+    step would wait for a GPU.
     """
     order = torch.randperm(samples, generator=shuffle)
     return list(torch.split(order if device is None else sent(order, device), batch_sizes(samples, size)))
 
 
 def batch_sizes(samples: int, size: int) -> list[int]:
-    """Return how many samples each batch of an epoch has, as `batches` says."""
+    """Return the number of samples in each batch of an epoch; see `batches`."""
     whole, rest = divmod(samples, size)
     if rest == 1 < size and whole:
         return [size] * (whole - 1) + [size + 1]

@@ -1,4 +1,4 @@
-"""What one process keeps between client operations."""
+"""The state that one process keeps between client operations."""
 
 import logging
 from collections import Counter
@@ -19,12 +19,12 @@ from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, state_of
 
 OWN = ""
-"""In the place of an architecture: the client's own."""
+"""The name that means the client's own architecture."""
 RESIDENT = 0.5
-"""Of the memory that is free when a process begins, what clients' samples may take of a GPU for good."""
+"""The largest share of a GPU's free memory in which clients' samples stay permanently."""
 logger = logging.getLogger(__name__)
 JOINED = " with "
-"""In a joint module's role, before the common architecture."""
+"""The separator before the common architecture in the role of a joint module."""
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -36,7 +36,7 @@ class Workspace:
         self.setting = setting
         self.device = setting.device
         self.dtype = DTYPES[setting.compute.dtype]
-        images = kinds.of(setting.public).pixels  # nothing else has channels
+        images = kinds.of(setting.public).pixels  # only pixels have channels
         self.format = FORMATS[setting.compute.memory_format if images else "contiguous"]
         self.criterion = Criterion(setting.training, setting.classes, self.device, self.dtype)
         self._modules: dict[tuple[str, str], nn.Module] = {}
@@ -44,7 +44,7 @@ class Workspace:
         self._heads: dict[tuple[Any, ...], nn.Linear] = {}
         self._splits: dict[tuple[int, str], LabeledDataset] = {}
         self._public: Tensor | None = None
-        # what the optimizer of the current training starts from; None if it starts again. See `outcome.Resuming`.
+        # the state from which the current training's optimizer starts; None for a fresh one. See `outcome.Resuming`.
         self.optimizer_state: Params | None = None
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)
@@ -60,14 +60,14 @@ class Workspace:
     def module(self, n: int | str, params: Params, role: str = "own") -> nn.Module:
         """Return the module of client n's architecture, or of the architecture n, loaded with `params`.
 
-        There is one module per architecture and `role`; two at a time need different roles. A joint model's module has
-        the common extractor in it.
+        There is one module per architecture and `role`; two modules in use at a time need different roles. The module
+        of a joint model includes the common extractor.
         """
         name = self.architecture(n)
         if common := joint.common_of(params):
             role = f"{role}{JOINED}{common}"
         if (name, role) not in self._modules:
-            with rng.seeded(0):  # of a projector, whose weights are overwritten at once
+            with rng.seeded(0):  # initial weights are overwritten at once
                 built = joint.built(self._built, self._head_name, name, params).to(self.dtype)
                 there = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
                 built = there.to(memory_format=self.format).train()  # all of its parts
@@ -123,7 +123,7 @@ class Workspace:
         return floats.contiguous(memory_format=self.format) if kind.pixels else floats
 
     def split(self, n: int, name: Split) -> LabeledDataset:
-        """Return one split of client n, on the device: it stays there, or is copied each time; see `resident`."""
+        """Return one split of client n on the device. It stays there if `resident`, else it is copied each time."""
         if (n, name) in self._splits:
             return self._splits[n, name]
         samples: LabeledDataset = getattr(self.setting.by_id[n], name)
@@ -134,7 +134,7 @@ class Workspace:
 
     @cached_property
     def resident(self) -> bool:
-        """Whether the clients' samples stay on the device: where all of them take a small enough part of a GPU."""
+        """Whether the clients' samples stay on the device: always on a CPU; on a GPU if they fit `RESIDENT`."""
         if self.device.type != "cuda":
             return True
         splits = [part for client in self.setting.clients for part in (client.train, client.validation, client.test)]
