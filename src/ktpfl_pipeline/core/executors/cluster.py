@@ -40,7 +40,7 @@ Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 """Dtype and shape of a model's tensors."""
 CPU = torch.device("cpu")
 PATIENCE = 120
-"""Seconds in which the workers must have started: each loads torch, from a slow disk perhaps."""
+"""Seconds in which all workers must start. Each worker imports torch, possibly from a slow disk."""
 
 
 class ClusterExecutor(Executor):
@@ -183,7 +183,7 @@ class ClusterExecutor(Executor):
 class _Asked(Generic[Key]):
     """A call that a worker has been given."""
 
-    n: Key  # whose
+    n: Key  # the client, or the model of the server
     position: int  # of the worker in the pool
     taken: Any  # reference of what it said when it was sent its calls: nothing, or why it could not read them
     models: Any  # reference of the models of its answer
@@ -192,7 +192,7 @@ class _Asked(Generic[Key]):
 def share_out(setting: Setting, workers: int) -> dict[int, int]:
     """Return each client's worker: the largest first, each to the worker with the least to do.
 
-    What a client costs is taken to be its training samples times the numbers in its model.
+    A client's cost is estimated as its number of training samples times the number of entries in its model.
     """
     initial = setting.initial_prototypes()
     numbers = {name: sum(tensor.numel() for tensor in params.values()) for name, params in initial.items()}
@@ -273,7 +273,7 @@ def _attached(value: Any, models: Any, session: Session) -> Any:
 
 
 class _Worker:
-    """The far end: an actor with the data of its clients."""
+    """The worker itself: an actor with the data of its clients."""
 
     def __init__(self) -> None:
         carry_tensors()
@@ -345,4 +345,4 @@ def _actor(cpus: int, gpus: float) -> Any:
 def _end(worker: Any) -> None:
     import ray
 
-    ray.kill(worker)  # one that has ended is not touched by it
+    ray.kill(worker)  # no effect on a worker that has ended

@@ -1,4 +1,4 @@
-"""This process's part in a Ray cluster: starting or joining one, and what must be alike on its machines."""
+"""This process's part in a Ray cluster: starting or joining it, and checking that its machines are alike."""
 
 import hashlib
 import logging
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 LOCAL = "local"
 """The cluster of this machine alone, which starts with the run and ends with it."""
 FOLDER = "ktpfl-ray-"
-"""What the folder of such a cluster begins with; the id of the run's process follows."""
+"""The prefix of the folder of a local cluster; the id of the run's process follows."""
 REACH = 3
 """Seconds in which the head of a cluster must answer."""
 QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is told to anybody
+    "RAY_USAGE_STATS_ENABLED": "0",  # sends no usage statistics
     "RAY_ENABLE_AUTO_CONNECT": "0",  # a handle that is opened too late must not start another Ray
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what will be the default, and is warned of until then
 }
@@ -82,7 +82,7 @@ class Session:
         there = ray.cluster_resources()  # type: ignore[no-untyped-call]
         cpus, own_gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
         most = min(max(1, cpus), per_gpu(gpus, own_gpus)) if gpus else max(1, cpus)
-        # how many the cluster carries, or as many as were asked for
+        # the most that fit, or the number that was asked for
         self.workers = most if workers == "auto" else workers
         if not 0 < self.workers <= most:
             self.end()
@@ -127,7 +127,7 @@ class Session:
             ) from error
 
     def end(self) -> None:
-        """Leave the cluster, and end it where it was started here."""
+        """Leave the cluster, and end it if this process started it."""
         import ray
 
         self.alive = False
@@ -186,7 +186,7 @@ def clear_dead(place: Path | None = None) -> None:
 
 
 def object_store(shared: Path = Path("/dev/shm")) -> int:
-    """Return the bytes that a cluster of this machine keeps models in: what does not fit goes to the disk."""
+    """Return the bytes of memory in which a local cluster keeps models; models that do not fit go to the disk."""
     free = resources.free_memory() // 3
     if shared.exists():
         room = os.statvfs(shared)

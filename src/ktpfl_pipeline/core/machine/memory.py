@@ -1,4 +1,4 @@
-"""Memory that is used up, said in a sentence that names the settings to change."""
+"""Errors of exhausted memory, with a message that names the settings to change."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def used_up_by(what: str, setting: "Setting | None" = None) -> Iterator[None]:
     """Replace errors of an allocator in the block by an InputError that says what used up the memory.
 
-    `what` the block does, or who computes in it, is the subject of its sentence: ``"Reading the private samples"``.
-    `setting` is of the run, whose device it is; None where data are made, on this machine.
+    `what` is the subject of the message: the action of the block, or the party that computes in it, such as
+    ``"Reading the private samples"``. `setting` is the run's setting; None while data are made on this machine.
     """
     try:
         yield

@@ -11,25 +11,25 @@ from ktpfl_pipeline.core.errors import InputError
 
 CGROUP = Path("/sys/fs/cgroup")
 MAX_BYTES = 16 * 2**30
-"""Of what is read of a source or a file of weights: a zip of a few megabytes may claim petabytes."""
+"""The most bytes read from a source or a file of weights: a zip file of a few megabytes may claim petabytes."""
 PER_WORKER = 1_500_000_000
-"""Bytes that a worker may need: torch's own, one model of each architecture, and the activations of a batch."""
+"""Bytes that one worker may need: torch, one model of each architecture, and the activations of a batch."""
 
 MALLOC_OPTIONS = {
     -4: 0,  # M_MMAP_MAX: no block is mapped by itself
     -1: 2**31 - 1,  # M_TRIM_THRESHOLD: nothing at the end of the heap is given back
     -2: 2**26,  # M_TOP_PAD: the heap grows by 64 MiB
 }
-"""Of glibc's malloc.h."""
+"""Options of `mallopt` and their values; the numbers are those of glibc's malloc.h."""
 
 
 def default_workers(root: Path = CGROUP) -> int:
-    """Return how many worker processes this machine carries: one a core, as far as the memory goes; at least 1."""
+    """Return the number of worker processes for this machine: one per core if the memory suffices, and at least 1."""
     return max(1, min(cores(root), free_memory(root) // PER_WORKER))
 
 
 def reachable(device: torch.device) -> list[torch.device]:
-    """Return what workers may compute on: every GPU of this machine for ``cuda``, else the one device that is named."""
+    """Return the devices of workers: every GPU of this machine for ``cuda``, else the named device."""
     if device.type == "cpu" or device.index is not None:
         return [device]
     return [torch.device(device.type, number) for number in range(torch.accelerator.device_count())] or [device]
@@ -77,7 +77,7 @@ def check_claim(path: Path, claimed: int, fix: str, what: str = "data") -> None:
 def keep_freed_memory() -> None:
     """Keep glibc from returning memory between training steps, which would cost a page fault for every 4 kB.
 
-    Elsewhere nothing happens. A process then keeps what it took at most; results do not change.
+    Without glibc nothing happens. The process keeps its peak memory. Results do not change.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

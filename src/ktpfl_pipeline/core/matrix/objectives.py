@@ -1,4 +1,4 @@
-"""What the coefficients minimize, in closed form: each row of c has its own convex problem."""
+"""The objectives that the coefficients minimize, in closed form. Each row of c is a separate convex problem."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.teachers import mix_teachers
 
-SMALLEST = torch.finfo(torch.float64).tiny  # what p is inside its logarithm, at least: 0 log 0 is 0
+SMALLEST = torch.finfo(torch.float64).tiny  # lower bound of p inside its logarithm, so that 0 log 0 is 0
 
 
 class Objective(Protocol):
@@ -27,7 +27,7 @@ class Objective(Protocol):
 class Divergence:
     """λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2, 4), the KL averaged over the public samples.
 
-    Rows are computed in blocks, so that only a bounded piece of memory is taken besides the predictions and the matrix.
+    Rows are computed in blocks, so that memory besides the predictions and the matrix is bounded.
     """
 
     log_soft: Tensor  #: (N, B, K) log s, of the soft predictions s

@@ -1,11 +1,12 @@
 """The ways to update the matrix.
 
-Each is called as ``update(objective, c, step, steps)`` and returns the new matrix, (N, N). Arguments that all share:
+Each update is called as ``update(objective, c, step, steps)`` and returns the new matrix, (N, N).
+Arguments that all updates share:
 
-    objective: what is minimized, row by row.
-    c: (N, N), the start.
-    step: η₃, one for all rows or (N, 1).
-    steps: how often it is taken.
+    objective: the function to minimize, row by row.
+    c: (N, N), the matrix before the update.
+    step: the step size η₃, one for all rows or (N, 1).
+    steps: the number of steps.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.matrix.objectives import Objective, SquaredDistance
 
 ENOUGH, HALVINGS = 1e-4, 50
-"""Of a line search: the share of the fall that the gradient promises, and how often a step is halved at most."""
+"""Constants of the line search: the required share of the predicted decrease, and the largest number of halvings."""
 
 
 def eg(objective: Objective, c: Tensor, step: float | Tensor, steps: int) -> Tensor:
@@ -30,8 +31,8 @@ def eg(objective: Objective, c: Tensor, step: float | Tensor, steps: int) -> Ten
 def pgd(objective: Objective, c: Tensor, step: float | None, steps: int) -> Tensor:
     """Projected gradient descent: Eq. (7) with the projection that keeps every row a distribution.
 
-    With no `step` every row finds its own in each step: from twice its last one (1 at first), halved until the row's
-    objective falls by enough. No row's objective ever rises then.
+    If `step` is None, every row searches its own size in each step: it starts at twice the last size (1 at first), and
+    is halved until the row's objective decreases enough. No row's objective then increases.
     """
     sizes = torch.full((len(c), 1), 0.5, dtype=c.dtype, device=c.device)
     for _ in range(steps):
@@ -44,10 +45,11 @@ def pgd(objective: Objective, c: Tensor, step: float | None, steps: int) -> Tens
 
 
 def backtracked(objective: Objective, c: Tensor, gradient: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows after a projected step each, and the sizes of the steps, (N, 1), `sizes` halved until they serve.
+    """Return the rows after one projected step, and the step sizes, (N, 1): `sizes`, halved until they are accepted.
 
-    A step c' serves where f(c') ≤ f(c) + `ENOUGH` · g·(c' - c): Armijo's rule along the projection arc (Bertsekas, IEEE
-    Transactions on Automatic Control 1976). A row that no step serves, being at its optimum, stays.
+    A step to c' is accepted if f(c') ≤ f(c) + `ENOUGH` · g·(c' - c): Armijo's rule along the projection arc (Bertsekas,
+    IEEE Transactions on Automatic Control 1976). A row for which no step is accepted, because it is optimal, does not
+    change.
     """
     value, waiting, found = objective.value(c), torch.ones(len(c), dtype=torch.bool, device=c.device), c
     for _ in range(HALVINGS):

@@ -27,9 +27,9 @@ LINE = 1000  # bytes; the last line has about 200
 def save(path: Path, content: dict[str, Any]) -> None:
     """Write `content` (tensors, numbers, strings, lists and dicts of them) so that a reader sees all of it or none.
 
-    A process killed at any moment leaves either the checkpoint that was there or the new one: the content goes to a
-    file next to it, is forced to the disk, and takes the name in one step. ``settings`` in the content are what the run
-    was asked to do. Raises InputError if the system does not let the file be written; see `replacing`.
+    A process killed at any moment leaves either the checkpoint that was there or the new one: the content is
+    written to a file next to it, forced to the disk, and renamed in one step. ``settings`` in the content are those of
+    the run. Raises InputError if the system does not let the file be written; see `replacing`.
     """
     with replacing(path, f"The checkpoint {path}") as partial:
         _write(partial, content)
@@ -49,7 +49,7 @@ def _write(partial: Path, content: dict[str, Any]) -> None:
 def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str, Any] | None:
     """Return the content of the checkpoint at `path`, its tensors on `device`; None where there is no checkpoint.
 
-    Raises InputError if the file is not as it was written, or was made with other settings or another version.
+    Raises InputError if the file was changed or cannot be read, or was made with other settings or another version.
     """
     if not os.path.lexists(path):
         return None
@@ -93,7 +93,7 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
 
 
 def check_form(path: Path, content: dict[str, Any], state: set[str], record: set[str]) -> None:
-    """Check that a checkpoint whose checksum is right holds what a run goes on from; else raise InputError.
+    """Check that a checkpoint with the right checksum has the parts that a run continues from; else raise InputError.
 
     `state` and `record` are the names of the entries of the method's state and of a round's record.
     """
@@ -119,9 +119,9 @@ def check_form(path: Path, content: dict[str, Any], state: set[str], record: set
 
 
 def _verified(path: Path) -> dict[str, Any]:
-    """Return what the last line says of the checkpoint, having found that the file is as it was written.
+    """Check that the checkpoint's file is unchanged, and return the content of its last line.
 
-    Raises ValueError if it is not; if it is torch's, but packed, so that little on the disk could be much in memory.
+    Raises ValueError if the file was changed, or is compressed, because a small file could then need much memory.
     """
     if not path.is_file():  # a pipe would be waited for
         raise ValueError("it is not a file")

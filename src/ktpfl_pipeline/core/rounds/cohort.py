@@ -1,4 +1,4 @@
-"""The clients of a round: the cohort that is drawn, which of them take part, and which of these are late."""
+"""The clients of a round: the sampled cohort, its clients that take part, and its clients that are late."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from ktpfl_pipeline.core.method import Method
 
 def sample(fed: Federation, participation: float, t: int) -> list[int]:
     """Return the ids of round t's cohort: max(1, round(rN)) clients, drawn uniformly, in client order."""
-    ids = sorted(fed.by_id)  # the draw is of ids: listing the clients in another order changes nothing
+    ids = sorted(fed.by_id)  # ids are drawn, so the order of the clients does not matter
     size = max(1, round(participation * len(ids)))
     chosen = {ids[position] for position in torch.randperm(len(ids), generator=fed.stream("cohort", t))[:size].tolist()}
     return [client.id for client in fed.clients if client.id in chosen]
 
 
 def absentees(cohort: Iterable[int], availability: float, t: int, seed: int) -> list[int]:
-    """Return the clients of a sampled cohort that drop out of round t, each with the chance 1 - `availability`."""
+    """Return the clients of a sampled cohort that drop out of round t, each with probability 1 - `availability`."""
     chance = {n: float(torch.rand((), generator=rng.stream(seed, "availability", t, n))) for n in cohort}
     return [n for n, drawn in chance.items() if drawn >= availability]
 

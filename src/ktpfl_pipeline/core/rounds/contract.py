@@ -1,6 +1,6 @@
-"""What the engine asks of what a method returns, of one's own above all, before it is used or kept.
+"""Checks of the values that a method returns, before the engine uses or stores them.
 
-Only types and names are looked at: no tensor is copied or waited for, and no model that lives elsewhere comes here.
+The checks read only types and names. They copy no tensor, do not wait for a device, and fetch no remote model.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Handle
 
 PLAIN = frozenset({*(int, float, bool, NoneType, str, bytes, complex), *(torch.dtype, torch.device, torch.Size)})
-"""Types besides tensors that a checkpoint is read back with; derived ones are not, such as ``numpy.float64``."""
+"""Types besides tensors that a checkpoint can restore. Subclasses, such as ``numpy.float64``, cannot be restored."""
 SEQUENCES = frozenset({list, tuple, set})
 
 
@@ -51,13 +51,13 @@ def _check_validation(methods: Mapping[str, Any], setting: Setting) -> None:
 
 
 def _instead(methods: Mapping[str, Any], unfit: Collection[str]) -> str:
-    """Return the remedy of running only the methods that fit; empty where none does."""
+    """Return the advice to run only the methods that fit; empty if no method fits."""
     rest = [name for name in methods if name not in unfit]
     return f", or run the methods that fit: compare={'+'.join(rest)}" if rest else ""
 
 
 def check_state(method: Any, state: Any) -> None:
-    """Check that a checkpoint could be read that holds what `init` or `round` of a method returned as its state.
+    """Check that a checkpoint can store and restore a state that a method's `init` or `round` returned.
 
     InputError names the method, the field, and the type that is in it.
     """
@@ -76,9 +76,9 @@ def check_state(method: Any, state: Any) -> None:
 
 
 def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None:
-    """Check that a method's round, from state `before` and with this cohort, returned what the engine goes on with.
+    """Check that a method's round, from state `before` and with this cohort, returned a valid result.
 
-    InputError names the method, and what is missing or of another type.
+    InputError names the method, and the part that is missing or has a wrong type.
     """
     round_of, state = f"round of {name_of(method)}", type(before).__name__
     if not (isinstance(found, tuple) and len(found) == 2):
@@ -101,7 +101,7 @@ def check_round(method: Any, before: Any, found: Any, cohort: list[int]) -> None
 
 
 def name_of(method: Any) -> str:
-    """Return where a method's class is, as a dotted path."""
+    """Return the path of a method's class, ``module:class``."""
     return f"{type(method).__module__}:{type(method).__qualname__}"
 
 

@@ -1,10 +1,10 @@
 """Early stopping by validation: one rule for every method and for local-only, off unless `evaluation.patience` is set.
 
 After each evaluated round the clients' mean validation accuracy after transfer is compared with the best one so far. A
-run ends when `patience` evaluations in a row have not exceeded the best, and its final values, its models and its
+run ends when `patience` evaluations in a row have not exceeded the best, and its final values, models and
 coefficients are those of the best round. If several rounds are equal, the earliest is the best. Means are over the
 benign clients. The rule reads only records, so it is the same for every method and executor, and a resumed run ends
-where the other did.
+in the same round as a run without interruption.
 """
 
 import math
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def best(history: Sequence[RoundRecord], adversaries: Collection[int]) -> RoundRecord | None:
-    """Return the evaluated round with the highest mean validation accuracy, the first of equals; None without one.
+    """Return the evaluated round with the highest mean validation accuracy, the first of equals; None if there is none.
 
-    The means do not count `adversaries`, places of clients. A round in which another client's value is unknown (NaN)
+    The means exclude `adversaries`, positions of clients. A round in which another client's value is unknown (NaN)
     comes after all others, because its mean is over fewer clients.
     """
 
@@ -41,7 +41,7 @@ def ends(history: Sequence[RoundRecord], patience: int | None, adversaries: Coll
 
 
 def check(setting: "Setting", patience: int | None) -> None:
-    """Check that there are samples to stop by, where there is a `patience`; InputError names a client without."""
+    """Check that all clients have validation samples if `patience` is set; InputError names a client without."""
     for client in setting.clients if patience is not None else ():
         if not len(client.validation):
             raise InputError(

@@ -1,4 +1,4 @@
-"""What is measured of the clients' models at the end of a round, before and after the knowledge transfer."""
+"""The evaluation of the clients' models at the end of a round, before and after the knowledge transfer."""
 
 import logging
 import math
@@ -24,7 +24,7 @@ from ktpfl_pipeline.core.weights import Handle, Models, Params, select
 State = TypeVar("State")
 logger = logging.getLogger(__name__)
 AT_ONCE = 20
-"""Clients whose models are there at once for an evaluation: memory, not results."""
+"""The number of clients whose models are evaluated together. The value affects memory, not results."""
 
 
 def _parts(params: Params) -> list[Any]:
@@ -48,7 +48,7 @@ class Ended(Generic[State]):
 class Evaluator(Generic[State]):
     """Evaluates the clients' models after rounds of one run."""
 
-    method: Method[State]  #: whose models are evaluated
+    method: Method[State]  #: the method whose models are evaluated
     fed: Federation
     #: numbers of local epochs after which models are evaluated too; these evaluations are not remembered
     adapt: Sequence[int] = ()
@@ -58,7 +58,7 @@ class Evaluator(Generic[State]):
     known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
 
     def of_models(self, models: Models, split: Split) -> dict[int, Evaluation]:
-        """Return the evaluation of each model on its client's `split`, the earlier one where the model is known."""
+        """Return the evaluation of each model on its client's `split`; a known model is not evaluated again."""
         fresh = {n: params for n, params in models.items() if not self._knows(n, split, params)}
         for n, evaluation in self.fed.evaluate(fresh, split).items():
             self.known[n, split] = ([weakref.ref(part) for part in _parts(fresh[n])], evaluation)
@@ -74,7 +74,7 @@ class Evaluator(Generic[State]):
     ) -> RoundRecord:
         """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
-        Of a client that gives no usable answer the last measured values are used, and NaN if there are none. A round
+        If a client gives no usable answer, its last measured values are used, or NaN if there are none. A round
         in which no client answers, and none ever did, is recorded as a round without evaluation.
 
         Args:
@@ -185,7 +185,7 @@ def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history:
 
 
 def pooled_test(fed: Federation, limit: int) -> LabeledDataset:
-    """Return at most `limit` test samples of all clients together, drawn once and for all, uniformly."""
+    """Return at most `limit` test samples of all clients together, drawn uniformly; repeated calls draw the same."""
     splits = [fed.held_out(n, "test") for n in fed.by_id]
     ends = torch.tensor([len(split) for split in splits]).cumsum(0)
     chosen = torch.randperm(int(ends[-1]), generator=fed.stream("pooled test"))[:limit]
@@ -204,8 +204,8 @@ def accuracies_on(fed: Federation, samples: LabeledDataset, models: Models) -> l
 def adapted(method: Method[State], state: State, models: Models, epochs: int, fed: Federation) -> list[float]:
     """Return each model's accuracy on its client's test split after `epochs` of the method's own local training.
 
-    From the model that the client would use now (`Method.untuned`), as `Method.adapt` trains it; the trained model is
-    discarded. With 0 epochs the model is evaluated as it is.
+    `models` are those that clients would use now (`Method.untuned`). `Method.adapt` trains them, and the trained models
+    are discarded. With 0 epochs the model is evaluated as it is.
     """
     trained = method.adapt(state, models, epochs, fed) if epochs else models
     return [found.accuracy for found in fed.evaluate(trained, "test").values()]

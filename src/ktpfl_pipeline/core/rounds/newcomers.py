@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.weights import opened
 def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
     """Return the ids of round(share · N) newcomers, ascending; a smaller share gives a subset of a larger one's.
 
-    Raises InputError if no client is held out, or none is left.
+    Raises InputError if a positive share holds out no client, or leaves none.
     """
     ids = sorted(clients)
     size = round(share * len(ids))
@@ -34,8 +34,8 @@ def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Clien
     """Let newcomers join, and return their accuracies after each number of epochs of local training.
 
     The clients that took part are evaluated too, after as many further epochs (`Method.adapt`). All adapted models are
-    discarded. `state` is that after the last of the rounds of `fed`, which has the clients that were there. `held` are
-    the newcomers, at least one. `epochs` are above 0 and ascending; 0, as they joined, is always evaluated.
+    discarded. `state` is the state after the last round of `fed`, whose clients are those that took part. `held` has
+    at least one newcomer. `epochs` are above 0 and ascending; models are always evaluated after 0 epochs too.
     """
     there = opened(method.personal(state, fed.by_id, fed))
     everyone = replace(
