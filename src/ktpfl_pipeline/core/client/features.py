@@ -56,7 +56,7 @@ def replaced_head(module: nn.Module, name: str, common: nn.Linear) -> Iterator[N
 
 
 def fitted(params: Params, name: str, head: Params) -> Params:
-    """Return a model with a common head, (W P, b), instead of its own, which is called `name`."""
+    """Return a model with a common head, (W P, b), in place of its own head, whose name is `name`."""
     own = params[f"{name}.weight"]  # (K, f)
     everything = torch.eye(own.shape[1], device=own.device, dtype=own.dtype)
     pooling = pooled(everything, head["weight"].shape[1])  # (f, F), P transposed
@@ -75,7 +75,7 @@ def train_common_head(
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the common `head` on its cross-entropy for E epochs, or `epochs`.
 
-    The model's own head waits; the outcome has the model with the common head as it is then, and that head.
+    The model's own head is not trained. The outcome has the model with the trained common head, and that head.
 
     Args:
         head: ``weight`` (K, F) and ``bias`` (K,).

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.settings import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
 
 FEW = 2  # samples of the first steps; BatchNorm needs two
-LONG = 0.4  # seconds of a step; a longer one is timed on half the batch, or half of that
+LONG = 0.4  # seconds of a step; a longer step is timed on half the batch, or less
 TURNS = 2
 
 
@@ -64,7 +64,7 @@ def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
 
 
 def clock_of(space: Workspace) -> Callable[[], float]:
-    """Return the clock: the seconds that the thread computes, where it is one on a CPU, however busy that is."""
+    """Return the clock: CPU time of the thread if a CPU computes with one thread, else wall time."""
     alone = space.device.type == "cpu" and space.setting.compute.threads == 1
     return time.thread_time if alone else time.perf_counter
 

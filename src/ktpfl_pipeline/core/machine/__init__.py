@@ -1,1 +1,1 @@
-"""What this machine gives: cores, memory, and files that are replaced whole."""
+"""The resources of this machine: cores, memory, and files that are replaced atomically."""

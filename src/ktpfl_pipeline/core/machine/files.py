@@ -25,12 +25,12 @@ except ImportError:  # Windows: no process waits for another
 PACKAGE = Path(__file__).parents[2]
 """The folder of this package's source."""
 HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-"""What unfinished files are marked with: process numbers are those of one machine, and a disk may belong to several."""
+"""The machine's mark in names of unfinished files: process ids are per machine, and machines may share a disk."""
 PARTIAL = ".partial"
-"""Suffix of a file or folder that is not, or no longer, whole."""
+"""Suffix of a file or folder that is incomplete, or that is being removed."""
 CHANGED = "its checksum is not the one next to it: it was changed, or writing it was interrupted"
 CHUNK = 2**20
-"""Bytes that are read at once."""
+"""The number of bytes that are read at once."""
 
 
 @contextlib.contextmanager
@@ -114,12 +114,12 @@ def is_whole(file: Path) -> bool:
     """Return whether a file has its checksum next to it."""
     try:
         return _sum_of(file).read_text(encoding="utf-8") == sums(file.parent, [file])
-    except (OSError, UnicodeDecodeError):  # one of the two is not there
+    except (OSError, UnicodeDecodeError):  # the file or its checksum is missing
         return False
 
 
 def content_of(file: Path) -> bytes:
-    """Return what is in a file; ValueError if a checksum is next to it which is not that of the content."""
+    """Return the content of a file. Raises ValueError if a checksum is next to the file and does not match."""
     content = file.read_bytes()
     expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
     if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
@@ -142,9 +142,9 @@ def _remove_leftovers(place: Path) -> None:
 
 
 def runs(process: int) -> bool:
-    """Return whether there is a process of this number on this machine."""
+    """Return whether a process with this id runs on this machine."""
     try:
-        os.kill(process, 0)  # which sends nothing
+        os.kill(process, 0)  # signal 0 is not sent
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # it belongs to another user
