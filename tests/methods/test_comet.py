@@ -84,7 +84,7 @@ class TestKMeans:
             assert torch.equal(together @ together.T, torch.ones(4, 4, dtype=torch.float64)), clusters
 
     def test_a_cluster_may_be_empty(self) -> None:
-        """Three clusters of points at two places: the third center is one of the first two, and earns nobody."""
+        """Three clusters of points at two places: the third center equals one of the first two and gets no points."""
         assert k_means(line(0, 0, 5), 3).tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
 
     def test_the_points_given_are_left_as_they_were(self) -> None:

@@ -219,7 +219,7 @@ def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> Non
 
 
 def shortened(name: str, most: int = 28) -> str:
-    """Return a client's or a class's name in at most so many characters, so that the axes keep room for what they show.
+    """Return the name of a client or class, shortened to `most` characters, so that the axes have enough room.
 
     The end of a longer name is kept, which often has a number.
     """
