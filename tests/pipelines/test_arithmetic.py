@@ -115,6 +115,13 @@ class TestPossible:
     def test_features_have_no_channels(self, features: FederatedData) -> None:
         assert list(map(str, possible(self.form(memory_format="auto"), features))) == [PLAIN]
 
+    def test_private_training_of_features_in_any_order_excludes_bfloat16(self, features: FederatedData) -> None:
+        private = {"training": {"privacy": {"noise_multiplier": 1.0}}, "architectures": ["mlp"]}
+        asked = replace(
+            self.form(dtype="auto:bfloat16", **private), compute=Compute("cpu", "auto:bfloat16", "channels_last")
+        )
+        assert list(map(str, possible(asked, features))) == [LAST]
+
     def test_bfloat16_needs_instructions(self, data: FederatedData, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(settings, "has_bfloat16", lambda device: device != "cpu")
         assert list(map(str, possible(self.form(dtype="auto:bfloat16"), data))) == [PLAIN]

@@ -92,20 +92,21 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
     `privacy.EXCLUDED` is what private training excludes.
     """
     asked = experiment.compute
+    excluded = privacy.EXCLUDED if experiment.training.privacy else {}
     dtypes: list[settings.Dtype] = [asked.dtype]
     if asked.dtype.startswith("auto"):
         device = asked.place().type
         dtypes = ["float32"]
-        if device == "cuda":
+        if device == "cuda" and "tf32" not in excluded:
             dtypes.append("tf32")
-        if asked.dtype == "auto:bfloat16" and settings.has_bfloat16(device):
+        if asked.dtype == "auto:bfloat16" and settings.has_bfloat16(device) and "bfloat16" not in excluded:
             dtypes.append("bfloat16")
     orders: list[settings.MemoryFormat] = [asked.memory_format]
     if asked.memory_format == "auto":
-        orders = ["contiguous", "channels_last"] if data.private.kind.pixels else ["contiguous"]
-    excluded = privacy.EXCLUDED.keys() if experiment.training.privacy else ()
-    ways = [Arithmetic(dtype, order) for dtype in dtypes for order in orders]
-    return [way for way in ways if not set(way) & set(excluded)] or ways  # an excluded setting is refused later
+        orders = ["contiguous"]
+        if data.private.kind.pixels and "channels_last" not in excluded:
+            orders.append("channels_last")
+    return [Arithmetic(dtype, order) for dtype in dtypes for order in orders]
 
 
 def fastest(ways: Sequence[Arithmetic], seconds: Mapping[Arithmetic, float]) -> Arithmetic:
