@@ -1,11 +1,11 @@
-"""What clients that upload false predictions do to the others, by method, share and kind, over five seeds.
+"""Measure how clients that upload false predictions change the accuracy of the others, over five seeds.
 
     python benchmarks/robustness.py                                            on digits (conf/quick)
     KTPFL_REAL_DATA=<folder> python benchmarks/robustness.py fashion_mnist     on Fashion-MNIST (conf/results)
 
-writes a table and a figure to benchmarks/results/<date>-robustness-<dataset>.*; a run that was ended goes on where it
-was. A client's accuracy is compared with its own in the same run without adversaries, so that it makes no difference
-which clients lie.
+Each command writes a table and a figure to benchmarks/results/<date>-robustness-<dataset>.*, and continues a run that
+was stopped. A client's accuracy is compared with its accuracy in the same run without malicious clients. The choice of
+the malicious clients therefore has no influence.
 """
 
 import sys
@@ -46,7 +46,7 @@ Runs = dict[tuple[str, float, str], list[FinishedRun]]
 
 
 def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
-    """Run everything, or take what finished before; without adversaries it is the same for all kinds, and run once."""
+    """Return finished runs, and run what is missing. The runs without malicious clients are shared by all kinds."""
     name, asked = f"hetero_{dataset}", DATASETS[dataset]
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=asked["env"], **CONFIG_LOADER_ARGS)
     found: Runs = {}
@@ -67,49 +67,49 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
 
 
 def benign(run: FinishedRun, adversaries: list[int]) -> float:
-    """Return the mean final accuracy of those who are not among `adversaries`."""
+    """Return the mean final accuracy of the clients that are not among `adversaries`."""
     return mean_over_clients(run.final(HEADLINE), adversaries)
 
 
 def changes(found: Runs, kind: str, share: float, method: str) -> list[float]:
-    """Return by seed what adversaries changed in the accuracy of the honest clients."""
+    """Return, by seed, how malicious clients change the mean accuracy of the benign clients."""
     pairs = zip(found[kind, share, method], found[kind, 0.0, method], strict=True)
     return [benign(run, run.adversaries) - benign(without, run.adversaries) for run, without in pairs]
 
 
 def against_local(found: Runs, kind: str, share: float, method: str) -> list[float]:
-    """Return by seed how far the honest clients are above themselves with local-only training."""
+    """Return, by seed, the benign clients' mean accuracy minus the same clients' accuracy with local-only training."""
     pairs = zip(found[kind, share, method], found[kind, share, "local"], strict=True)
     return [benign(run, run.adversaries) - benign(local, run.adversaries) for run, local in pairs]
 
 
 def weights(found: Runs, kind: str, share: float, method: str) -> list[Entry]:
-    """Return the final weight of an adversary in the rows of honest clients, in units of 1/N, with its interval.
+    """Return the final weight that benign clients give to a malicious one, in units of 1/N, with its interval.
 
-    And that of the same clients in the same rows where nobody lies: rows that keep most to themselves give little to
-    anybody.
+    The second entry is the weight that the same rows give to the same clients in the run without malicious clients. A
+    client with a large weight for itself gives every other client a small one.
     """
     pairs = list(zip(found[kind, share, method], found[kind, 0.0, method], strict=True))
-    lying = [run.trust for run, _ in pairs if run.trust is not None]
-    honest = [
+    malicious = [run.trust for run, _ in pairs if run.trust is not None]
+    benign_before = [
         trust(torch.tensor(without.coefficients), run.adversaries)
         for run, without in pairs
         if without.coefficients is not None and run.adversaries
     ]
-    return [weight(difference(lying)), weight(difference(honest))]
+    return [weight(difference(malicious)), weight(difference(benign_before))]
 
 
 def rows(found: Runs) -> list[str]:
     """Return the table."""
     lines = [
-        "| adversaries upload | share | method | accuracy, % | change, points | minus local-only | weight | honest |",
+        "| upload | share | method | accuracy (%) | change | minus local-only | weight, malicious | weight, benign |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for share, kind in [(0.0, next(iter(KINDS))), *((share, kind) for kind in KINDS for share in SHARES)]:
         for method in METHODS:
             accuracy = [benign(run, run.adversaries) for run in found[kind, share, method]]
             cells: list[Entry] = [
-                KINDS[kind].lower() if share else "nothing false",
+                KINDS[kind].lower() if share else "as trained",
                 f"{share:.0%}",
                 title_of(method),
                 percent(fmean(accuracy), stdev(accuracy)),
@@ -123,7 +123,7 @@ def rows(found: Runs) -> list[str]:
 
 @styled
 def figure(found: Runs) -> Figure:
-    """Draw the change of accuracy by share, one panel a kind, with 95 % intervals."""
+    """Draw the change of accuracy by share of malicious clients, one panel per kind, with 95 % intervals."""
     drawn = Figure(figsize=(WIDTH, 3.0), layout="constrained")
     panels = drawn.subplots(1, len(KINDS), sharey=True)
     for axes, (kind, title) in zip(panels, KINDS.items(), strict=True):
@@ -151,9 +151,9 @@ def figure(found: Runs) -> Figure:
             )
         axes.set_title(title)
         axes.set_xticks([0, 10, 20])
-        axes.set_xlabel("adversaries, % of the clients")
+        axes.set_xlabel("malicious clients (%)")
         axes.grid(axis="y")
-    panels[0].set_ylabel("change for the others, points")
+    panels[0].set_ylabel("change for benign clients (points)")
     panels[0].legend(loc="lower left")
     return drawn
 
@@ -180,14 +180,15 @@ def main() -> None:
         f"{settings.clients} clients ({', '.join(settings.architectures)}), {settings.rounds} rounds, partition "
         f"{settings.partition.scheme}, seeds {', '.join(map(str, SEEDS))}; {measure.hardware()}.",
         "",
-        "*Accuracy* is that of the honest clients, mean of the last five rounds ± standard deviation over seeds;",
-        "*change*, that against the same clients' accuracy where nobody lies. Intervals are 95 % t intervals over",
-        "seeds, bold where they exclude zero. *Weight* is what honest rows of the final matrix give an adversary: 1 is",
-        "an equal share, 0 shuts it out; *honest*, what the same rows give the same clients where nobody lies.",
+        "*Accuracy* is the mean of the benign clients over the last five rounds, ± standard deviation over seeds.",
+        "*Change* compares it with the same clients' accuracy without malicious clients. Differences are in",
+        "percentage points, with 95 % t intervals over seeds, bold where they exclude zero. *Weight, malicious* is",
+        "the weight that benign rows of the final matrix give to a malicious client; 1 is an equal share. *Weight,",
+        "benign* is the weight that the same rows give to the same clients without malicious clients.",
         "",
         *rows(found),
         "",
-        f"![change by share of adversaries]({measure.today()}-{name}.png)",
+        f"![change by share of malicious clients]({measure.today()}-{name}.png)",
     ]
     measure.write(name, lines)
 
