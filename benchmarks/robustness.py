@@ -34,7 +34,7 @@ from ktpfl_pipeline.reports.render.markdown import entry
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 SEEDS, METHODS = [0, 1, 2, 3, 4], ["kt_pfl", "sim_pfl", "fedmd", "local"]
-KINDS = {"random": "Noise", "flipped": "Classes in reverse", "scaled": "Logits times -10"}
+KINDS = {"random": "Noise", "flipped": "Classes in reverse", "scaled": "Logits times −10"}
 SHARES = [0.1, 0.2]
 NPZ = {"private": {"source": "npz:fashion_mnist.npz"}, "public": {"source": "npz:mnist.npz"}}
 DATASETS: dict[str, dict[str, Any]] = {
@@ -109,7 +109,7 @@ def rows(found: Runs) -> list[str]:
         for method in METHODS:
             accuracy = [benign(run, run.adversaries) for run in found[kind, share, method]]
             cells: list[Entry] = [
-                KINDS[kind].lower() if share else "as trained",
+                KINDS[kind].lower() if share else "none false",
                 f"{share:.0%}",
                 title_of(method),
                 percent(fmean(accuracy), stdev(accuracy)),
