@@ -1,7 +1,9 @@
-"""Which settings exclude each other, and which exclude a method. Each rule is here once.
+"""Rules about settings that exclude a method, and a check for settings that exclude each other.
 
-The parser asks before anything runs, `Setting` when it is built, and `engine.run` before the first round, so that a
-federation built in Python follows the same rules as a section of conf/.
+Rules between the settings of one group are in the `conflicts` method of the group (`core.settings`, `core.recipe`).
+
+These rules are checked when a section of conf/ is read, when a `Setting` is built, and at the start of `engine.run`.
+So a federation built in Python follows the same rules as a section of conf/.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,9 +16,9 @@ from ktpfl_pipeline.core.validation import changed
 class Conflict(NamedTuple):
     """A setting that some methods exclude."""
 
-    setting: str  # the setting with its value: ``adversaries.share is 0.2``
-    reason: str  # why methods exclude it, as a sentence about the methods
-    remedy: str  # what to do
+    setting: str  # the setting with its value, such as ``adversaries.share is 0.2``
+    reason: str  # why methods exclude the setting
+    remedy: str  # what the user can change
 
     def text(self, methods: Collection[str] = ("this method",)) -> str:
         """Return the message for these methods."""
@@ -24,10 +26,14 @@ class Conflict(NamedTuple):
 
 
 def problems(method: Any, setting: Any) -> list[str]:
-    """Return what does not go together, one sentence per problem, each beginning with the path of a setting.
+    """Return one message for each combination of settings, or of a setting and the method, that is not allowed.
 
-    `method` is a method or its class; None checks only the settings themselves. `setting` is a `Setting`, or an
-    experiment before its data are loaded, which has the same groups of settings, `models` and `has_public`.
+    Each message begins with the path of a setting.
+
+    Args:
+        method: a method or its class; None checks only the settings themselves.
+        setting: a `Setting`, or an experiment whose data are not loaded yet. Both have the same groups of settings,
+            and the methods `models` and `has_public`.
     """
     groups = ("training", "distillation", "compute")
     found = [f"{name}.{each}" for name in groups for each in getattr(setting, name).conflicts()]
@@ -39,7 +45,7 @@ def problems(method: Any, setting: Any) -> list[str]:
 
 
 def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
-    """Yield the settings that a method, or its class, excludes."""
+    """Yield a conflict for each setting that `method`, a method or its class, excludes."""
     if method.one_architecture and (found := several_architectures(setting)):
         yield found
     if setting.adversaries.share and not method.exchanges <= {"predictions"}:
@@ -68,7 +74,7 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
 
 
 def several_architectures(setting: Any) -> Conflict | None:
-    """Return the conflict of several architectures with methods that combine models."""
+    """Return the conflict between several architectures and methods that combine models; None with one architecture."""
     names: list[str] = setting.models()
     if len(names) == 1:
         return None
@@ -80,7 +86,10 @@ def several_architectures(setting: Any) -> Conflict | None:
 
 
 def changed_step(setting: Any) -> Conflict | None:
-    """Return the conflict of a setting that changes a step with methods that prescribe it."""
+    """Return the conflict between methods that prescribe the optimizer step and a setting that changes it.
+
+    None if local training takes plain steps (`Recipe.plain`).
+    """
     if not (changes := [*setting.training.beyond_plain()]):
         return None
     return Conflict(
@@ -91,7 +100,7 @@ def changed_step(setting: Any) -> Conflict | None:
 
 
 def no_public(setting: Any) -> Conflict | None:
-    """Return the conflict of no public samples with methods that need them."""
+    """Return the conflict that methods on public samples have if there are none; None if there are public samples."""
     if setting.has_public():
         return None
     return Conflict(
