@@ -1,7 +1,7 @@
 """Named random streams: every draw is derived from (seed, purpose, round, client), never from a shared generator.
 
-So the order of calls, the number of workers, partial cohorts and resuming change no draw, and a step that draws
-nothing changes no other (see "Contracts" in docs/architecture.md).
+So draws do not depend on the order of calls, the number of workers, the cohort, or whether a run was resumed. Draws of
+one purpose do not change if another purpose is added or removed (see "Contracts" in docs/architecture.md).
 """
 
 import hashlib
@@ -12,20 +12,23 @@ import torch
 
 
 def derive(seed: int, purpose: str, *names: int | str) -> int:
-    """Return a 63-bit seed for a run's stream called `purpose` and `names` (a round, a client, an architecture)."""
+    """Return the 63-bit seed of a run's stream, which `purpose` and `names` identify.
+
+    `names` are a round, a client or an architecture, for example.
+    """
     label = "/".join(str(part) for part in (seed, purpose, *names))
     return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1
 
 
 def stream(seed: int, purpose: str, *names: int | str) -> torch.Generator:
-    """Return the CPU generator of the stream called `purpose` and `names`; see `derive`."""
+    """Return the CPU generator of the stream that `purpose` and `names` identify; see `derive`."""
     return torch.Generator().manual_seed(derive(seed, purpose, *names))
 
 
 def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list[int]:
-    """Return round(share · N) of the clients, ascending; a smaller share gives a subset of a larger one's.
+    """Return round(share · N) ids of the N clients, ascending. A smaller share draws a subset of those of a larger one.
 
-    The stream called `purpose` is the run's, so the clients are the same for every method.
+    The draw depends only on `seed`, `purpose` and the ids, so it is the same for every method.
     """
     ids = sorted(clients)
     order = torch.randperm(len(ids), generator=stream(seed, purpose)).tolist()
@@ -34,9 +37,10 @@ def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators (initialization, dropout) inside the block, and put them back after it.
+    """Seed torch's global generators (initialization, dropout) inside the block, and restore their states after it.
 
-    Only the CPU's and that of `device`: to ask for the state of a GPU starts CUDA, which a forked worker cannot.
+    Only the generators of the CPU and of `device` are seeded. Reading the state of a GPU's generator would start CUDA,
+    and CUDA cannot start in a forked worker.
     """
     gpus = [device] if device is not None and device.type == "cuda" else []
     with torch.random.fork_rng(gpus):

@@ -1,4 +1,7 @@
-"""Tensors between the host and a federation's device: nothing waits on the way there, and numbers come back at once."""
+"""Transfers between the host and a federation's device.
+
+Copies to a GPU do not make the host wait. Copies to the host join several tensors, so that the host waits only once.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +12,7 @@ from torch import Tensor
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a tensor on `device`; copies from the host to a GPU use pinned memory and are asynchronous.
 
-    The caching allocator keeps pinned memory until the copy is done. What is on the device is not copied.
+    The caching allocator keeps pinned memory until the copy is done. A tensor that is on `device` is not copied.
     """
     if device.type != "cuda" or tensor.device.type != "cpu":
         return tensor.to(device)
@@ -17,7 +20,10 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def on_host(params: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return a model's floating-point tensors to the host in one wait; on the host they are what they were."""
+    """Return a model's tensors, all of a floating-point dtype, on the host, in order and with their shapes and dtypes.
+
+    Tensors on a GPU are fetched in one transfer. If all tensors are on the host, they are returned without a copy.
+    """
     tensors = list(params.values())
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return tensors
@@ -27,5 +33,5 @@ def on_host(params: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def fetched(numbers: Sequence[Tensor]) -> list[float]:
-    """Return numbers, () each and all on one device, to the host in one wait."""
+    """Return scalar tensors, () each and all on one device, as numbers. The host waits for the device once."""
     return torch.stack([number.double() for number in numbers]).tolist() if numbers else []
