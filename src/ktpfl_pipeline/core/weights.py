@@ -1,4 +1,4 @@
-"""The weights of one model and of many."""
+"""Weights of models: reading, writing, and combining them."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,30 +12,30 @@ from ktpfl_pipeline.core.transfer import sent
 
 Module = TypeVar("Module", bound=nn.Module)
 Params = Mapping[str, Tensor]
-"""One model's parameters and buffers by name, as `state_of` says. Never written in place: a change makes a new one."""
+"""One model's parameters and buffers by name, as `state_of` returns them. Tensors are never written in place."""
 
 Models = dict[int, Params]
 """Models by client id."""
 
 Prototypes = dict[str, Params]
-"""Models of the server, one by architecture."""
+"""One model for each architecture, by the architecture's name."""
 
 
 class Handle(Mapping[str, Tensor]):
-    """A model that lives elsewhere: it comes here when a tensor of it is looked at, and then stays."""
+    """A model whose tensors are not in this process yet. Reading a tensor fetches the whole model, once."""
 
-    shapes: dict[str, Tensor]  #: its tensors by name, as shapes and dtypes without numbers (torch's device ``meta``)
+    shapes: dict[str, Tensor]  #: shapes and dtypes of the tensors by name, without values (torch's device ``meta``)
 
     @abstractmethod
     def open(self) -> dict[str, Tensor]:
-        """Return the model, the same tensors every time; LostError if it is gone with whoever had it."""
+        """Return the model; repeated calls return the same tensors. Raises LostError if the model was lost."""
 
     def kept(self) -> Any:
-        """Return what a stored state holds: the model, or this handle if the model must stay remote."""
+        """Return the value for a state that is kept: the model, or this handle if the model must stay remote."""
         return self.open()
 
     def stored(self) -> Any:
-        """Return what a checkpoint holds: the model, or plain values that identify it if the model must stay remote."""
+        """Return the value for a checkpoint: the model, or plain values that identify it if it must stay remote."""
         return self.open()
 
     def __getitem__(self, name: str) -> Tensor:
@@ -54,7 +54,10 @@ stored: Callable[[Handle], Any] = methodcaller("stored")
 
 
 def opened(value: Any, of: Callable[[Handle], Any] = kept) -> Any:
-    """Return a method's state, or a part of it, with `of` of every handle in its place: by default the model here."""
+    """Return `value`, a method's state or a part of it, with every handle replaced by ``of(handle)``.
+
+    `of` is `kept` (the default) or `stored`.
+    """
     if isinstance(value, Handle):
         return of(value)
     if isinstance(value, dict):
@@ -65,9 +68,10 @@ def opened(value: Any, of: Callable[[Handle], Any] = kept) -> Any:
 
 
 def loaded(make: Callable[[], Module], params: Params) -> Module:
-    """Return a new module with these weights, on their device and of their dtype; nothing is drawn and nothing waits.
+    """Return a new module with the weights `params`, on the device and with the dtype of the first of them.
 
-    All that the module has must be among `params`.
+    No random number is drawn, and the host does not wait for the device. `params` must have every parameter and buffer
+    of the module; otherwise torch raises RuntimeError.
     """
     first = next(iter(params.values()))
     with torch.device("meta"):
@@ -85,10 +89,10 @@ def params_of(module: nn.Module) -> Params:
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return the module's tensors that training changes: `state_dict` with each tensor once, and without frozen ones.
+    """Return the module's tensors that training changes: its `state_dict` with each tensor once, without frozen ones.
 
-    A tensor with several names (tied weights) has the first of them only, so that vectors, averages and bytes have it
-    once, and so that nothing writes an old value over a new one.
+    A tensor with several names (tied weights) is listed under the first name only. So vectors, averages and byte counts
+    contain it once, and loading does not overwrite its new value by an old one.
     """
     left_out = {*tied_names(module), *frozen_names(module)}
     return {name: tensor for name, tensor in module.state_dict().items() if name not in left_out}
@@ -96,9 +100,10 @@ def state_of(module: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def load(module: nn.Module, own: Params, params: Params) -> None:
-    """Write `params` into a module's own tensors, `own` by `state_of`, in place.
+    """Write the values of `params` into a module in place. `own` are the module's tensors, as `state_of` returns them.
 
-    On a CPU this takes a tenth of the time of `load_state_dict`, which raises RuntimeError if names or shapes differ.
+    If names and shapes match and all tensors are on the CPU, this takes a tenth of the time of `load_state_dict`.
+    Otherwise it calls `load_state_dict`, which raises RuntimeError if names or shapes do not match.
     """
     fits = params.keys() == own.keys() and all(
         params[name].shape == tensor.shape and params[name].device.type == tensor.device.type == "cpu"
@@ -113,12 +118,12 @@ def load(module: nn.Module, own: Params, params: Params) -> None:
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    """Return the module's parameters that are trained, each once."""
+    """Return the module's parameters that require a gradient, each once."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
 def tied_names(module: nn.Module) -> dict[str, str]:
-    """Return the further names of parameters and buffers that have several, each with the first name."""
+    """Return the names of parameters and buffers that share the tensor of an earlier name, each with that name."""
     first: dict[int, str] = {}
     found: dict[str, str] = {}
     for tensors in (module.named_parameters, module.named_buffers):
@@ -129,9 +134,10 @@ def tied_names(module: nn.Module) -> dict[str, str]:
 
 
 def frozen_names(module: nn.Module) -> list[str]:
-    """Return the names of what stays as it is: frozen parameters, and buffers of layers that have no others.
+    """Return the names of the tensors that training does not change.
 
-    So BatchNorm in a frozen backbone keeps its running statistics.
+    These are the frozen parameters, and the buffers of layers whose parameters are all frozen. So BatchNorm in a frozen
+    backbone keeps its running statistics.
     """
     found = []
     for prefix, part in module.named_modules():
@@ -143,23 +149,23 @@ def frozen_names(module: nn.Module) -> list[str]:
 
 
 def is_frozen(layer: nn.Module) -> bool:
-    """Return whether a layer has parameters of its own, and all of them are frozen."""
+    """Return whether a layer has parameters of its own and all of these are frozen."""
     own = list(layer.parameters(recurse=False))
     return bool(own) and not any(parameter.requires_grad for parameter in own)
 
 
 def select(models: Models, clients: Iterable[int]) -> Models:
-    """Return the models of `clients` only, in their order."""
+    """Return the models of `clients`, in the order of `clients`."""
     return {n: models[n] for n in clients}
 
 
 def vector_of(params: Params, names: Sequence[str]) -> Tensor:
-    """Return the tensors `names` of a model one after another, (d,)."""
+    """Return the tensors of a model with these names as one vector, (d,), in the order of `names`."""
     return torch.cat([params[name].flatten() for name in names])
 
 
 def matrix_of(models: Sequence[Params], names: Sequence[str]) -> Tensor:
-    """Return the tensors `names` of each model as a row, (n, d): one model at a time, to take no memory besides it."""
+    """Return `vector_of` of n models as rows, (n, d). Models are copied one by one, so that memory is not doubled."""
     first = vector_of(models[0], names)
     rows = first.new_empty(len(models), len(first))
     for row, params in zip(rows, models, strict=True):
@@ -168,16 +174,17 @@ def matrix_of(models: Sequence[Params], names: Sequence[str]) -> Tensor:
 
 
 def with_vector(params: Params, names: Sequence[str], vector: Tensor) -> Params:
-    """Return the model with the tensors `names` taken from a vector, (d,), in this order, and all others kept."""
+    """Return the model with the tensors `names` replaced by parts of a vector, (d,), in the order of `names`."""
     parts = torch.split(vector, [params[name].numel() for name in names])
     return {**params, **{name: part.view_as(params[name]) for name, part in zip(names, parts, strict=True)}}
 
 
 def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
-    """Return r linear combinations of n models of one architecture with `weights`, (r, n), summed in float64.
+    """Return r linear combinations of n models of one architecture; row r of `weights`, (r, n), has the coefficients.
 
-    Running means and variances of BatchNorm are combined like parameters; of its counters, being integers, the
-    largest among the models that count is taken.
+    Sums are in float64; results have the dtypes of the models. Running means and variances of BatchNorm are combined
+    like parameters. An integer tensor, such as BatchNorm's counter, gets the largest value among the models whose
+    coefficient is not zero.
     """
     mixed: list[dict[str, Tensor]] = [{} for _ in range(len(weights))]
     weights = sent(weights.double(), next(iter(models[0].values()), weights).device)
@@ -194,16 +201,17 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
 
 
 def average(models: Sequence[Params], weights: Tensor | None = None) -> Params:
-    """Return the average of models of one architecture; `weights`, (n,), sum to one, and None is 1/n. See `mix`."""
+    """Return the weighted average of n models by `mix`; `weights`, (n,), sum to one, and None means 1/n for each."""
     weights = torch.full((len(models),), 1.0 / len(models), dtype=torch.float64) if weights is None else weights
     return mix(models, weights[None])[0]
 
 
 def gram(models: Sequence[Params], names: Sequence[str]) -> Tensor:
-    """Return the inner products of n models from their common mean as vectors of the tensors `names`, (n, n) float64.
+    """Return the Gram matrix G of n models after their mean is subtracted, (n, n) float64.
 
-    Distances follow from it, ‖w_i - w_j‖² = G_ii + G_jj - 2 G_ij, and nothing cancels: models that were trained from
-    one start are close together and far from zero.
+    A model is the vector of its tensors `names`. Squared distances are ‖w_i - w_j‖² = G_ii + G_jj - 2 G_ij. Subtracting
+    the mean avoids cancellation, because models trained from the same initial weights are close to each other and far
+    from zero.
     """
     total = torch.zeros(len(models), len(models), dtype=torch.float64, device=next(iter(models[0].values())).device)
     for name in names:
@@ -214,7 +222,7 @@ def gram(models: Sequence[Params], names: Sequence[str]) -> Tensor:
 
 
 def squared_distances(products: Tensor) -> Tensor:
-    """Return ‖w_i - w_j‖² of the models of a Gram matrix, (n, n)."""
+    """Return the squared distances ‖w_i - w_j‖², (n, n), from the Gram matrix of `gram`, (n, n)."""
     own = products.diagonal()
     return (own[:, None] + own[None, :] - 2.0 * products).clamp_min(0.0).fill_diagonal_(0.0)
 
@@ -224,6 +232,6 @@ def _rows(models: Sequence[Params], name: str) -> Tensor:
 
 
 def wire_bytes(params: Params) -> int:
-    """Return the bytes of a model on the wire: parameters and float buffers as float32, no counters."""
+    """Return the bytes of a model as it is sent: floating-point tensors as float32, and no integer counters."""
     tensors = params.shapes if isinstance(params, Handle) else params
     return 4 * sum(tensor.numel() for tensor in tensors.values() if tensor.is_floating_point())
