@@ -1,12 +1,18 @@
-"""The exchange that methods on soft predictions share: train, predict on the public batch, mix, distil.
+"""The exchange that methods on soft predictions share: train, predict on the public batch, mix, distill.
 
 A round of such a method is `train_and_predict`, the method's rule for the teachers, and `teach`. Predictions are
-encoded as `knowledge` specifies (`knowledge/`): a method gets the decoded values, and the bytes sent are counted. Where
-models are sent, `both_ways` counts their bytes.
+encoded as the settings `knowledge` specify (package `knowledge/`). A method gets the decoded values, and the bytes of
+the encoded ones are counted. `both_ways` counts the bytes of models that are sent.
 
-Arguments that these share: `fed`, the federation; `cohort`, the clients that take part; `models`, by client; `t`, the
-round; `batch`, (B,) indices of public samples, if not the round's; `chosen`, (|S|, B), the samples that each client
-sends, where None leaves the choice to ``knowledge.select``.
+Arguments that the functions share:
+
+    fed: the federation.
+    cohort: the ids of the clients that take part.
+    models: the models by client.
+    t: the round.
+    batch: (B,) indices of public samples; None means the round's public batch.
+    chosen: (|S|, B) bool, the samples of which each client sends its prediction; None leaves the choice to
+        ``knowledge.select``.
 """
 
 from collections.abc import Collection
@@ -32,13 +38,13 @@ from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 class Upload:
     """The cohort's models after local training, and the predictions that the server received.
 
-    A sample without any prediction is not in the batch. Where some did, their mean is used for a client
-    without one.
+    A public sample that no client sent a prediction of is not in `batch`. If only some clients sent one, their mean
+    replaces the predictions of the other clients.
     """
 
-    models: Models  #: their trained models
+    models: Models  #: the models after local training
     batch: Tensor  #: (B,) indices of the round's public samples D_r
-    logits: Tensor  #: (|S|, B, K) their predictions z there, which is all that leaves them
+    logits: Tensor  #: (|S|, B, K) the logits z on these samples, as the server received them
     soft: Tensor  #: (|S|, B, K) float64, s = softmax(z / T)
     sizes: dict[int, int] = field(default_factory=dict)  #: bytes that each client sent
 
@@ -53,7 +59,7 @@ def train_and_predict(
 ) -> Upload:
     """Train the cohort's models locally, predict public samples with each, and upload the predictions.
 
-    A straggler predicts with its model of the round before until it has a late one.
+    A straggler's predictions are those of an earlier model of that client; see `_arriving`.
     """
     trained, batch = fed.train(select(models, cohort), t), fed.public_batch(t) if batch is None else batch
     arriving = _arriving(fed, models, trained)
@@ -77,13 +83,14 @@ def train_and_predict(
 
 
 def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
-    """Return the models whose predictions arrive now; a straggler's is the model that it trained `delay` turns ago.
+    """Return the models whose predictions arrive in this round, by client.
 
-    A turn is a round in which the client takes part. In its first turns, a straggler predicts with its oldest model.
+    For a straggler this is the model that it trained `delay` turns ago, where a turn is a round in which it takes part.
+    In its first `delay` turns it is the model with which the straggler started its first turn.
     """
     slow, states = [n for n in trained if fed.current.late_predictions and n in fed.straggler_ids], fed.client_states
     arriving = dict(trained)
-    for age in range(1, fed.reliability.stragglers.delay + 1):  # what each knew moves on by one turn
+    for age in range(1, fed.reliability.stragglers.delay + 1):  # each stored model becomes one turn older
         newer = {n: arriving[n] for n in slow}
         arriving |= {n: states.before(f"late {age}", n) or models[n] for n in slow}
         states.add(f"late {age}", newer)
@@ -93,17 +100,19 @@ def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
 def teach(
     fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int, since: Tensor | None = None
 ) -> PersonalRound:
-    """Send the teachers, distil the received ones into the cohort's models, and end the round.
+    """Send the teachers, distill the received ones into the cohort's models, and end the round.
 
-    Per client and sample, one prediction goes up and one comes down. The public batch comes down too, and one bit per
-    sample if only some of the samples are taught.
+    The traffic of a client is its upload, its teachers, and the public batch. If only a part of the public batch is
+    taught, one bit per sample of the batch names this part.
 
     Args:
         state: the state after the previous round.
         upload: the uploads of the cohort.
-        teachers: probabilities, (|S|, B, K) for each client, or (B, K) the same for all.
-        since: (B,) the round in which each teacher was made, if not this one: a client that has it from that round is
-            not sent it again. None leaves this to ``knowledge.cache``.
+        teachers: probabilities, (|S|, B, K), or (B, K) if all clients get the same teachers.
+        since: (B,) the round in which each teacher was made. A client that has received a teacher in that round or
+            later is not sent it again. None means that ``knowledge.cache`` decides.
+
+    Raises InputError if a teacher is not a distribution.
     """
     models = upload.models
     learned = teachers.expand(len(models), *teachers.shape[-2:])
@@ -136,7 +145,10 @@ def _delivered(
     since: Tensor | None = None,
     chosen: Tensor | None = None,
 ) -> dict[int, Delivery]:
-    """Send each client's predictions, (|S|, B, K) in the models' order, and let both ends remember what they must."""
+    """Send each client's predictions, (|S|, B, K) in the order of `models`, and return the deliveries by client.
+
+    The caches and the error feedback of both ends are stored in `Federation.client_states`.
+    """
     chosen_by, found = [None] * len(models) if chosen is None else chosen.cpu(), {}
     for n, own, some in zip(models, values.cpu(), chosen_by, strict=True):
         message = Message(own, way == "upload", batch, t, len(fed.public), since, some)
@@ -146,9 +158,10 @@ def _delivered(
 
 
 def _named(delivery: Delivery, batch: Tensor, made: Tensor | None, t: int) -> int:
-    """Return the bytes that name a message's teachers of earlier rounds: a bit for each sample, where it has any.
+    """Return the bytes that tell a client which teachers of a message were made in earlier rounds.
 
-    A client that missed none needs none: it has been asked for all that are new.
+    This takes one bit per sample, or nothing if the message has only teachers of this round. A client that missed no
+    teacher gets only those, and knows their samples, because it was asked to predict them.
     """
     if made is None:
         return 0
@@ -157,17 +170,20 @@ def _named(delivery: Delivery, batch: Tensor, made: Tensor | None, t: int) -> in
 
 
 def _filled(values: Tensor, known: Tensor) -> Tensor:
-    """Return values, (|S|, B, K), with the mean of the known ones, (|S|, B), instead of the others."""
+    """Return values, (|S|, B, K), with unknown ones replaced by the mean of the known ones for the same sample.
+
+    `known`, (|S|, B) bool, has at least one known value for each sample.
+    """
     count = known[..., None].to(values)
     mean = (values * count).sum(dim=0) / count.sum(dim=0)
     return torch.where(known[..., None], values, mean)
 
 
 def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int) -> PersonalRound:
-    """Teach each client a mixture of the cohort's soft predictions, and report the weights, (|S|, |S|) row = student.
+    """Teach each client a mixture of the cohort's soft predictions, and report the weights of the mixtures.
 
-    Weights may have any float type. Raises InputError if their shape is another. A client outside the cohort learned
-    only from itself.
+    `weights`, (|S|, |S|) with row = student, may have any float dtype. Raises InputError if they have another shape.
+    The report has them as an (N, N) matrix, in which every client outside the cohort learns only from itself.
     """
     size = len(upload.models)
     if weights.shape != (size, size):
@@ -181,7 +197,8 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
 def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traffic]:
     """Return the traffic of a round in which each client uploads its prototypes and downloads those of all classes.
 
-    `owned`, (|S|, K) bool, are the classes for which each client has a prototype. `numbers` is the size of a prototype.
+    `owned`, (|S|, K) bool, are the classes for which each client has a prototype. `numbers` is the number of entries of
+    a prototype, four bytes each.
     """
     down = all_prototypes(owned.shape[1], numbers)
     counts = owned.sum(dim=1).tolist()
@@ -189,14 +206,15 @@ def prototypes(cohort: list[int], owned: Tensor, numbers: int) -> dict[int, Traf
 
 
 def all_prototypes(classes: int, numbers: int) -> Traffic:
-    """Return the traffic of a download of all prototypes: one for every class, of zeros while the server has none."""
+    """Return the traffic of a download of all prototypes: one for every class, zeros if the server has none for it."""
     return Traffic(prototypes_down=4 * numbers * classes)
 
 
 def both_ways(models: Models, late: Collection[int] = ()) -> dict[int, Traffic]:
-    """Return the traffic of a round in which each client of the cohort downloads and uploads one model like its own.
+    """Return the traffic of a round in which each client of the cohort downloads and uploads one model.
 
-    Clients that are `late` were sent a model before the round too, to train from for the first time.
+    The model has the size of the client's model in `models`. A client in `late` downloads two: before the round it was
+    also sent the model from which it trains for the first time.
     """
     sizes = {n: wire_bytes(params) for n, params in models.items()}
     return {n: Traffic(parameters_up=size, parameters_down=size * (1 + (n in late))) for n, size in sizes.items()}
