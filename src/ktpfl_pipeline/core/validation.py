@@ -1,9 +1,9 @@
-"""Strict reading of settings: a group is a frozen dataclass whose annotations state what each setting may be.
+"""Strict reading of settings. A group of settings is a frozen dataclass; its annotations state the allowed values.
 
-A field ``mu: Annotated[float, Interval(ge=0, le=1)] = 1.0`` has bounds of `annotated_types`, a `Literal` has choices,
+A field ``mu: Annotated[float, Interval(ge=0, le=1)] = 1.0`` has bounds of `annotated_types`. A `Literal` lists choices,
 ``| None`` allows null, another dataclass is a group within the group, and `Reads` accepts short forms. The meaning of a
-field is its line under ``Attributes:`` in the class's docstring; `meanings` returns them for the reference pages.
-Methods' hyperparameters follow the same rules.
+field is its entry under ``Attributes:`` in the docstring of the class; `meanings` returns these entries for the
+reference pages. Methods' hyperparameters follow the same rules.
 """
 
 import inspect
@@ -27,7 +27,7 @@ Share = Annotated[float, Gt(0), Lt(1)]
 Part = Annotated[float, Ge(0), Lt(1)]
 Chance = Annotated[float, Ge(0), Le(1)]
 Fraction = Annotated[float, Gt(0), Le(1)]
-Positive = Annotated[float, Gt(0), Le(1e6)]  # far above, float32 overflows
+Positive = Annotated[float, Gt(0), Le(1e6)]  # values far above this make float32 overflow
 NotNegative = Annotated[float, Ge(0), Le(1e30)]  # float32 holds up to 3e38
 Natural = Annotated[int, Ge(0), Le(LARGEST)]
 Count = Annotated[int, Ge(1), Le(LARGEST)]
@@ -44,15 +44,15 @@ WORDS: dict[Any, str] = {
     **{list: "a list", tuple: "a list", frozenset: "a set", dict: "a mapping of names to values"},
 }
 MOST = 5
-"""How many wrong settings one message lists."""
+"""The largest number of wrong settings that one message lists."""
 
 
 WORD = {"schedule": "kind", "knowledge": "encoding"}
-"""Groups that one word may replace, with the setting that the word is the value of: ``schedule: cosine``."""
+"""Groups that may be given as one word, with the setting whose value the word is: ``schedule: cosine``."""
 
 
 def spelt_out(group: str, value: Any) -> Any:
-    """Return a word that replaces a group of settings as that group, and any other value as it is."""
+    """Return the settings of a group that was given as one word (`WORD`); return any other value unchanged."""
     return {WORD[group]: value} if group in WORD and isinstance(value, str) else value
 
 
@@ -60,9 +60,9 @@ def spelt_out(group: str, value: Any) -> Any:
 class Reads:
     """Annotation: accept short forms of a setting."""
 
-    # returns the setting in its full form; a `ValueError` of it says what the setting must be
+    # returns the setting in its full form; raises ValueError, whose message says what the setting must be
     read: Callable[[Any], Any]
-    words: str = ""  # what is allowed, if the type does not say it
+    words: str = ""  # the allowed values in words, if the type does not state them
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class Distinct:
 class Rule(NamedTuple):
     """The rule for the values of one setting."""
 
-    plain: Any  # its type without metadata
+    plain: Any  # the type of the values, without metadata
     metadata: tuple[Any, ...] = ()  # bounds, lengths, `Reads` and `Distinct`
 
     @classmethod
     def of(cls, hint: Any) -> "Rule":
-        """Return the rule that a type annotation states; nested `Annotated` of one value is one rule."""
+        """Return the rule that a type annotation states. Nested `Annotated` types are combined into one rule."""
         metadata: list[Any] = []
         while get_origin(hint) is Annotated:
             hint, *own = get_args(hint)
@@ -88,7 +88,7 @@ class Rule(NamedTuple):
 
     @property
     def parts(self) -> list["Rule"]:
-        """The rules of a union's members, without null; of another type, the rule itself."""
+        """The rules of a union's members except null; for any other type, a list of the rule itself."""
         if get_origin(self.plain) in (Union, UnionType):
             return [Rule.of(part) for part in get_args(self.plain) if part is not NoneType]
         return [self]
@@ -104,7 +104,7 @@ class Rule(NamedTuple):
         return [part.plain for part in self.parts if is_dataclass(part.plain)]
 
     def __str__(self) -> str:
-        """Return what is allowed in words that follow ``it must be``."""
+        """Return the allowed values in words that complete the sentence ``it must be ...``."""
         if words := [each.words for each in self.metadata if isinstance(each, Reads) and each.words]:
             return words[-1] + " or null" * self.optional
         texts = [_words(part.plain, [*self.metadata, *part.metadata]) for part in self.parts]
@@ -127,7 +127,7 @@ def _words(plain: Any, metadata: Iterable[Any]) -> str:
 
 
 def _length(parts: Sequence[Any], metadata: Sequence[Any]) -> str:
-    """Return what length is allowed in words: `` with at least one item``."""
+    """Return the allowed length in words, such as `` with at least 1 item``; empty if any length is allowed."""
     least = max((each.min_length for each in metadata if isinstance(each, MinLen)), default=0)
     most = [each.max_length for each in metadata if isinstance(each, MaxLen)]
     unit = "character" if parts[0].plain is str else "item"
@@ -140,7 +140,7 @@ def _length(parts: Sequence[Any], metadata: Sequence[Any]) -> str:
 def rules(kind: type) -> dict[str, Rule]:
     """Return the rule of each setting of a group, in the order of its fields.
 
-    Raises InputError if an annotation has a bound that is not known, or has it where it would not be seen.
+    Raises InputError if a setting's annotation has metadata that is not supported.
     """
     hints = get_type_hints(kind, include_extras=True)
     found = {entry.name: Rule.of(hints[entry.name]) for entry in fields(cast("Any", kind)) if entry.init}
@@ -157,8 +157,9 @@ def rules(kind: type) -> dict[str, Rule]:
 def parse(kind: type[Group], values: Any, where: str) -> Group:
     """Return a group of settings from plain values by name, such as those of a YAML file.
 
-    Groups within it are mappings or such groups themselves; `where` is the path to the values, for messages. Raises
-    InputError with one sentence for each of the first five settings that are unknown, missing or not allowed.
+    A group within the group may be a mapping or an object of its class. `where` is the path to the values, for
+    messages. Raises InputError with a message for each of the first `MOST` settings that are unknown, missing or not
+    allowed.
     """
     if not isinstance(values, Mapping):
         raise InputError(f"{where} is {written(values)}; it must be a group of settings{_example(kind, where)}.")
@@ -181,21 +182,21 @@ def parse(kind: type[Group], values: Any, where: str) -> Group:
 
 
 def check(group: Any, where: str) -> None:
-    """Check the settings of a group that was built in Python; raises InputError as `parse`, if one is not allowed."""
+    """Check the settings of a group that was built in Python; raise InputError for the first that is not allowed."""
     check_some(type(group), {entry.name: getattr(group, entry.name) for entry in fields(group) if entry.init}, where)
 
 
 class Section:
-    """A section of conf/: its dataclass accepts plain values, because Kedro builds typed parameters of them."""
+    """Base of sections of conf/: their constructors accept plain values, from which Kedro builds typed parameters."""
 
     def __post_init__(self) -> None:
-        """Convert each setting to its full form; raises the errors of `parse`."""
+        """Convert each setting to its full form; raise InputError for the first that is not allowed."""
         for name, rule in rules(cast("Any", type(self))).items():
             object.__setattr__(self, name, value_of(rule, getattr(self, name), name))
 
 
 def check_some(kind: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the checked values of some settings of a group; raises the errors of `parse`."""
+    """Return the checked values of some settings of a group; raise InputError for the first wrong one."""
     allowed = rules(kind)
     for name in values:
         if name not in allowed:
@@ -204,13 +205,13 @@ def check_some(kind: type, values: Mapping[str, Any], where: str) -> dict[str, A
 
 
 def value_of(rule: Rule, given: Any, where: str) -> Any:
-    """Return the value of one setting in its full form; InputError names the path `where`, if it is not allowed."""
+    """Return the value of one setting in its full form; InputError names its path, `where`, if it is not allowed."""
     value = given
     for each in rule.metadata:
         if isinstance(each, Reads):
             try:
                 value = each.read(value)
-            except InputError as error:  # of a group within the value
+            except InputError as error:  # a group within the value is wrong
                 raise InputError(f"{where}.{error}") from error
             except ValueError as error:
                 raise InputError(f"{where} is {written(given)}; it must be {error}.") from None
@@ -239,7 +240,7 @@ def plain(value: Any) -> Any:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Return the meaning of each setting of a group: its entry under ``Attributes:`` in the docstrings of its class."""
+    """Return the meaning of each setting of a group: its entry under ``Attributes:`` in its class or a base class."""
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         section = re.search(r"^Attributes:\n((?: .*\n?|\n)*)", inspect.cleandoc(each.__doc__ or ""), re.MULTILINE)
@@ -264,7 +265,7 @@ def _unknown(name: Any, allowed: Iterable[str], where: str) -> str:
 
 
 def _example(kind: type, where: str) -> str:
-    """Return how a group is written: an example with a setting that has a number or a string as its default."""
+    """Return an example of a group with its first setting whose default is a number or a string; else nothing."""
     for entry in fields(cast("Any", kind)):
         if type(entry.default) in (int, float, str):
             return f", for example {where.rpartition('.')[2]}: {{{entry.name}: {entry.default}}}"
@@ -272,7 +273,7 @@ def _example(kind: type, where: str) -> str:
 
 
 def _is(plain: Any, value: Any) -> bool:
-    """Return whether a value is of a type; an integer is a number too, and true and false are not integers."""
+    """Return whether a value has a type. An integer is also accepted as a number; true and false are not integers."""
     origin = get_origin(plain)
     if plain is Any:
         return True
@@ -287,9 +288,10 @@ def _is(plain: Any, value: Any) -> bool:
 
 
 def _inner(rule: Rule, value: Any, where: str, *, alone: bool = False) -> Any:
-    """Return a value of the right type with its items or its settings checked.
+    """Return a value of the right type after a check of its items or settings.
 
-    If it was given `alone`, without the list that it is now in, messages do not number it.
+    `alone` means that one item was given without a list, and `value` is the list of this item. Messages then do not
+    number the item.
     """
     origin, items = get_origin(rule.plain), get_args(rule.plain)
     if is_dataclass(rule.plain):
@@ -307,7 +309,7 @@ def _inner(rule: Rule, value: Any, where: str, *, alone: bool = False) -> Any:
 
 
 def _within(value: Any, metadata: Iterable[Any]) -> bool:
-    """Return whether a value is finite and within its bounds, and a list of the right length."""
+    """Return whether a number is finite and within its bounds, or a string, list or mapping has an allowed length."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         tests = [BOUNDS[type(each)] + (each,) for each in metadata if type(each) in BOUNDS]
         finite = abs(value) <= sys.float_info.max
@@ -320,7 +322,7 @@ def _within(value: Any, metadata: Iterable[Any]) -> bool:
 
 
 def _check_items(value: Any, metadata: Iterable[Any], where: str) -> None:
-    """Check that a list has no item twice where the annotation says so; items may be of any type."""
+    """Check that a list has no item twice if it is annotated with `Distinct`; items need not be hashable."""
     if isinstance(value, list | tuple) and any(isinstance(each, Distinct) for each in metadata):
         for place, each in enumerate(value):
             if each in value[:place]:
