@@ -1,6 +1,6 @@
-"""How new clients, which were held out of training, join a federation: what they get, and the bytes of it.
+"""How newcomers, clients that were held out of training, join a federation: their first models, and the bytes sent.
 
-`Method.join` of each method uses these functions, and `judge` of `core/rounds/newcomers.py` evaluates the result.
+Implementations of `Method.join` use these functions, and `judge` in `core/rounds/newcomers.py` evaluates the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +14,23 @@ from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 
 Teacher = Callable[[int, Tensor], Tensor]
-"""Called with a newcomer and logits on the public batch, (n, B, K): returns what it is taught, (B, K) probabilities."""
+"""Called with a newcomer and n clients' logits on the public batch, (n, B, K): returns its teacher, (B, K)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Joined:
     """The models with which newcomers start."""
 
-    models: Models  #: theirs, before any local training of these models
-    #: bytes that joining took, by newcomer, and by client that was there and had to send something for it
+    models: Models  #: the models by newcomer, before any local training of these models
+    #: bytes of joining, by newcomer and by trained client that sent something for it
     traffic: dict[int, Traffic] = field(default_factory=dict)
 
 
 def given(models: Models, sent: Models | None = None) -> Joined:
-    """Return newcomers that begin with models of the server; `sent` is what traveled of them, None all of them."""
+    """Return newcomers that start with models from the server, by newcomer.
+
+    `sent` are the parts of the models that the server sends, which are counted; None means whole models.
+    """
     sizes = {n: wire_bytes(params) for n, params in (models if sent is None else sent).items()}
     return Joined(models, {n: Traffic(parameters_down=size) for n, size in sizes.items()})
 
@@ -41,19 +44,19 @@ def taught(
     introduced: bool = False,
     start: Models | None = None,
 ) -> Joined:
-    """Return newcomers whose first models learned from the public predictions of the trained clients.
+    """Return newcomers whose first models were distilled from public predictions of the trained clients.
 
-    The trained clients predict the last round's public batch once more with their final models. A newcomer passes over
-    it T·R times, as often as a client that took part in every round.
+    The trained clients predict the last round's public batch once more with their final models. A newcomer distills
+    for T·R epochs on this batch, as many as a client that took part in every round.
 
     Args:
         there: the models of the trained clients.
-        newcomers: their ids.
-        fed: the federation of both, whose distillation has T·R epochs.
+        newcomers: the ids of the newcomers.
+        fed: the federation of trained clients and newcomers. Its distillation has T·R epochs.
         teacher: see `Teacher`.
-        introduced: whether the teacher also uses the newcomer's own logits, as the last ones. They come from a
-            temporary copy of its first model after E epochs of local training.
-        start: models that newcomers are sent instead of their initial ones.
+        introduced: whether the last of the logits that `teacher` gets are the newcomer's own. A temporary copy of its
+            first model makes them after E epochs of local training.
+        start: the models that the server sends to newcomers, which replace their initial models; None if it sends none.
     """
     batch = fed.public_batch(fed.rounds)
     sizes = {n: wire_bytes(params) for n, params in (start or {}).items()}
