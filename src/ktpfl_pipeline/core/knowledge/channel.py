@@ -1,7 +1,8 @@
-"""The way of one client's predictions, up or down: what is due, what is sent of it, and what both ends remember.
+"""The transfer of one client's predictions of a round: its upload to the server, or its teachers from the server.
 
-Both ends know when a prediction was sent last, so that a cached one costs nothing, as with SCARLET's synchronized
-caches (https://arxiv.org/abs/2504.19602). What they remember belongs to the client (`ClientStates`).
+A prediction is due if the receiver has none in its cache that is recent enough. Due predictions, or those of them that
+the sender chooses, are sent. Both ends keep the same cache, so a cached prediction costs no bytes, as in SCARLET
+(https://arxiv.org/abs/2504.19602). The caches are part of the client's state (`ClientStates`).
 """
 
 from dataclasses import dataclass
@@ -19,30 +20,34 @@ from ktpfl_pipeline.core.weights import Params
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """One client's predictions of a round at the receiver."""
+    """One client's predictions of a round, as the receiver has them."""
 
-    values: Tensor  # (B, K) decoded, or of an earlier round; 0 where nothing is known
-    known: Tensor  # (B,) which of the samples it knows a prediction of
+    values: Tensor  # (B, K) decoded predictions of this round, or cached ones; 0 for a sample without any
+    known: Tensor  # (B,) bool, whether the receiver has a prediction of the sample
     size: int  # bytes that were sent
-    kept: Params  # what both ends remember of it
+    kept: Params  # the cache and the error feedback after this transfer
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """One client's predictions of a round, before anything is sent; all on the host, where messages are made."""
+    """One client's predictions of a round before they are sent. All tensors are on the host."""
 
-    values: Tensor  # (B, K) logits, or distributions
-    logits: bool  # which of these
-    batch: Tensor  # (B,) of which public samples
+    values: Tensor  # (B, K) logits or distributions
+    logits: bool  # whether the values are logits
+    batch: Tensor  # (B,) the public samples that are predicted
     t: int  # the round
-    public: int  # M, public samples in all
-    # the round since which an earlier prediction still serves, or (B,) of each; None is that of `knowledge.cache`
+    public: int  # M, the number of all public samples
+    # the earliest round in which a cached prediction may have been sent so that it is used again, () or (B,) by sample;
+    # None means t - `knowledge.cache`
     since: Tensor | None = None
-    chosen: Tensor | None = None  # (B,) which of the due ones the sender gives; None is all
+    chosen: Tensor | None = None  # (B,) bool, the samples that the sender chooses; None leaves it to `knowledge.select`
 
 
 def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
-    """Encode, send, decode, and remember; `kept` is of the client's rounds before, empty at first."""
+    """Encode, send and decode a message, and update the cache and the error feedback.
+
+    `kept` is `Delivery.kept` of the client's last transfer in this direction; empty before the first one.
+    """
     batch, t, values = message.batch, message.t, message.values
     kept = {name: part.cpu() for name, part in kept.items()}  # a checkpoint brings all states to the device
     rounds = kept.get("rounds", torch.zeros(message.public, dtype=torch.int32))
@@ -65,13 +70,21 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
         state["values"] = kept.get("values", empty).index_put((places,), decoded)
         state["rounds"] = rounds.index_put((places,), torch.tensor(t, dtype=torch.int32))
         last = state["rounds"][batch]
-        known = (last > 0) & (last >= since)  # one that was due and was not chosen is too old
+        known = (last > 0) & (last >= since)  # a prediction that was due and not chosen is too old
         found = torch.where(known[:, None], state["values"][batch], 0.0)
     return Delivery(found, known, size + len(mask), state)
 
 
 def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
-    """Return the `share` of the samples `due`, at least one, with the largest probability, (B,) bool; ties in order."""
+    """Return the `share` of the due samples in which the model is most confident, (B,) bool.
+
+    Confidence is the largest class probability. The share is rounded up; among equals, earlier samples come first.
+
+    Args:
+        logits: (B, K).
+        due: (B,) bool.
+        share: the share of the due samples.
+    """
     confidence = torch.softmax(logits.double(), dim=1).amax(dim=1).masked_fill(~due, -1.0)
     first = confidence.sort(descending=True, stable=True).indices[: rounded_up(share, int(due.sum()))]
     return torch.zeros_like(due).index_fill(0, first, True)
@@ -80,11 +93,16 @@ def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
 def transmit(
     knowledge: Knowledge, values: Tensor, logits: bool, residuals: Tensor
 ) -> tuple[Tensor, int, Tensor | None]:
-    """Return values as the receiver has them, the bytes that traveled, and what is lost, if it is fed back.
+    """Return the decoded values, (n, K), the bytes that were sent, and the encoding's error, (n, K).
 
-    The values, (n, K), are logits where `logits` is true, which are known up to a constant of each sample. Else they
-    are distributions, and the nearest one to what arrived is returned. `residuals`, (n, K), are what was lost when the
-    same samples were sent last.
+    The error is None if the encoding has no error feedback. Decoded logits may differ from the sent ones by a constant
+    per sample. Decoded distributions are projected onto the simplex if the encoding does not return distributions.
+
+    Args:
+        knowledge: the settings, with the encoding.
+        values: (n, K) logits or distributions.
+        logits: whether the values are logits.
+        residuals: (n, K), the errors of the last transfer of the same samples, which error feedback adds.
     """
     encoding = encoding_of(knowledge)
     if encoding is None or not len(values):

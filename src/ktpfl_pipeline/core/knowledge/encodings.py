@@ -1,11 +1,11 @@
-"""Encodings of predictions: which numbers arrive where others are sent, and in how many bytes.
+"""Encodings of predictions: the values that the receiver decodes, and the bytes that are sent.
 
 - ``float16``: IEEE half precision.
-- ``uint8``: 256 equal steps between the smallest and the largest value; CFD quantizes so (Sattler, Marban, Rischke,
-  Samek: Communication-Efficient Federated Distillation, 2020, https://arxiv.org/abs/2012.00632).
-- ``sign``: one bit per class, whether it is above the sample's mean, and one scale for all (Seide et al., Interspeech
-  2014). The error is added to the next message (`channel`). Without this it would not converge (Karimireddy, Rebjock,
-  Stich, Jaggi, ICML 2019, https://arxiv.org/abs/1901.09847).
+- ``uint8``: 256 equally spaced levels from the smallest to the largest value, as CFD quantizes (Sattler, Marban,
+  Rischke, Samek: Communication-Efficient Federated Distillation, 2020, https://arxiv.org/abs/2012.00632).
+- ``sign``: one bit per class, whether the value is at least the sample's mean, and one scale for all (Seide et al.,
+  Interspeech 2014). The error is added when the same sample is sent again (`channel`). Without error feedback such a
+  method may not converge (Karimireddy, Rebjock, Stich, Jaggi, ICML 2019, https://arxiv.org/abs/1901.09847).
 - ``top_k``: the k largest probabilities of a sample with their classes. The other classes share the rest of 1 equally.
 
 A constant added to all logits of a sample does not change its softmax, so the decoded values are correct up to such a
@@ -26,16 +26,16 @@ LARGEST = float(np.finfo("<f2").max)
 
 
 class Encoding(ABC):
-    """What a sender makes of its values, and what the receiver makes of that."""
+    """An encoding: how a sender compresses values, and which values the receiver decodes."""
 
-    of_probabilities: ClassVar[bool] = False  # whether values must be distributions, and are when they arrive
-    feeds_back: ClassVar[bool] = False  # whether what is lost is added to what is sent next
+    of_probabilities: ClassVar[bool] = False  # whether the sent values must be, and the decoded ones are, distributions
+    feeds_back: ClassVar[bool] = False  # whether the error is added to the values that are sent next (error feedback)
 
     @abstractmethod
     def received(self, values: Tensor) -> tuple[Tensor, int]:
-        """Return what arrives of values, (B, K) real numbers on the CPU, B at least 1; and the bytes that are sent.
+        """Return the decoded values, (B, K) float64, and the number of bytes that are sent.
 
-        What arrives is (B, K) float64.
+        `values`, (B, K) on the CPU with B of at least 1, are those of the sender.
         """
 
 
@@ -49,10 +49,10 @@ class Float16(Encoding):
 
 
 class UInt8(Encoding):
-    """256 steps: B K + 8 bytes. A value moves by half a step at most."""
+    """256 levels: B K + 8 bytes. The error of a value is at most half the distance of adjacent levels."""
 
     def received(self, values: Tensor) -> tuple[Tensor, int]:
-        """Send the smallest value and the step, in float32, and the number of steps of each value."""
+        """Send the smallest value and the distance of adjacent levels, in float32, and the level of each value."""
         grid = np.array([values.min(), (values.max() - values.min()) / 255], "<f4")
         low, step = grid.astype(float)
         steps = ((values.double() - low) / (step or 1.0)).round().clamp(0, 255).numpy().astype("u1")
@@ -60,23 +60,23 @@ class UInt8(Encoding):
 
 
 class Sign(Encoding):
-    """One bit a class: ⌈B K / 8⌉ + 4 bytes.
+    """One bit per class: ⌈B K / 8⌉ + 4 bytes.
 
-    With s = ‖v‖₁ / ‖Pb‖² of the signs b of centered values v, P the centering, ‖v - sPb‖² = ‖v‖² - ‖v‖₁² / ‖Pb‖²: the
-    contraction that error feedback needs.
+    Let v be the centered values, b their signs, and P the centering of each sample. The scale s = ‖v‖₁ / ‖Pb‖² gives
+    ‖v - sPb‖² = ‖v‖² - ‖v‖₁² / ‖Pb‖², the contraction that error feedback needs.
     """
 
     feeds_back = True
 
     def received(self, values: Tensor) -> tuple[Tensor, int]:
-        """Send which values are above their sample's mean, and the scale of least squared error, in float32.
+        """Send which values are at least their sample's mean, and the scale of least squared error, in float32.
 
-        One of two values arrives for each class of a sample; their mean is 0.
+        The decoded values of a sample have mean 0 and take at most two different values.
         """
         above = values >= values.mean(dim=1, keepdim=True)
         signs = 2.0 * above.double() - 1.0
         signs = signs - signs.mean(dim=1, keepdim=True)
-        scale = (values * signs).sum() / signs.square().sum().clamp_min(1.0)  # at least 1, unless all is equal
+        scale = (values * signs).sum() / signs.square().sum().clamp_min(1.0)  # a sum below 1 is 0
         return signs * float(scale.float()), 4 + len(pack(above.flatten()))
 
 
@@ -89,7 +89,7 @@ class TopK(Encoding):
     k: int
 
     def received(self, values: Tensor) -> tuple[Tensor, int]:
-        """Send the probabilities in float32, and their classes; distributions arrive."""
+        """Send the k largest probabilities of each sample in float32, and their classes."""
         ordered = values.sort(dim=1, descending=True, stable=True)
         chosen, largest = ordered.indices[:, : self.k], ordered.values[:, : self.k].float().double()
         rest = (1.0 - largest.sum(dim=1, keepdim=True)).clamp_min(0.0) / max(1, values.shape[1] - self.k)
@@ -99,11 +99,11 @@ class TopK(Encoding):
 
 
 def encoding_of(knowledge: Knowledge) -> Encoding | None:
-    """Return the encoding of an experiment; None for float32, in which everything is computed."""
+    """Return the encoding that the settings name; None for float32, which sends values unchanged."""
     known: dict[str, Encoding] = {"float16": Float16(), "uint8": UInt8(), "sign": Sign(), "top_k": TopK(knowledge.k)}
     return known.get(knowledge.encoding)
 
 
 def pack(flags: Tensor) -> bytes:
-    """Return flags, (n,) bool, as bits: ⌈n / 8⌉ bytes."""
+    """Return flags, (n,) bool, packed as bits in ⌈n / 8⌉ bytes."""
     return np.packbits(flags.cpu().numpy()).tobytes()
