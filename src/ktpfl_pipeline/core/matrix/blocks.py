@@ -1,20 +1,19 @@
-"""The matrix at its start, and the part of it that belongs to a cohort."""
+"""The initial knowledge coefficient matrix, and the block of a matrix that belongs to a cohort."""
 
 import torch
 from torch import Tensor
 
 
 def uniform(n: int, device: torch.device | None = None) -> Tensor:
-    """Return the (n, n) matrix of equal weights 1/n, the start of KT-pFL and all of FedMD."""
+    """Return the (n, n) matrix of equal weights 1/n: KT-pFL starts with it, and FedMD keeps it."""
     return torch.full((n, n), 1.0 / n, dtype=torch.float64, device=device)
 
 
 def block(c: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the cohort's block of c as rows that sum to one, (|S|, |S|), and each row's mass there before, (|S|, 1).
+    """Return the cohort's block of c, (|S|, |S|), with every row divided by its sum, and these sums, (|S|, 1).
 
-    `rows`, (|S|,), are the cohort's rows and columns of c, ascending; with everyone present c and ones are returned,
-    bit for bit. A row that gives its cohort no mass has nothing to renormalize: it mixes the cohort equally, and c
-    keeps its zeros.
+    `rows`, (|S|,), are the cohort's rows and columns of c, ascending. If all clients are in the cohort, c is returned
+    unchanged, with ones. A row whose sum is zero becomes 1/|S|; `write_block` then keeps its zeros in c.
     """
     if len(rows) == len(c):
         return c, torch.ones(len(c), 1, dtype=c.dtype, device=c.device)
@@ -24,9 +23,10 @@ def block(c: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def write_block(c: Tensor, rows: Tensor, part: Tensor, mass: Tensor) -> Tensor:
-    """Return c with the cohort's block replaced by ``part * mass``; nothing else changes, and row sums are kept.
+    """Return c with the cohort's block replaced by ``part * mass``. Other entries and the sums of rows do not change.
 
-    A weight of the block that did not change keeps its bits, which division by the mass and back might not.
+    `mass`, (|S|, 1), are the sums that `block` returned. A weight that equals that of `block` keeps its value in c bit
+    for bit; dividing and multiplying it by the sum could round it.
     """
     result, (before, _) = c.clone(), block(c, rows)
     kept = c[rows[:, None], rows]

@@ -14,20 +14,23 @@ from ktpfl_pipeline.core.matrix.updates import UPDATES, default_step
 
 @dataclass(frozen=True)
 class LearnedMatrix:
-    """Learns the knowledge coefficient matrix, whatever it mixes; this base class comes before `Personal`.
+    """Base of methods that learn the knowledge coefficient matrix, for predictions or for parameters.
+
+    This class comes before `Personal` among the bases of a method.
 
     Attributes:
         update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
-        step: η₃, the size of one step; None takes 2 / (2 + ρ), which no ρ makes oscillate, less where a model is
-            far from the others; ``pgd`` then searches for each row's own, so that its objective never rises.
-        steps: steps a round.
+        step: η₃, the size of one step. None means 2 / (2 + ρ), with which no ρ causes oscillation; with parameters as
+            knowledge it is less if models are far apart. For ``pgd``, None means a search by row, so that no row's
+            objective increases.
+        steps: update steps per round.
         rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
             was chosen on validation data (docs/results/hyperparameters.md).
-        divergence_weight: λ (Eq. 2); None takes the cohort's size, so that λ a_n is 1 on average and ρ keeps its
+        divergence_weight: λ (Eq. 2); None means the cohort's size, so that λ a_n is 1 on average and ρ keeps its
             meaning for any number of clients.
-        row_weight: a_n in that objective, ``data`` for D_n / D (Eq. 7) or ``uniform`` for 1/N.
-        order: ``paper`` mixes the teachers and then updates the matrix; ``coefficients_first`` the other way round, as
-            the authors' released code does.
+        row_weight: a_n in the objective: ``data`` for D_n / D (Eq. 7), or ``uniform`` for 1/N.
+        order: ``paper`` mixes the teachers and then updates the matrix; ``coefficients_first`` updates the matrix and
+            then mixes the teachers, as the authors' released code does.
     """
 
     update: Literal["eg", "pgd", "softmax", "exact", "authors", "frozen"] = "eg"
@@ -39,10 +42,15 @@ class LearnedMatrix:
     order: Literal["paper", "coefficients_first"] = "paper"
 
     def learn(self, coefficients: Tensor, rows: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
-        """Update the cohort's block, `rows` (|S|,), of the matrix of the round before, (N, N), by Eq. 7.
+        """Update the cohort's block of the matrix (Eq. 7).
 
-        Returns the weights that this round mixes with, (|S|, |S|), from before the update or after it (`order`), and
-        the matrix after the round.
+        Returns the weights with which this round mixes teachers, (|S|, |S|), and the matrix after the round, (N, N).
+        `order` decides whether the weights are those before or after the update.
+
+        Args:
+            coefficients: (N, N) the matrix after the previous round.
+            rows: (|S|,) the cohort's rows and columns of the matrix.
+            objective: the function that the cohort's block minimizes.
         """
         before, mass = block(coefficients, rows)
         step = default_step(self.update, self.rho, objective) if self.step is None else self.step
@@ -51,6 +59,6 @@ class LearnedMatrix:
         return mixing, write_block(coefficients, rows, after, mass)
 
     def row_weights(self, shares: Tensor) -> Tensor:
-        """Return λ a_n of each row, (|S|,), from the cohort's shares of the data, (|S|,)."""
+        """Return λ a_n of each row, (|S|,), from each client's share of the cohort's training samples, (|S|,)."""
         shares = shares if self.row_weight == "data" else torch.full_like(shares, 1.0 / len(shares))
         return shares * (len(shares) if self.divergence_weight is None else self.divergence_weight)

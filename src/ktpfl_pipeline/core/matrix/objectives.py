@@ -33,7 +33,8 @@ class Divergence:
     log_soft: Tensor  #: (N, B, K) log s, of the soft predictions s
     weights: Tensor  #: (N,) λ a_n
     rho: float  #: ρ
-    memory: int = 512 * 2**20  #: bytes of one block's intermediate results, at most (of one row, at least)
+    #: the largest number of bytes of the intermediate results of one block; a block has at least one row
+    memory: int = 512 * 2**20
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
@@ -59,7 +60,7 @@ class Divergence:
 
     @cached_property
     def _blocks(self) -> list[slice]:
-        row = 5 * self.soft[0].numel() * self.soft.element_size()  # p, its logarithm, that of s, and two on the way
+        row = 5 * self.soft[0].numel() * self.soft.element_size()  # p, log p, log s, and two temporary tensors
         size = max(1, self.memory // row)
         return [slice(start, start + size) for start in range(0, len(self.soft), size)]
 
@@ -79,7 +80,7 @@ class SquaredError:
     """mean((p_n - s_n)²) + ρ mean_m (c[n, m] - 1/N)², the objective of the authors' released code."""
 
     soft: Tensor  #: (N, B, K) soft predictions s
-    rho: float  #: ρ, ``penalty_ratio`` there
+    rho: float  #: ρ, ``penalty_ratio`` in that code
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
@@ -95,9 +96,12 @@ class SquaredError:
 
 @dataclass(frozen=True, eq=False)
 class SquaredDistance:
-    """λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖², of parameters as knowledge, v_n = Σ_m c[n, m] w_m."""
+    """λ Σ_n a_n ‖v_n - w_n‖² / q + ρ ‖c - 1/N‖², the objective for parameters w_n as knowledge.
 
-    products: Tensor  #: (N, N) inner products of the models from their common mean, divided by q
+    v_n = Σ_m c[n, m] w_m is the mixture for client n, and q is a unit of squared distance that the method chooses.
+    """
+
+    products: Tensor  #: (N, N) the Gram matrix G of the models after their mean is subtracted, divided by q
     weights: Tensor  #: (N,) λ a_n
     rho: float  #: ρ
 
@@ -108,18 +112,17 @@ class SquaredDistance:
         return self.weights * distance + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
 
     def gradient(self, c: Tensor) -> Tensor:
-        """Return 2 λ a_n (c G - G) + 2ρ (c - 1/N), (N, N); the server never sees parameters twice."""
+        """Return 2 λ a_n (c G - G) + 2ρ (c - 1/N), (N, N), which needs G and not the parameters."""
         pull = c @ self.products - self.products
         return 2.0 * self.weights[:, None] * pull + 2.0 * self.rho * (c - 1.0 / len(c))
 
     @property
     def largest_step(self) -> Tensor:
-        """The largest step with which `eg` is sure to lower each row, to first order, (N, 1).
+        """A step size for each row with which a step of `eg` never increases the row's objective, (N, 1).
 
-        It is 4 / (λ a_n δ + 2ρ), where δ is the largest ‖w_i - w_j‖² / q.
-
-        Along a move d of a row, which sums to zero, its value bends by at most (λ a_n δ / 2 + ρ) (Σ_m |d_m|)², and a
-        step of `eg` falls, to first order, by (Σ_m |d_m|)² / η₃ at least (Pinsker).
+        It is 4 / (λ a_n δ + 2ρ), where δ is the largest ‖w_i - w_j‖² / q, by the following bound. A step changes a row
+        by d, whose entries sum to zero. The objective is quadratic; its quadratic term in d is at most
+        (λ a_n δ / 4 + ρ / 2) ‖d‖₁², and its linear term is at most -‖d‖₁² / η₃ (Pinsker's inequality).
         """
         sizes = self.products.diag()
         farthest = (sizes[:, None] + sizes - 2.0 * self.products).max()
@@ -128,26 +131,28 @@ class SquaredDistance:
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², NLL_n that of client n's mixture of models on its own labeled samples.
+    """λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², the supervised objective behind Theorem 1.
 
-    NLL_n = -(1/V_n) Σ_i log Σ_m c[n, m] P_n[i, m], where P_n[i, m] is the probability that client m's model gives to
-    the true label of client n's sample i: the supervised objective behind Theorem 1.
+    NLL_n = -(1/V_n) Σ_i log Σ_m c[n, m] P_n[i, m] is the mean negative log-likelihood of client n's own labeled samples
+    under its mixture of models. P_n[i, m] is the probability that client m's model gives to the true label of client
+    n's sample i.
     """
 
-    probabilities: Tensor  #: (N, V, N) P; a client with fewer than V samples has ones in the rest
-    samples: Tensor  #: (N,) V_n
+    probabilities: Tensor  #: (N, V, N) P, with V the largest V_n; rows without a sample are filled with ones
+    samples: Tensor  #: (N,) V_n, the number of samples of each client
     weights: Tensor  #: (N,) λ a_n
     rho: float  #: ρ
 
     def value(self, c: Tensor) -> Tensor:
         """Return each row's value, (N,)."""
-        likelihood = self._mixed(c).log().sum(dim=1) / self.samples  # ones add nothing
+        likelihood = self._mixed(c).log().sum(dim=1) / self.samples  # the logarithm of ones is 0
         return -self.weights * likelihood + self.rho * (c - 1.0 / len(c)).square().sum(dim=1)
 
     def gradient(self, c: Tensor) -> Tensor:
         """Return -λ a_n (1/V_n) Σ_i P_n[i, m] / Σ_j c[n, j] P_n[i, j] + 2ρ (c[n, m] - 1/N), (N, N).
 
-        The ones that fill up a short client add the same number to its whole row, which no update on the simplex sees.
+        The ones in rows without a sample add the same number to all entries of a row of the gradient. This changes no
+        update on the simplex except `authors`, which is not used with this objective.
         """
         share = torch.einsum("nvm,nv->nm", self.probabilities, 1.0 / self._mixed(c)) / self.samples[:, None]
         return -self.weights[:, None] * share + 2.0 * self.rho * (c - 1.0 / len(c))

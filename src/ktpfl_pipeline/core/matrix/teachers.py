@@ -1,4 +1,4 @@
-"""Teachers: what each student learns from, mixed from the soft predictions of the cohort."""
+"""Teachers: the class distributions that students learn from, mixed from the soft predictions of the cohort."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError
 
 ROUNDING = 1e-4
-"""How far from 1 a teacher's probabilities may add up: float32, many classes, and a mixture of many clients."""
+"""How far the sum of a teacher's probabilities may be from 1, due to float32, many classes and many clients."""
 
 
 def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -17,32 +17,34 @@ def soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def log_soft_predictions(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Return log softmax(z / T) of uploaded logits, (N, B, K), in float64: exact where a probability underflows."""
+    """Return log softmax(z / T) of uploaded logits, (N, B, K), in float64. It is finite if a probability underflows."""
     return torch.log_softmax(logits.double() / temperature, dim=-1)
 
 
 def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
-    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) as `soft` (Eq. 6)."""
+    """Return each student's personalized soft prediction p_n = Σ_m c[n, m] s_m, (N, B, K) (Eq. 6)."""
     return (c @ soft.flatten(1)).view_as(soft)
 
 
 def mix_confident(c: Tensor, soft: Tensor, confidence: float) -> Tensor:
-    """Return teachers, (N, B, K), that weigh clients by their confidence in a sample; 0 is `mix_teachers`.
+    """Return teachers, (N, B, K), that also weigh each client by its confidence in a sample.
 
-    p_n(x) = Σ_m c_nm κ_m(x) s_m(x) / Σ_m c_nm κ_m(x), with κ_m(x) = (max_k s_mk(x))^γ; `confidence` is γ.
+    p_n(x) = Σ_m c_nm κ_m(x) s_m(x) / Σ_m c_nm κ_m(x), with κ_m(x) = (max_k s_mk(x))^γ. `confidence` is γ; with 0 the
+    result is that of `mix_teachers`.
     """
     sure = soft.amax(dim=2) ** confidence  # (N, B)
     return mix_teachers(c, sure[..., None] * soft) / (c @ sure)[..., None]
 
 
 def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
-    """Check that the teachers of n students, (n, B, K), or (B, K) the same for all, are distributions.
+    """Check that teachers, (n, B, K) for n students or (B, K) for all of them, are distributions.
 
-    InputError names the first student whose teacher is not one, and its values.
+    Raises InputError with the first student whose teacher is not a distribution, and with the wrong values.
+    `whose` are the students: ids of clients, or names of the server's models.
     """
     parts = soft if soft.dim() == 3 else soft[None]
     sums = parts.sum(dim=2)  # (n, B)
-    sound = (sums - 1.0).abs() <= ROUNDING  # not so for NaN
+    sound = (sums - 1.0).abs() <= ROUNDING  # false for NaN
     if sound.all() & (parts.amin() >= 0.0):
         return
     least = parts.amin(dim=2)

@@ -1,4 +1,4 @@
-"""The ways to update the matrix.
+"""The updates of the knowledge coefficient matrix.
 
 Each update is called as ``update(objective, c, step, steps)`` and returns the new matrix, (N, N).
 Arguments that all updates share:
@@ -31,8 +31,9 @@ def eg(objective: Objective, c: Tensor, step: float | Tensor, steps: int) -> Ten
 def pgd(objective: Objective, c: Tensor, step: float | None, steps: int) -> Tensor:
     """Projected gradient descent: Eq. (7) with the projection that keeps every row a distribution.
 
-    If `step` is None, every row searches its own size in each step: it starts at twice the last size (1 at first), and
-    is halved until the row's objective decreases enough. No row's objective then increases.
+    If `step` is None, a line search chooses the step size of every row in each step: it starts at twice the row's last
+    size (at 1 in the first step) and halves the size until the row's objective decreases enough. So no row's objective
+    increases.
     """
     sizes = torch.full((len(c), 1), 0.5, dtype=c.dtype, device=c.device)
     for _ in range(steps):
@@ -48,8 +49,8 @@ def backtracked(objective: Objective, c: Tensor, gradient: Tensor, sizes: Tensor
     """Return the rows after one projected step, and the step sizes, (N, 1): `sizes`, halved until they are accepted.
 
     A step to c' is accepted if f(c') ≤ f(c) + `ENOUGH` · g·(c' - c): Armijo's rule along the projection arc (Bertsekas,
-    IEEE Transactions on Automatic Control 1976). A row for which no step is accepted, because it is optimal, does not
-    change.
+    IEEE Transactions on Automatic Control 1976). A row for which no step is accepted does not change; it is then
+    optimal up to rounding.
     """
     value, waiting, found = objective.value(c), torch.ones(len(c), dtype=torch.bool, device=c.device), c
     for _ in range(HALVINGS):
@@ -78,9 +79,10 @@ def exact(
     """Solve every row's problem by exponentiated gradient with a line search per row.
 
     A step is accepted if the objective has less curvature along it than the entropy, (g' - g)·(c' - c) ≤ (c' - c)·(log
-    c' - log c) / step. This needs only gradients, so rounding does no harm near the optimum. A row is solved when Σ_m c
-    g - min_m g, an upper bound on its distance from the optimal value, is at most `gap`; after `limit` steps the best
-    row is taken. Every weight of c must be above zero; `step` is the first step size tried, and `steps` is not used.
+    c' - log c) / step. This needs only gradients, so rounding does no harm near the optimum. An accepted step does not
+    increase the objective. A row is solved when Σ_m c g - min_m g, an upper bound on the distance of its value from the
+    optimum, is at most `gap`; after `limit` steps all rows are returned as they are. Every weight of c must be above
+    zero; `step` is the first step size tried, and `steps` is not used.
     """
     size = torch.full((len(c), 1), step, dtype=c.dtype, device=c.device)
     g = objective.gradient(c)
@@ -101,8 +103,8 @@ def exact(
 def authors(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 1) -> Tensor:
     """Follow the authors' released code: a normalized step, then softmax(5 c). See docs/kt_pfl.md for what this does.
 
-    The step size of each row starts at `step`; five times over it is divided by 5 where the row would move by more than
-    0.01 per entry, and then multiplied by 5 where by less.
+    The step size of each row starts at `step` and is adjusted five times. Each time it is divided by 5 if the row would
+    move by more than 0.01 per entry on average, and then multiplied by 5 if it would move by less.
     """
     for _ in range(steps):
         g = objective.gradient(c)
@@ -116,7 +118,7 @@ def authors(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 1) 
 
 
 def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -> Tensor:
-    """Leave the matrix as it is: at 1/N, KT-pFL is FedMD."""
+    """Return the matrix unchanged. With all weights 1/N, KT-pFL equals FedMD."""
     return c
 
 
@@ -126,10 +128,12 @@ UPDATES: dict[str, Callable[[Objective, Tensor, Any, int], Tensor]] = {
 
 
 def default_step(update: str, rho: float, objective: Objective) -> float | Tensor | None:
-    """Return a step η₃ that no ρ makes oscillate, for rows with λ a_n of at most about 2; derived in docs/kt_pfl.md.
+    """Return the step size η₃ that is used if none is set, derived in docs/kt_pfl.md.
 
-    2 / (2 + ρ) in the geometry of the entropy; with distances, at most `largest_step` by row, (N, 1). None for
-    ``pgd``, which searches: in the Euclidean geometry the objective bends by up to 1 / c_nm, so no fixed step is safe.
+    In general it is 2 / (2 + ρ): with ``eg`` no ρ then causes oscillation in rows with λ a_n of at most about 2. For
+    ``eg`` and ``softmax`` with `SquaredDistance` it is by row, (N, 1), and at most `largest_step`. For ``pgd`` it is
+    None, which means a line search: in the Euclidean geometry the curvature is up to 1 / c_nm, so no fixed step is
+    safe.
     """
     step = 2.0 / (2.0 + rho)
     if update in ("eg", "softmax") and isinstance(objective, SquaredDistance):
@@ -146,7 +150,7 @@ def project(rows: Tensor) -> Tensor:
 
     Source: Held, Wolfe, Crowder 1974; Duchi et al., ICML 2008, Fig. 1.
     """
-    rows = rows - rows.max(dim=1, keepdim=True).values  # a shift changes nothing, and keeps the 1 from being lost
+    rows = rows - rows.max(dim=1, keepdim=True).values  # a shift does not change the result; it avoids rounding
     sorted_rows = rows.sort(dim=1, descending=True).values
     excess = sorted_rows.cumsum(dim=1) - 1.0
     counts = torch.arange(1, rows.shape[1] + 1, dtype=rows.dtype, device=rows.device)
