@@ -1,7 +1,8 @@
-"""Files that are always whole, with their checksums, and folders that one process has for itself.
+"""Atomic replacement of files, checksums of files, and locks of folders.
 
-A file or folder is written next to the old one and takes its place in one step, so a reader sees all of it or what was
-there. A file may have the checksum of its content in another file, by which a reader sees whether it was changed.
+A new file or folder is written under another name and then renamed, so a reader never sees an incomplete one. A rename
+replaces a file in one step. An existing folder is first renamed out of the way, so for a moment there is no folder. A
+file may have its checksum in another file next to it, with which a reader detects changes.
 """
 
 import contextlib
@@ -25,9 +26,9 @@ except ImportError:  # Windows: no process waits for another
 PACKAGE = Path(__file__).parents[2]
 """The folder of this package's source."""
 HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-"""The machine's mark in names of unfinished files: process ids are per machine, and machines may share a disk."""
+"""A mark of this machine in the names of unfinished files. Machines may share a disk, and process ids may repeat."""
 PARTIAL = ".partial"
-"""Suffix of a file or folder that is incomplete, or that is being removed."""
+"""The suffix of a file or folder that is incomplete or is being removed."""
 CHANGED = "its checksum is not the one next to it: it was changed, or writing it was interrupted"
 CHUNK = 2**20
 """The number of bytes that are read at once."""
@@ -35,10 +36,10 @@ CHUNK = 2**20
 
 @contextlib.contextmanager
 def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Lock a folder for this process: another that asks for it waits until this one leaves it, or ends.
+    """Lock a folder for this process inside the block. Another process that locks it waits until the block ends.
 
-    The folder is made where it is missing, and `waiting` is called before this process waits for another one. Where the
-    system or its disk offers no such locks, or the folder cannot be made or opened, no process waits.
+    A missing folder is made. `waiting` is called before this process waits for another one. If the system or the disk
+    has no such locks, or the folder cannot be made or opened, the block runs without a lock.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the reader or writer there gets the error
@@ -61,11 +62,15 @@ def _lock(opened: int, waiting: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def replacing(place: Path, what: str = "", *, summed: bool = False) -> Iterator[Path]:
-    """Yield where to write the file or folder that takes the place of another, whole or not at all.
+    """Yield a path for a new file or folder, which replaces `place` after the block.
 
-    Messages call it `what`, or by its place. Where it is `summed`, a file gets a checksum next to it. Raises InputError
-    if the system does not let it be written, mostly because the disk is full: what was there is kept, and nothing is
-    left of the new one.
+    If the block raises an error, `place` does not change and the new file or folder is deleted. Raises InputError if
+    the operating system does not let it be written, mostly because the disk is full.
+
+    Args:
+        place: the path that is replaced.
+        what: the name of the file or folder in messages; by default its path.
+        summed: whether a file gets its checksum in a file next to it.
     """
     partial = place.with_name(f"{place.name}.{HOST}-{os.getpid()}{PARTIAL}")  # another process may write it too
     sum_ = partial.with_name(f"{partial.name}.sha256")
@@ -111,7 +116,7 @@ def sums(folder: Path, files: Iterable[Path]) -> str:
 
 
 def is_whole(file: Path) -> bool:
-    """Return whether a file has its checksum next to it."""
+    """Return whether a file has a checksum next to it that matches its content."""
     try:
         return _sum_of(file).read_text(encoding="utf-8") == sums(file.parent, [file])
     except (OSError, UnicodeDecodeError):  # the file or its checksum is missing
@@ -121,21 +126,21 @@ def is_whole(file: Path) -> bool:
 def content_of(file: Path) -> bytes:
     """Return the content of a file. Raises ValueError if a checksum is next to the file and does not match."""
     content = file.read_bytes()
-    expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # of the bytes that are returned
+    expected = _line(hashlib.sha256(content).hexdigest(), file.name)  # from the same bytes that are returned
     if _sum_of(file).exists() and _sum_of(file).read_bytes() != expected.encode():
         raise ValueError(CHANGED)
     return content
 
 
 def check(file: Path) -> None:
-    """Check a file that is too large to be read at once as `content_of` does; errors as of that."""
+    """Check a file as `content_of` does, without keeping its content in memory. Raises ValueError as that does."""
     if _sum_of(file).exists() and not is_whole(file):
         raise ValueError(CHANGED)
 
 
 def _remove_leftovers(place: Path) -> None:
-    """Remove the unfinished new versions of a file or folder that this process, or a killed one, left."""
-    for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}*"):  # of a database, its journal too
+    """Remove unfinished new versions of a file or folder by this process, or by processes that have ended."""
+    for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}*"):  # * also finds a database's journal
         writer = re.match(rf"{HOST}-(\d+)", partial.name.removeprefix(f"{place.name}."))
         if writer and (int(writer[1]) == os.getpid() or not runs(int(writer[1]))):
             _remove(partial)
@@ -158,7 +163,7 @@ def _remove(partial: Path) -> None:
 
 
 def _put_folder(partial: Path, place: Path) -> None:
-    """Move the folder `partial` to `place`; what was there goes when that is done, and comes back when it fails."""
+    """Rename the folder `partial` to `place`. An existing folder is removed afterwards, or restored if that fails."""
     retired = place.with_name(place.name + ".old" + PARTIAL)
     shutil.rmtree(retired, ignore_errors=True)
     if place.exists():
