@@ -1,4 +1,4 @@
-"""Errors of exhausted memory, with a message that names the settings to change."""
+"""Errors for exhausted memory, whose messages name the settings to change."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def used_up_by(what: str, setting: "Setting | None" = None) -> Iterator[None]:
-    """Replace errors of an allocator in the block by an InputError that says what used up the memory.
+    """Replace errors about exhausted memory in the block by an InputError that says what used up the memory.
 
-    `what` is the subject of the message: the action of the block, or the party that computes in it, such as
-    ``"Reading the private samples"``. `setting` is the run's setting; None while data are made on this machine.
+    `what` is the subject of the message: the action of the block, such as ``"Reading the private samples"``, or the
+    participant that computes in it, such as ``"The server"``. `setting` is the run's setting; None if data are prepared
+    on this machine before a run.
     """
     try:
         yield
@@ -23,7 +24,7 @@ def used_up_by(what: str, setting: "Setting | None" = None) -> Iterator[None]:
         if not used_up(error):
             raise
         first = str(error).strip().partition("\n")[0] or "MemoryError"
-        reason = ". ".join(first.split(". ")[:3]).strip(" .")  # what was tried, and what the device has
+        reason = ". ".join(first.split(". ")[:3]).strip(" .")  # the failed allocation, and the device's memory
         if setting is None:
             where = "this machine"
             fix = (

@@ -1,4 +1,4 @@
-"""What this process may really use of the machine: cores and memory, a container's limits included, and its GPUs."""
+"""The cores, memory and GPUs of the machine that this process may use; limits of a container are respected."""
 
 import ctypes
 import os
@@ -16,8 +16,8 @@ PER_WORKER = 1_500_000_000
 """Bytes that one worker may need: torch, one model of each architecture, and the activations of a batch."""
 
 MALLOC_OPTIONS = {
-    -4: 0,  # M_MMAP_MAX: no block is mapped by itself
-    -1: 2**31 - 1,  # M_TRIM_THRESHOLD: nothing at the end of the heap is given back
+    -4: 0,  # M_MMAP_MAX: no block gets its own memory map
+    -1: 2**31 - 1,  # M_TRIM_THRESHOLD: free memory at the end of the heap is not returned
     -2: 2**26,  # M_TOP_PAD: the heap grows by 64 MiB
 }
 """Options of `mallopt` and their values; the numbers are those of glibc's malloc.h."""
@@ -29,14 +29,14 @@ def default_workers(root: Path = CGROUP) -> int:
 
 
 def reachable(device: torch.device) -> list[torch.device]:
-    """Return the devices of workers: every GPU of this machine for ``cuda``, else the named device."""
+    """Return the devices of workers: all GPUs of this machine for ``cuda`` without an index, else `device`."""
     if device.type == "cpu" or device.index is not None:
         return [device]
     return [torch.device(device.type, number) for number in range(torch.accelerator.device_count())] or [device]
 
 
 def cores(root: Path = CGROUP) -> int:
-    """Return the number of cores that this process may use: the cores it is bound to, or its container's share."""
+    """Return the number of cores that this process may use: those it is bound to, but at most its container's share."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota, _, period = _read(root / "cpu.max").partition(" ")
     if not quota.isdigit():  # "max", or no such file
@@ -53,20 +53,26 @@ def free_memory(root: Path = CGROUP) -> int:
 
 
 def room() -> int:
-    """Return how many bytes may be read: they are copied once, so half of the free memory, and at most `MAX_BYTES`."""
+    """Return how many bytes may be read from a file: at most `MAX_BYTES` and, on Linux, half of the free memory.
+
+    It is half because data are copied once after reading.
+    """
     return min(MAX_BYTES, free_memory() // 2) if sys.platform == "linux" else MAX_BYTES
 
 
 def gib(size: int) -> str:
-    """Return a number of bytes in GiB or MiB."""
+    """Return a number of bytes as text in GiB or MiB, rounded down."""
     return f"{size // 2**30:,} GiB" if size >= 2**30 else f"{size // 2**20:,} MiB"
 
 
 def check_claim(path: Path, claimed: int, fix: str, what: str = "data") -> None:
-    """Check that a file does not claim more than may be read, before anything is allocated; else raise InputError.
+    """Check that reading a file needs at most `room` bytes, before memory is allocated; else raise InputError.
 
-    `claimed` are the bytes of what it holds, and of what is made of it; `fix` says what to do where they are too many,
-    and `what` they are, such as ``"weights"``.
+    Args:
+        path: the file or folder.
+        claimed: the bytes of memory that its content needs, by its headers or size.
+        fix: what to do if these are too many, for the message.
+        what: the name of the content in the message, such as ``"weights"``.
     """
     if claimed > (free := room()):
         half = f"half of the free memory ({gib(free)})"
@@ -75,9 +81,10 @@ def check_claim(path: Path, claimed: int, fix: str, what: str = "data") -> None:
 
 
 def keep_freed_memory() -> None:
-    """Keep glibc from returning memory between training steps, which would cost a page fault for every 4 kB.
+    """Keep glibc from returning freed memory to the system between training steps.
 
-    Without glibc nothing happens. The process keeps its peak memory. Results do not change.
+    Otherwise each step would cost a page fault for every 4 kB that it allocates again. The process then keeps its peak
+    memory until it ends. Results do not change. Without glibc this function does nothing.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

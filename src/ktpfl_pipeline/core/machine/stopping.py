@@ -1,4 +1,4 @@
-"""SIGTERM, which ends a run in order, as Ctrl-C does."""
+"""Handling of SIGTERM, which ends a run in an orderly way, as Ctrl-C does."""
 
 import contextlib
 import os
@@ -9,13 +9,13 @@ from typing import Any
 
 
 class TerminatedError(KeyboardInterrupt):
-    """This process was asked to end: by a scheduler, a container or systemd."""
+    """This process received SIGTERM, for example from a scheduler, a container runtime or systemd."""
 
 
 def heed() -> None:
-    """Raise `TerminatedError` on SIGTERM from now on, only in this process; its forks end at once.
+    """Make SIGTERM raise `TerminatedError` in this process from now on. Processes forked from it end at once.
 
-    Only a main thread may ask for it.
+    Called in a thread other than the main thread, this function does nothing.
     """
     owner = os.getpid()
 
@@ -31,7 +31,7 @@ def heed() -> None:
 
 @contextlib.contextmanager
 def heeding() -> Iterator[None]:
-    """Keep what `heed` set, whatever handler of SIGTERM a library sets in here."""
+    """Restore the handler of SIGTERM after the block, in which a library may set its own."""
     known = signal.getsignal(signal.SIGTERM)
     try:
         yield
