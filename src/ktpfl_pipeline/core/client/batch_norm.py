@@ -72,10 +72,17 @@ def private_statistics(module: nn.Module) -> Iterator[None]:
 def predicting(
     module: nn.Module, policy: BatchNormPolicy, inputs: Tensor, numbers: Callable[[Tensor], Tensor], size: int
 ) -> Iterator[None]:
-    """Give a client's loaded module, inside the block, the statistics with which a policy predicts public samples.
+    """Set a loaded module's BatchNorm statistics for predictions of public samples inside the block.
 
-    `inputs` are the raw samples that are predicted, (B, ...), and `numbers` turns them into what a module takes. Parts
-    of about `size` samples, `distillation.batch_size`, have their own statistics, as in distillation.
+    With ``domain_specific`` these are statistics of the predicted samples; see `estimate`. With other policies, and
+    with a single sample, the running statistics do not change.
+
+    Args:
+        module: the client's module.
+        policy: the value of `distillation.batch_norm`.
+        inputs: the raw samples that are predicted, (B, ...).
+        numbers: converts raw samples to the inputs of a module.
+        size: the number of samples that are normalized together, `distillation.batch_size`.
     """
     if policy != "domain_specific" or len(inputs) < 2 or not layers(module):
         yield
@@ -87,11 +94,11 @@ def predicting(
 
 @torch.no_grad()
 def estimate(module: nn.Module, inputs: Tensor, numbers: Callable[[Tensor], Tensor], size: int) -> None:
-    """Set a module's running statistics to those of raw inputs, (B, ...), B of at least 2, in one pass.
+    """Set a module's running statistics to those of raw inputs, (B, ...) with B of at least 2, in one pass.
 
-    The pass takes B samples in ⌈B / `size`⌉ parts, equally large up to one sample. Within a part each layer normalizes
-    with the part's own statistics; its running mean and variance become the mean over parts of the part's mean and
-    unbiased variance. Only BatchNorm is in training mode, so dropout is off.
+    The samples are split into ⌈B / `size`⌉ parts, but at most ⌊B / 2⌋, whose sizes differ by at most one. Within a part
+    each layer normalizes with the part's own statistics. The running mean and variance become the means over all parts
+    of a part's mean and unbiased variance. Only BatchNorm is in training mode, so dropout is off.
     """
     module.eval()
     own = layers(module)
@@ -103,7 +110,7 @@ def estimate(module: nn.Module, inputs: Tensor, numbers: Callable[[Tensor], Tens
         parts = min(math.ceil(len(inputs) / size), len(inputs) // 2)  # one sample has no variance
         for number, part in enumerate(torch.tensor_split(inputs, max(1, parts)), 1):
             for layer in own:
-                layer.momentum = 1.0 / number  # the mean over parts; None would wait for a counter on the device
+                layer.momentum = 1.0 / number  # the mean over parts; with None torch would wait for the device
             module(numbers(part))
     finally:
         for layer, momentum in zip(own, momenta, strict=True):

@@ -1,4 +1,4 @@
-"""The cross-entropy of a client's private samples: the one place where label smoothing and class weights enter it.
+"""The cross-entropy of a client's private samples, with label smoothing and class weights.
 
 With `training.class_weights: balanced` a sample of class k has the weight D_n / (K_n · D_n,k) in client n's local
 training. D_n is its number of training samples, D_n,k its number of samples of class k, and K_n its number of classes.
@@ -35,7 +35,7 @@ class Criterion:
             self.weights.copy_(sent(balanced(labels, len(self.weights)), self.weights.device))
 
     def __call__(self, logits: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-        """Return the cross-entropy of logits, (b, K), with labels, (b,): (), or their sum where `reduction` says so."""
+        """Return the cross-entropy, (), of logits, (b, K), with labels, (b,); `reduction` is ``mean`` or ``sum``."""
         return F.cross_entropy(logits, labels, weight=self.weights, reduction=reduction, label_smoothing=self.smoothing)
 
 

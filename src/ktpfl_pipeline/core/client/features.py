@@ -1,11 +1,13 @@
 """A model as an extractor and a head: the head is the layer that makes the logits, and its input is the feature.
 
 Features of different architectures, f numbers each, are brought to a common dimension F: neighbors are averaged and
-multiplied by √(f/F), so that features that are equal among neighbors keep their length. Without it wide features
-shrink, and a common head learns them slowly. This pooling is a matrix P, whose rows are orthonormal where F divides f.
-A common head (W, b) on pooled features is the layer (W P, b) of an architecture: a model that has it is a model like
-any other. Training (W P, b) is not training (W, b), though: a step moves logits by ‖f‖² instead of ‖P f‖². So such a
-model trains in the common head's parameters, in rounds and in adaptation (`train_common_head`).
+multiplied by √(f/F), so that the norm of features does not change if neighbors are equal. Without this factor wide
+features would shrink, and a common head would learn them slowly. The pooling is a matrix P, (F, f); its rows are
+orthonormal if F divides f.
+
+A common head (W, b) on pooled features equals the layer (W P, b) of an architecture, so a model can store it as its own
+head. But one step on (W P, b) changes logits in proportion to ‖x‖² of the features x, and one step on (W, b) in
+proportion to ‖P x‖². So the parameters (W, b) are trained, in rounds and in adaptation (`train_common_head`).
 """
 
 from collections.abc import Iterator
@@ -25,10 +27,10 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 @contextmanager
 def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
-    """Yield a list to which every forward pass of a model adds its features, (b, F), in its weights' precision.
+    """Yield a list to which every forward pass of a model inside the block appends its features, (b, F).
 
-    `head` is the layer that makes the model's logits. Of a feature map, which enters a convolution, positions are
-    averaged.
+    `head` is the layer that makes the model's logits; features have the dtype of its weights. If the head is not a
+    linear layer, such as a convolution, features are averaged over positions.
     """
     seen: list[Tensor] = []
     dtype = next(head.parameters()).dtype
@@ -43,9 +45,10 @@ def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 
 @contextmanager
 def replaced_head(module: nn.Module, name: str, common: nn.Linear) -> Iterator[None]:
-    """Put a common head, (K, F), on pooled features in place of the model's own head `name`, inside the block.
+    """Replace the model's own head, whose name is `name`, by a common head on pooled features inside the block.
 
-    In the block, the common head's parameters belong to the module, and the parameters of its own head do not.
+    The common head is a linear layer with weights (K, F). In the block, its parameters belong to the module, and the
+    parameters of the own head do not.
     """
     own = module.get_submodule(name)
     module.set_submodule(name, nn.Sequential(Pool(common.in_features), common))
@@ -56,7 +59,7 @@ def replaced_head(module: nn.Module, name: str, common: nn.Linear) -> Iterator[N
 
 
 def fitted(params: Params, name: str, head: Params) -> Params:
-    """Return a model with a common head, (W P, b), in place of its own head, whose name is `name`."""
+    """Return a model whose own head, with the name `name`, is replaced by (W P, b) of the common `head` (W, b)."""
     own = params[f"{name}.weight"]  # (K, f)
     everything = torch.eye(own.shape[1], device=own.device, dtype=own.dtype)
     pooling = pooled(everything, head["weight"].shape[1])  # (f, F), P transposed
@@ -73,14 +76,14 @@ def train_common_head(
     weight: float = 0.0,
     generated: Iterator[tuple[Tensor, Tensor]] | None = None,
 ) -> Outcome[tuple[Params, Params]]:
-    """Train client n's extractor and the common `head` on its cross-entropy for E epochs, or `epochs`.
+    """Train client n's extractor and the common `head` on the client's cross-entropy for E epochs, or `epochs`.
 
     The model's own head is not trained. The outcome has the model with the trained common head, and that head.
 
     Args:
-        head: ``weight`` (K, F) and ``bias`` (K,).
-        weight: of the common head's cross-entropy on generated features.
-        generated: for one batch after another, as many features, (b, F), and their classes, (b,).
+        head: the common head, ``weight`` (K, F) and ``bias`` (K,).
+        weight: the weight of the cross-entropy on generated features in the loss.
+        generated: yields (b, F) generated features and their classes, (b,), once per batch; None means no such loss.
     """
     own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)
@@ -102,10 +105,10 @@ def train_common_head(
 
 
 def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Outcome[tuple[Tensor, Tensor]]:
-    """Return each class's mean feature over client n's training samples, (K, F), and whether it has any, (K,) bool.
+    """Return each class's mean feature over client n's training samples, (K, F) float64, and which classes it has.
 
-    In eval mode and float64; zeros for a class of which the client has no sample. The numbers of samples stay at the
-    client, because no method needs them.
+    The latter are (K,) bool; the mean feature of any other class is zero. The model is in eval mode, and `dimension` is
+    F. The numbers of samples are not returned, because no method needs them.
     """
     samples, module = space.split(n, "train"), space.module(n, params)
     with features(space.head(n, module)[1], dimension) as seen:

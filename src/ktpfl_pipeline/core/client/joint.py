@@ -1,8 +1,9 @@
-"""Two models as one, as FedMRL's clients use them: a small common extractor's features go into the own model's head.
+"""Two models as one module, as FedMRL's clients use them.
 
-The tensors say what they belong to: names that begin with ``own`` to the own extractor, with ``head`` to its head, with
-``common`` to the common extractor, and with ``projector:`` and the common model's architecture to what is between.
-So whoever has a model's tensors can build its module.
+The features of a small common extractor and of the client's own extractor are projected together, and the projection
+enters the head of the client's own model. The names of tensors tell the part to which they belong: ``own`` is the own
+extractor, ``head`` its head, ``common`` the common extractor, and ``projector:`` with the common model's architecture
+the projector. So `built` can make the module from the names and shapes of its tensors.
 """
 
 from collections.abc import Callable
@@ -17,14 +18,19 @@ PREFIX = "projector:"
 
 
 class Joint(nn.Module):
-    """Own and common extractor, the projector of both features, and the own head."""
+    """The own and the common extractor, the projector of both features, and the own head."""
 
     def __init__(
         self, own: nn.Module, common: nn.Module, architecture: str, dimension: int, heads: tuple[str, str]
     ) -> None:
-        """Split both models into parameters and buffers; the common one has the name `architecture` and no head.
+        """Combine two models, which are changed: their heads are removed, and the common head is not used.
 
-        `heads` are the names of both heads, linear layers.
+        Args:
+            own: the client's own model.
+            common: the common model.
+            architecture: the name of the common model's architecture.
+            dimension: d₁, the number to which the common features are pooled.
+            heads: the names of the heads of both models; the own head is a linear layer.
         """
         super().__init__()
         self.dimension = dimension  #: d₁, of the common features
@@ -36,10 +42,10 @@ class Joint(nn.Module):
         self.own, self.common = own, common
         self.pool = Pool(dimension)
         self.add_module(self._projector, nn.Linear(dimension + head.in_features, head.in_features))
-        self.head = head  # last: it is the head of the whole
+        self.head = head  # added last, because it is the last layer of the joint model
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the own head's logits, (b, K), of both extractors' projected features."""
+        """Return the own head's logits, (b, K), for the projected features of both extractors."""
         general = self.pool(self.common(inputs).flatten(1))  # (b, d₁)
         both = torch.cat([general, self.own(inputs).flatten(1)], dim=1)
         fused: Tensor = getattr(self, self._projector)(both)  # (b, d₂)
@@ -53,7 +59,7 @@ def projector_name(architecture: str) -> str:
 
 
 def common_of(params: Params) -> str:
-    """Return the architecture of a joint model's common part; empty, where the model is not a joint one."""
+    """Return the architecture of a joint model's common part; empty if the model is not a joint one."""
     found = next((name for name in params if name.startswith(PREFIX)), "")
     return found.partition(".")[0].removeprefix(PREFIX).replace("/", ".")
 
@@ -61,9 +67,10 @@ def common_of(params: Params) -> str:
 def built(
     build: Callable[[str], nn.Module], head: Callable[[str], str], architecture: str, params: Params
 ) -> nn.Module:
-    """Return a new module that the model `params` of a client with this architecture fits.
+    """Return a new module into which `params`, the model of a client with this architecture, can be loaded.
 
-    `build` makes a module from an architecture's name; `head` returns the name of its head: a joint model needs two.
+    It is a `Joint` if `params` are a joint model. `build` makes a module of an architecture; `head` returns the name of
+    an architecture's head.
     """
     if not (common := common_of(params)):
         return build(architecture)

@@ -1,4 +1,4 @@
-"""Features of different widths in a common dimension: averages of neighbors, scaled."""
+"""Pooling of features of different widths to a common dimension: scaled averages of neighbors."""
 
 import math
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 def pooled(features: Tensor, dimension: int) -> Tensor:
-    """Return features, (b, f), in `dimension` numbers, (b, F): averages of neighbors, times √(f/F).
+    """Return features, (b, f), pooled to F = `dimension` numbers, (b, F): averages of neighbors, times √(f/F).
 
-    With F = f the result equals the features bit for bit. The norm is kept if averaged neighbors are equal, or if F is
-    a multiple of f, where features are repeated.
+    With F = f the result equals the features bit for bit. The norm does not change if averaged neighbors are equal, or
+    if F is a multiple of f, so that each feature is repeated.
     """
     scale = math.sqrt(features.shape[1] / dimension)
     return F.adaptive_avg_pool1d(features, dimension) * scale
@@ -20,10 +20,10 @@ class Pool(nn.Module):
     """`pooled` as a layer."""
 
     def __init__(self, dimension: int) -> None:
-        """Pool to `dimension` numbers."""
+        """Make a layer that pools to `dimension` features."""
         super().__init__()
         self.dimension = dimension
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the features, (b, f), in F numbers, (b, F)."""
+        """Return the features, (b, f), pooled to (b, F)."""
         return pooled(features, self.dimension)
