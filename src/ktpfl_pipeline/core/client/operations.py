@@ -1,6 +1,7 @@
 """The operations for one client: local training, distillation, prediction, evaluation.
 
-Batches, devices, dtypes and optimizers exist only here. The package describes the arguments that all operations share.
+Batches, devices, dtypes and optimizers are handled only in this package, whose docstring describes the arguments that
+all operations share.
 """
 
 import torch
@@ -20,14 +21,14 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 
 def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None = None) -> Outcome[Params]:
-    """Train E epochs, or `epochs`, on client n's cross-entropy; the loss is the last epoch's mean."""
+    """Train for E epochs, or `epochs`, on client n's cross-entropy; the loss is the mean over the last epoch."""
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
     outcome = own.descend(module, own.cross_entropy(module), epochs)
     return outcome.giving(params_of(module))
 
 
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
-    """Train R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); teacher is (B, K)."""
+    """Train for R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); `teacher` is (B, K)."""
     settings, inputs = space.setting.distillation, space.public(batch)
     module = space.module(n, params)
     target = teacher.to(space.device, space.dtype)
@@ -44,10 +45,10 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
 
 
 def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return T²·KL(teacher ‖ softmax(logits / T)) of (b, K) each, summed over classes, averaged over samples.
+    """Return T²·KL(teacher ‖ softmax(logits / T)), (), summed over classes and averaged over the b samples.
 
-    Its gradient with respect to the logits is T·(softmax(logits / T) - teacher) / samples, so T changes the shape of
-    the teacher and not the size of the step.
+    `logits` and `teacher` are (b, K) each. The gradient with respect to the logits is T·(softmax(logits / T) - teacher)
+    / b. The factor T² keeps the size of a step nearly independent of T (Hinton, Vinyals, Dean 2015).
     """
     student = F.log_softmax(logits / temperature, dim=1)
     return temperature**2 * F.kl_div(student, teacher, reduction="batchmean")
@@ -83,9 +84,9 @@ def confusion(space: Workspace, n: int, params: Params, split: Split) -> Outcome
     return Outcome(torch.bincount(places, minlength=classes**2).view(classes, classes))
 
 
-@torch.inference_mode()  # not around the caller: a module made or loaded in inference mode cannot be trained
+@torch.inference_mode()  # only here: a module that is made or loaded in inference mode cannot be trained
 def predict(space: Workspace, module: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the module's logits, (M, K), on raw inputs, (M, ...), in eval mode, computed in several parts."""
+    """Return the module's logits, (M, K), on raw inputs, (M, ...), in eval mode, in parts of `prediction_batch`."""
     module.eval()
     return torch.cat(
         [module(space.numbers(part)) for part in torch.split(inputs, space.setting.compute.prediction_batch)]

@@ -30,7 +30,7 @@ def make(
 def step(
     optimizer: torch.optim.Optimizer, modules: Sequence[nn.Module], gradients: Sequence[Tensor], clip: float | None
 ) -> None:
-    """Take one step along the gradients of the optimizer's parameters, each module's norm at most `clip`."""
+    """Take one step with the given gradients; the gradient norm of each module is first clipped to `clip`, if any."""
     for parameter, gradient in zip(optimizer.param_groups[0]["params"], gradients, strict=True):
         parameter.grad = gradient if clip is None else gradient.clone()  # two parameters may share a gradient
     if clip is not None:

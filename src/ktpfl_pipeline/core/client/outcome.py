@@ -38,7 +38,7 @@ class Outcome(Generic[Value]):
 
 @dataclass(frozen=True)
 class Resuming(Generic[Value]):
-    """A client operation that trains and starts from the state that its optimizer had before."""
+    """A client operation that trains, and whose optimizer starts from the state that an earlier training left."""
 
     operation: Callable[..., Outcome[Value]]
 

@@ -1,4 +1,4 @@
-"""A client's training data as every local training uses them: augmented batches of samples, and their loss."""
+"""A client's training samples as all local training uses them: augmented batches, and their loss."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 
 
 class PrivateSamples:
-    """Client n's training split in one training. The round t, the client and a part name its random streams.
+    """Client n's training split in one training. The round t, the client and `part` name the random streams.
 
     All training on private data uses this class, so augmentation, label smoothing and class weights always apply.
     """
@@ -34,7 +34,10 @@ class PrivateSamples:
         return len(self.labels)
 
     def inputs(self, batch: Tensor) -> Tensor:
-        """Return the inputs at the indices `batch`, (b,), as a model takes them; equal for the same batch again."""
+        """Return the inputs at the indices `batch`, (b,), as a model takes them.
+
+        Each batch is augmented once: a second call in a row with the same tensor `batch` returns equal inputs.
+        """
         if self._augment is None:
             return self._space.numbers(self._split.inputs.index_select(0, batch))
         if batch is not self._batch:
@@ -48,11 +51,11 @@ class PrivateSamples:
         return self._criterion(logits, self.labels[batch], reduction)
 
     def cross_entropy(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
-        """Return the mean cross-entropy of a module as a function of the indices of a batch, (b,)."""
+        """Return the function from the indices of a batch, (b,), to the module's mean cross-entropy on it."""
         return lambda batch: self.loss(module(self.inputs(batch)), batch)
 
     def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Outcome[None]:
-        """Train a module for E epochs, or `epochs`, by local training's recipe; see `sgd.descend`."""
+        """Train a module for E epochs, or `epochs`, with the recipe of local training; see `sgd.descend`."""
         recipe = self._recipe if epochs is None else replace(self._recipe, epochs=epochs)
         with self.streams() as shuffle:
             return sgd.descend(self._space, module, loss, len(self), recipe, self._t, shuffle)

@@ -1,6 +1,6 @@
-"""Products of matrices and convolutions in bfloat16, all else in float32: autocast, and two remedies on CPUs.
+"""Matrix products and convolutions in bfloat16, everything else in float32: torch's autocast, with exceptions on CPUs.
 
-A product in bfloat16 takes factors of 8 significant bits, adds up in float32, and rounds the sum to 8 bits.
+A product in bfloat16 has factors with 8 significant bits, is summed in float32, and is rounded to 8 bits.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,17 @@ from torch import Tensor, nn
 
 
 def reduce(module: nn.Module, device: str) -> None:
-    """Make the module compute its products in bfloat16, forward and backward; it returns float32.
+    """Make the module compute its products in bfloat16, forward and backward; the module returns float32.
 
-    A depthwise convolution is not a matrix product: its
-    backward pass in oneDNN is several times slower in bfloat16. On a CPU, such layers train in float32; on a GPU, that
-    would only add casts.
+    On a CPU there are two exceptions. Grouped (depthwise) convolutions train in float32, because their backward pass in
+    oneDNN is several times slower in bfloat16. LSTMs always compute in float32, because oneDNN has no bfloat16 LSTM for
+    some CPUs.
     """
     for part in module.modules() if device == "cpu" else ():
         layer: Any = part
         if getattr(part, "groups", 1) > 1:
             layer.forward = _in_float32(layer.forward, training_only=True)
-        elif isinstance(part, nn.LSTM):  # oneDNN has no bfloat16 LSTM without CPU support
+        elif isinstance(part, nn.LSTM):  # oneDNN's bfloat16 LSTM needs support by the CPU
             layer.forward = _in_float32(layer.forward, training_only=False)
     built: Any = module
     forward: Callable[[Tensor], Tensor] = built.forward

@@ -1,8 +1,8 @@
 """Local training by a method's own rule: the method defines one step in terms of vectors, as in its paper.
 
-A rule sees a model as the vector w, (d,), of its trained parameters, and asks for gradients of the client's mean
-cross-entropy anywhere. Batches, pixels, dropout and BatchNorm are handled here: each training sample is used once an
-epoch, and running statistics change only when a gradient is computed for a step, not for a probe.
+A rule sees a model as the vector w, (d,), of its trained parameters. It may ask for the gradient of the client's mean
+cross-entropy at any w. Batches, inputs, dropout and BatchNorm are handled here: each training sample is used once per
+epoch, and running statistics change when a gradient is computed for a step, but not when it is computed for a probe.
 """
 
 from collections import Counter
@@ -112,14 +112,14 @@ def restored(module: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def groups(order: list[Tensor], size: int) -> Iterator[list[Tensor]]:
-    """Yield the batches in groups of `size`; the last group repeats its own batches where they do not suffice."""
+    """Yield the batches in groups of `size`; a last group with fewer batches repeats them until it has `size`."""
     for start in range(0, len(order), size):
         group = order[start : start + size]
         yield (group * size)[:size]
 
 
 def vector(parameters: Sequence[Tensor]) -> Tensor:
-    """Return parameters one after another, (d,)."""
+    """Return parameters as one vector, (d,)."""
     return torch.cat([parameter.detach().flatten() for parameter in parameters])
 
 

@@ -25,10 +25,16 @@ def descend(
 ) -> Outcome[None]:
     """Take a recipe's steps; return the mean loss over the last epoch, () on the device (0 without an epoch).
 
-    `module` is trained in place; models in an `nn.ModuleList` are clipped separately. `loss` is the mean loss of
-    the samples at given indices below `samples`; `shuffle` orders them again in each epoch, and the last, shorter batch
-    is kept. The optimizer starts from the workspace's state, if any, and the outcome has its new state. Round `t`
-    determines the learning rate.
+    The optimizer starts from `Workspace.optimizer_state`, unless this is None; the outcome then has its new state.
+
+    Args:
+        space: the workspace of the process.
+        module: trained in place. Gradients of the models in an `nn.ModuleList` are clipped separately.
+        loss: the mean loss, (), of the samples at the given indices, (b,) below `samples`.
+        samples: the number of samples.
+        recipe: optimizer, learning rate, batch size and epochs.
+        t: the round, which determines the learning rate.
+        shuffle: draws a new order of the samples in each epoch; see `batches`.
     """
     parameters = trained(module)
     device = parameters[0].device
@@ -59,8 +65,8 @@ def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[Tensor, tu
 def step(parameters: Sequence[Tensor], gradients: Sequence[Tensor], learning_rate: float) -> None:
     """Take one step of plain SGD, w ← w - η g, on parameters w in place: `torch.optim.SGD` to the bit.
 
-    Without momentum there is no state to keep, and making the first `torch.optim` optimizer of a process imports
-    torch's compiler: five seconds before the first step.
+    Plain SGD has no state. This avoids making a `torch.optim` optimizer: the first one in a process imports torch's
+    compiler, which takes about five seconds.
     """
     torch._foreach_sub_([*parameters], [*gradients], alpha=learning_rate)  # one launch for all of them
 

@@ -1,4 +1,4 @@
-"""How long a training step takes on this machine in several arithmetics, measured in turns for a second or two."""
+"""The time of a training step on this machine with several settings of `compute`, measured in a second or two."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -26,11 +26,12 @@ def step_seconds(
     batch_size: int,
     computes: Sequence[Compute],
 ) -> list[float]:
-    """Return the seconds of one step of plain local training in each of `computes`, the least of some turns.
+    """Return the seconds of one step of plain local training with each of `computes`.
 
-    Steps are the engine's own, on a client's `samples` as a model takes them, repeated where a batch has more. Where a
-    whole batch takes long, a part of it is timed, as many samples as the first of `computes` decides; times are then in
-    proportion. Neither torch's generators nor its number of threads are changed.
+    The settings are timed in turns, and the shortest time of each is returned. Steps are those of the engine, on a
+    client's `samples`, which are repeated if a batch needs more. If a step with a whole batch takes long, fewer samples
+    are timed and the time is scaled; a trial with the first of `computes` decides how many. torch's generators and
+    number of threads are not changed.
     """
     batch = max(2, batch_size)
     sizes = [batch // 2**halved for halved in range(batch.bit_length()) if halved == 0 or batch >> halved >= FEW]
@@ -47,17 +48,17 @@ def step_seconds(
 
 
 def _least(spaces: list[Workspace], sizes: list[int]) -> list[float]:
-    """Return for each workspace the least seconds of a step of `sizes[0]` samples, timed on as many as are quick."""
+    """Return the shortest time of a step of `sizes[0]` samples for each workspace, in seconds, from fewer if slow."""
     plain, size = spaces[0], sizes[-1]
     params = plain.setting.initial_models()[size]
-    _seconds(plain, params, size)  # makes kernels
+    _seconds(plain, params, size)  # the first call is slower, because it makes kernels
     took = _seconds(plain, params, size)
-    for larger in reversed(sizes[:-1]):  # twice as many, while a step of these is short
+    for larger in reversed(sizes[:-1]):  # doubled as long as a step is short
         if 2 * took > LONG:
             break
         size, took = larger, _seconds(plain, params, larger)
     for space in spaces[1:]:
-        _seconds(space, params, size)  # makes kernels
+        _seconds(space, params, size)  # as above
     steps = max(1, min(10, int(LONG / 4 / took)))
     turns = [[_seconds(space, params, size, steps) for space in spaces] for _ in range(TURNS)]
     return [min(seconds) * sizes[0] / size / steps for seconds in zip(*turns, strict=True)]

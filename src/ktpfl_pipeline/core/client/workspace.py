@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, state_of
 
 OWN = ""
-"""The name that means the client's own architecture."""
+"""The name that stands for the client's own architecture in counts of samples."""
 RESIDENT = 0.5
 """The largest share of a GPU's free memory in which clients' samples stay permanently."""
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Workspace:
         return {name: tensor.clone() for name, tensor in self.module(n, params).state_dict().items()}
 
     def head(self, n: int | str, module: nn.Module) -> tuple[str, nn.Module]:
-        """Return the layer that makes the logits of client n's `module`, with its name there; else raise InputError."""
+        """Return the name and the layer of the head of client n's `module`; raise InputError if it has no head."""
         if isinstance(module, joint.Joint):
             return "head", module.head
         name = self._head_name(self.architecture(n))
@@ -98,7 +98,7 @@ class Workspace:
         return self.setting.head(architecture).name
 
     def linear(self, head: Params) -> nn.Linear:
-        """Return the linear layer of a head's shape loaded with it, ``weight`` (K, F) and any ``bias``; one a shape."""
+        """Return a linear layer with a head's ``weight``, (K, F), and ``bias``, if any. Each shape has one layer."""
         shape = (*head["weight"].shape, *head)
         if shape not in self._heads:
             classes, width = head["weight"].shape
@@ -117,13 +117,13 @@ class Workspace:
         return Counter({name: samples * number for name, number in Counter(models).items()})
 
     def numbers(self, inputs: Tensor) -> Tensor:
-        """Return private or public inputs as a model takes them; features were standardized with the data."""
+        """Return raw private or public inputs as a model takes them. Features are already standardized."""
         kind = kinds.of(inputs)
         floats = kind.to_float(inputs, self.dtype)
         return floats.contiguous(memory_format=self.format) if kind.pixels else floats
 
     def split(self, n: int, name: Split) -> LabeledDataset:
-        """Return one split of client n on the device. It stays there if `resident`, else it is copied each time."""
+        """Return one split of client n on the device. If `resident`, it stays there; otherwise each call copies it."""
         if (n, name) in self._splits:
             return self._splits[n, name]
         samples: LabeledDataset = getattr(self.setting.by_id[n], name)
