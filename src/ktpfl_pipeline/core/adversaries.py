@@ -1,9 +1,9 @@
-"""False predictions that malicious clients upload; `settings.Adversaries` says how many clients do.
+"""False predictions that malicious clients upload; `settings.Adversaries` sets how many clients are malicious.
 
-Malicious clients train, learn from their teachers and are evaluated as others are; only their uploads are false. The
-kinds are the counterparts, for predictions, of attacks on uploaded models: `random` of the Gaussian attack (Blanchard
-et al., NeurIPS 2017), `flipped` of label flipping y → K - 1 - y (Fang et al., USENIX Security 2020), `scaled` of sign
-flipping with a larger size (Li et al., RSA, AAAI 2019).
+Malicious clients train, learn from their teachers and are evaluated as others are; only their uploads are false. Each
+kind is the counterpart, for predictions, of a known attack: `random` of the Gaussian attack (Blanchard et al., NeurIPS
+2017), `flipped` of label flipping y → K - 1 - y (Fang et al., USENIX Security 2020), and `scaled` of sign flipping with
+a larger size (Li et al., RSA, AAAI 2019).
 """
 
 import torch
@@ -12,11 +12,11 @@ from torch import Tensor
 from ktpfl_pipeline.core.transfer import sent
 
 FACTOR = -10.0
-"""Of ``scaled``: nearly all of the mass goes to the class that the model finds least likely."""
+"""The factor of ``scaled``. The least likely class of a sample gets nearly all of the probability."""
 
 
 def false_predictions(kind: str, logits: Tensor, stream: torch.Generator) -> Tensor:
-    """Return what a malicious client uploads in place of its logits, (B, K); `kind` is that of `Adversaries`.
+    """Return what a malicious client uploads instead of its `logits`, (B, K); `kind` is `Adversaries.kind`.
 
     Noise is drawn from `stream`, on the CPU, so that it is the same for any device.
     """

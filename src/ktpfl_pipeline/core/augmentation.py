@@ -16,15 +16,15 @@ TRANSFORMS: dict[str, Callable[[Any, Sequence[int]], Callable[..., Any]]] = {
     "color_jitter": lambda v2, shape: v2.ColorJitter,
     "rand_augment": lambda v2, shape: v2.RandAugment,
 }
-"""By name: what makes torchvision's transform of its arguments, given `torchvision.transforms.v2` and a shape."""
+"""Functions that return the class of a transform, by name, from `torchvision.transforms.v2` and an image's shape."""
 OF_COLOR = ("color_jitter", "rand_augment")
 
 
 def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tensor] | None:
-    """Return a function that changes each of b uint8 images, (b, C, H, W), by separate draws; None if none is wanted.
+    """Return a function that changes b uint8 images, (b, C, H, W), each by its own draws; None if no change is wanted.
 
-    `shape` is that of an image, (C, H, W). torchvision would draw once for all images of a batch. Draws come from
-    torch's global generator on the CPU.
+    `shape` is that of one image, (C, H, W). Images are changed one by one, because torchvision would draw once for all
+    images of a batch. Draws come from torch's global generator on the CPU.
     """
     if not wanted:
         return None
@@ -36,9 +36,9 @@ def make(wanted: Augmentation, shape: Sequence[int]) -> Callable[[Tensor], Tenso
 
 
 def check(wanted: Augmentation, inputs: Tensor) -> None:
-    """Check that inputs, (M, ...), can be changed so.
+    """Check that the wanted changes can be applied to inputs, (M, ...), and import torchvision's transforms.
 
-    Raises InputError if they are not images, or have no colors that a transform could change.
+    Raises InputError if the inputs are not images, or have a number of channels that a change of colors does not allow.
     """
     names = [name for each in wanted for name in each]
     if not names:
@@ -49,11 +49,11 @@ def check(wanted: Augmentation, inputs: Tensor) -> None:
             " it to []."
         )
     check_channels(wanted, inputs.shape[1])
-    import torchvision.transforms.v2  # noqa: F401 - now, which takes seconds, so that workers that are forked have it
+    import torchvision.transforms.v2  # noqa: F401 - imported before workers are forked, as it takes seconds
 
 
 def check_channels(wanted: Augmentation, channels: int) -> None:
-    """Check that images of so many channels can be changed so; else raise InputError."""
+    """Check that the wanted changes can be applied to images with `channels` channels; else raise InputError."""
     colored = [name for each in wanted for name in each if name in OF_COLOR]
     if colored and channels not in (1, 3):
         raise InputError(

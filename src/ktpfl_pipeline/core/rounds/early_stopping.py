@@ -1,4 +1,4 @@
-"""Early stopping by validation: one rule for every method and for local-only, off unless `evaluation.patience` is set.
+"""Early stopping by validation accuracy: one rule for all methods, used only if `evaluation.patience` is set.
 
 After each evaluated round the clients' mean validation accuracy after transfer is compared with the best one so far. A
 run ends when `patience` evaluations in a row have not exceeded the best, and its final values, models and

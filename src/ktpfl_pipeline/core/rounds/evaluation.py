@@ -40,7 +40,8 @@ class Ended(Generic[State]):
     before: State  #: the state at the start of the round
     after: State  #: the state at the end of the round
     report: RoundReport  #: what the round returned
-    #: of the rounds before. If the last round was evaluated, clients outside the cohort keep its values.
+    #: records of the earlier rounds. If the last of them was evaluated, its accuracies after transfer are those of
+    #: clients outside the cohort after local training
     history: Sequence[RoundRecord]
 
 
@@ -50,9 +51,9 @@ class Evaluator(Generic[State]):
 
     method: Method[State]  #: the method whose models are evaluated
     fed: Federation
-    #: numbers of local epochs after which models are evaluated too; these evaluations are not remembered
+    #: numbers of extra local epochs after which models are evaluated too; `known` does not store these evaluations
     adapt: Sequence[int] = ()
-    global_samples: int = 0  #: the largest number of test samples of all clients on which every model is evaluated
+    global_samples: int = 0  #: the largest number of pooled test samples for ``global_accuracy``; 0: none
     #: the last evaluation of each client's model, so that a model that did not change is not evaluated again; models
     #: are referenced weakly, so that one that was made only for evaluation can be freed afterwards
     known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
@@ -74,20 +75,20 @@ class Evaluator(Generic[State]):
     ) -> RoundRecord:
         """Evaluate every client, sampled or not, after local training and after the knowledge transfer.
 
-        If a client gives no usable answer, its last measured values are used, or NaN if there are none. A round
-        in which no client answers, and none ever did, is recorded as a round without evaluation.
+        If a real client gives no usable answer, its last measured values are used, or NaN if there are none. If no
+        client answers and no earlier round was evaluated, the record is that of a round without evaluation.
 
         Args:
             ended: the round.
             full: whether models are evaluated after `adapt` epochs too.
             pooled: whether models are evaluated on `global_samples` too.
-            is_only: whether no round was evaluated before and none is left; then the executor decides whether enough
-                clients answered, and InputError is raised if not.
+            is_only: whether this is the only evaluation of the run. The executor then decides whether enough clients
+                answered, and raises InputError if the run cannot go on.
 
         Raises DivergedError if a copy that is fine-tuned for the evaluation diverges, or a test loss is not finite.
         """
         fed, t, everyone, away = self.fed, ended.record.round, list(self.fed.by_id), dict[int, str]()
-        fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # clients that came back are let in
+        fed.executor.missing(fed, everyone, t, len(everyone) if is_only else 0)  # lets returned clients take part
         adapt, pool = self.adapt if full else (), self._pool if pooled else None
         while True:
             try:
@@ -113,9 +114,9 @@ class Evaluator(Generic[State]):
     def _measured(
         self, ended: Ended[State], adapt: Sequence[int], pool: LabeledDataset | None, away: Collection[int]
     ) -> RoundRecord:
-        """Return the record with all measurements; clients that are `away` are not asked.
+        """Return the record with all measurements of the clients that are not `away`.
 
-        A few clients are evaluated at a time, because models that `personal` makes must not all be in memory at once.
+        `AT_ONCE` clients are evaluated at a time, so that not all models that `personal` makes are in memory at once.
         """
         method, fed = self.method, self.fed
         after, history, cohort = ended.after, ended.history, ended.report.after_local
@@ -149,7 +150,7 @@ class Evaluator(Generic[State]):
             untuned = method.untuned(after, personal, fed) if adapt else {}
             for e in adapt:
                 accuracy[f"{ADAPTED}{e}"] += adapted(method, after, untuned, e, fed)
-        # whatever `on_divergence` is: mixing hides which client diverged, and an evaluation must change nothing
+        # `on_divergence` does not apply: mixing hides which client diverged, and an evaluation must not change a run
         if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
             raise DivergedError(found)
         loss_by_phase = {**ended.record.loss, "test": loss}
@@ -158,9 +159,9 @@ class Evaluator(Generic[State]):
 
 
 def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history: Sequence[RoundRecord]) -> RoundRecord:
-    """Return the record with earlier values of the clients that are not there; NaN where there is no earlier value.
+    """Return a record of values for the clients `there`, filled up to all clients with their last earlier values.
 
-    A point at which no client was ever evaluated is left out.
+    A client without an earlier value has NaN. An evaluation point without any value is left out.
     """
     if not there and not any(record.accuracy for record in history):
         losses = {phase: values for phase, values in found.loss.items() if phase != "test"}

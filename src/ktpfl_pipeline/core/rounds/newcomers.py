@@ -1,4 +1,4 @@
-"""Clients that are held out of training, join after its last round, and are evaluated next to those that took part."""
+"""Newcomers: clients that are held out of training, join after the last round, and are evaluated with the others."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.weights import opened
 
 
 def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
-    """Return the ids of round(share · N) newcomers, ascending; a smaller share gives a subset of a larger one's.
+    """Return the ids of round(share · N) newcomers, ascending. A smaller share gives a subset of those of a larger one.
 
     Raises InputError if a positive share holds out no client, or leaves none.
     """
@@ -33,9 +33,14 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
 def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Client], epochs: Sequence[int]) -> Newcomers:
     """Let newcomers join, and return their accuracies after each number of epochs of local training.
 
-    The clients that took part are evaluated too, after as many further epochs (`Method.adapt`). All adapted models are
-    discarded. `state` is the state after the last round of `fed`, whose clients are those that took part. `held` has
-    at least one newcomer. `epochs` are above 0 and ascending; models are always evaluated after 0 epochs too.
+    The trained clients are evaluated too, after as many extra epochs (`Method.adapt`). Adapted models are discarded.
+
+    Args:
+        method: the method of the run.
+        state: the state after the last round of `fed`.
+        fed: the federation of the trained clients.
+        held: the newcomers, at least one.
+        epochs: numbers of epochs, above 0 and ascending; models are always evaluated after 0 epochs too.
     """
     there = opened(method.personal(state, fed.by_id, fed))
     everyone = replace(
