@@ -1,4 +1,4 @@
-"""The one exception for what a user can fix."""
+"""`InputError`, the exception for problems that a user can fix, its subclasses, and helpers for messages."""
 
 import difflib
 import json
@@ -10,48 +10,49 @@ from typing import Any
 
 MAX_MESSAGE = 4000  # characters; a value may be a megabyte long
 _USED_UP = re.compile(r"out of memory|can't allocate memory|not enough memory|Cannot allocate memory|ALLOC_FAILED")
-"""What CUDA, cuBLAS, torch's allocator of the CPU and the system say in errors of their own."""
+"""Parts of the messages with which CUDA, cuBLAS, torch's CPU allocator and the system report exhausted memory."""
 COVERED_METHODS = "column ε of docs/project/what_leaves.md"
-"""Where the methods are listed that private training allows."""
+"""The place in the documentation that lists the methods that private training allows."""
 _PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s'\"]*@")
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used.
+    """An input of the user, such as a setting or a file, cannot be used.
 
-    The message is one sentence or two: the value, what is allowed, and how to fix it. The command line shows it without
-    a traceback. It quotes names and values from files and settings, so what does not print is written as `repr` writes
-    it, and the middle of a very long one is left out. Passwords in addresses are masked.
+    The message has one or two sentences: the value, what is allowed, and how to fix it. The command line shows it
+    without a traceback. Messages may quote names and values from files and settings. Therefore characters that cannot
+    be printed are escaped as by `repr`, the middle of a very long message is left out, and passwords in addresses are
+    masked.
     """
 
     def __init__(self, message: str) -> None:
-        """Keep the message in one line that a terminal can show."""
+        """Store the message as one line that a terminal can show."""
         line = printable(masked(message))
         half = MAX_MESSAGE // 2
         super().__init__(line if len(line) <= MAX_MESSAGE else f"{line[:half]} ... {line[-half:]}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let another process have the message and the attributes, whatever a subclass makes them from."""
+        """Pickle the message and the attributes, so that a subclass may have a constructor with other arguments."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 def printable(text: str) -> str:
-    """Return a text in one line that a terminal can show: other characters are written as `repr` writes them."""
+    """Return a text as one line that a terminal can show; non-printable characters are escaped as by `repr`."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def written(value: Any) -> str:
-    """Return a setting as conf/ has it: ``null``, ``true`` and ``false`` as in YAML, the rest as in Python."""
+    """Return a setting as text: ``null``, ``true`` and ``false`` as in YAML, all other values as in Python."""
     return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
 
 
 def masked(text: str) -> str:
-    """Return a text with ``***`` for the password of every address in it, as in ``postgresql://user:***@host``."""
+    """Return a text with every password in an address replaced by ``***``, as in ``postgresql://user:***@host``."""
     return _PASSWORD.sub(r"\1:***@", text)
 
 
 class LostError(InputError):
-    """A model that lived with a worker is gone with it: the engine goes back to the last checkpoint."""
+    """A model was lost with the worker that stored it. The engine then returns to the last checkpoint."""
 
 
 class NotCoveredError(InputError):
@@ -74,7 +75,7 @@ class ClientsMissing(InputError):
 
 
 def by_reason(why: Mapping[int, str]) -> list[str]:
-    """Return why clients are out, equal reasons said once: ``["clients 1 and 2 gave no answer to train"]``."""
+    """Return one text per reason, with the clients it applies to: ``["clients 1 and 2 gave no answer to train"]``."""
     clients: dict[str, list[str]] = {}
     for n, reason in why.items():
         clients.setdefault(reason.rstrip("."), []).append(str(n))
@@ -88,20 +89,19 @@ class DivergedError(InputError):
     """The training of a client, or of a model of the server, became NaN or infinite."""
 
     def __init__(self, found: Mapping[Any, str], t: int | None = None) -> None:
-        """Name all that diverged in round t, the first of `found` with what is not finite, and the remedy."""
+        """Name all clients and models in `found`, what of the first one is not finite in round t, and the remedy."""
         (first, what), *rest = found.items()
         others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
         super().__init__(
             f"{named(first)} diverged{'' if t is None else f' in round {t}'} ({what}); "
             f"lower training.learning_rate or distillation.learning_rate.{others}"
         )
-        #: what of each is not finite, such as ``"its train loss is nan"``; a client by its id, a model of the server by
-        #: its name
+        #: what is not finite, such as ``"its train loss is nan"``, by the client's id or the name of the server's model
         self.found: dict[int | str, str] = dict(found)
 
 
 def named(n: int | str) -> str:
-    """Return the name in messages of a client, or of a server's model, which is named by its architecture."""
+    """Return the name that messages use for client n, or for the server's model of the architecture n."""
     return f"Client {n}" if isinstance(n, int) else f"The server's {n}"
 
 
@@ -147,24 +147,24 @@ def unwritable(what: str, error: OSError) -> InputError:
 
 
 def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the hint after a name that does not exist: the nearest known name, or `otherwise`."""
+    """Return a hint for the unknown name `given`: a question with the nearest known name, or else `otherwise`."""
     near = difflib.get_close_matches(given, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def meant(given: str, known: Iterable[str]) -> str:
-    """Return the hint after a name that does not exist, in brackets; empty where no known name is near."""
+    """Return the hint of `nearest` in parentheses after a space; empty if no known name is near."""
     hint = nearest(given, known, "")
     return hint and f" ({hint})"
 
 
 def listed(names: Sequence[object], most: int = 10) -> str:
-    """Return the first names, at most so many, and how many more there are: ``a, b and 3 more``."""
+    """Return the first `most` names and the number of the others, such as ``a, b and 3 more``."""
     return ", ".join(map(str, names[:most])) + f" and {len(names) - most:,} more" * (len(names) > most)
 
 
 def unknown(what: str, given: str, known: Iterable[str]) -> InputError:
-    """Return the error for a name of a `what` that does not exist, such as a model, with the nearest of the `known`."""
+    """Return the error for an unknown name of a `what`, such as ``"model"``; it lists and suggests known names."""
     names = list(known)
     choice = f"choose from {', '.join(names)}" if names else "there are none"
     return InputError(f"{what} {given!r} is unknown{meant(given, names)}: {choice}.")

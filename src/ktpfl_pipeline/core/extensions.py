@@ -1,4 +1,4 @@
-"""What a user writes outside this package, given by a dotted path: ``my_package.my_module:Name``."""
+"""Users' own methods, models and data sources, which are given by dotted paths: ``my_package.my_module:Name``."""
 
 import importlib
 import os
@@ -19,7 +19,7 @@ def is_path(name: str) -> bool:
 
 
 def load(path: str, what: str) -> Any:
-    """Return what a dotted path names; messages call it a `what`: ``"method"``.
+    """Return the object that a dotted path names. `what` is its name in messages, such as ``"method"``.
 
     Raises InputError if there is no such module, it cannot be imported, or it has no such name.
     """
@@ -41,7 +41,7 @@ def load(path: str, what: str) -> Any:
 
 
 def own_frames(error: Exception, path: str) -> list[tuple[str, int, str]]:
-    """Return the files, lines and functions of the user's own package that led to an error, the innermost last."""
+    """Return file, line and function of each frame of an error that is in the package of `path`, the innermost last."""
     package = re.split(r"[.:]", path)[0]
     stack = traceback.walk_tb(error.__traceback__)
     own = [pair for pair in stack if str(pair[0].f_globals.get("__name__")).split(".")[0] == package]
@@ -50,10 +50,11 @@ def own_frames(error: Exception, path: str) -> list[tuple[str, int, str]]:
 
 @contextmanager
 def own_errors(path: str, what: str) -> Iterator[None]:
-    """Say of an error in the block which of the user's own lines raised it, where one of them is among its causes.
+    """Replace an error that a user's own code raises in the block by an InputError that names the file and the line.
 
-    The lines are those of the package of `path`, a dotted path (other names change nothing), and messages call it a
-    `what`, such as ``"method"``. Raises InputError instead of the error.
+    The user's own code is the package of the dotted `path`. An error whose traceback does not contain it is raised
+    unchanged, and so is any error if `path` is not a dotted path. `what` is the name of the user's object in messages,
+    such as ``"method"``.
     """
     try:
         yield
@@ -69,9 +70,9 @@ def own_errors(path: str, what: str) -> Iterator[None]:
 
 
 def raised(error: Exception, path: str) -> str:
-    """Say what the user's own code raised, and in which of its lines: ``"KeyError: 'x' (/home/me/nets.py, line 7)"``.
+    """Return an error as text with the line that raised it: ``"KeyError: 'x' (/home/me/nets.py, line 7)"``.
 
-    Lines of other packages than that of the dotted `path` are passed over.
+    The line is the innermost one in the package of the dotted `path`.
     """
     places = [(file, line) for file, line, _ in own_frames(error, path)]
     said: object = error
@@ -84,7 +85,7 @@ def raised(error: Exception, path: str) -> str:
 
 
 def called(value: Any) -> str:
-    """Return what a value that the user's own code returned is called in messages: its type, or None."""
+    """Return a description, for messages, of a value that a user's code returned: its type, or None."""
     from torch import Tensor
 
     if isinstance(value, Tensor):
