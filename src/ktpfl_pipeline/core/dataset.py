@@ -1,4 +1,4 @@
-"""Inputs with labels, as every part of the project passes them."""
+"""Datasets: inputs with labels, and the vocabulary of token ids."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -9,14 +9,14 @@ from torch import Tensor
 from ktpfl_pipeline.core import kinds
 
 Shape = tuple[int, ...]
-"""Of one input: (channels, height, width) of an image, (channels, length) of a series, (features,) of a vector."""
+"""The shape of one input: (channels, height, width) of images, (channels, length) of series, (features,) of vectors."""
 
 
 class TokenShape(tuple[int, ...]):
-    """Shape of one text in tokens, (length,), with what a model must know to embed the tokens."""
+    """The shape of a text in tokens, (length,), with the vocabulary size and the padding that a model needs."""
 
     vocabulary: int  #: the number of ids, which are 0 to vocabulary - 1
-    padding: int | None  #: the id that fills a text up to the length; None where no text is filled up
+    padding: int | None  #: the id that pads short texts; None if no text is padded
 
     def __new__(cls, shape: Iterable[int], vocabulary: int = 1, padding: int | None = None) -> Self:
         """Return a shape that equals the tuple of the same numbers."""
@@ -30,12 +30,12 @@ class Vocabulary:
     """The meaning of token ids."""
 
     size: int  #: the number of ids in the inputs of a dataset
-    padding: int | None = None  #: the id that fills texts up to one length; None where no id does
-    words: tuple[str, ...] | None = None  #: (size,) the token of each id; None where they are not known
-    #: how many ids models see: the most frequent ones in the clients' training texts, found for each seed when the
-    #: clients are known; see `data.standardization.FrequentTokens`. None: all ids.
+    padding: int | None = None  #: the id that pads texts to one length; None if no id does
+    words: tuple[str, ...] | None = None  #: (size,) the token of each id; None if the tokens are unknown
+    #: the number of ids that models see: padding, unknown, and the most frequent ones in the clients' training texts,
+    #: which are found for each seed after the partition; see `data.standardization.FrequentTokens`. None: all ids
     frequent: int | None = None
-    #: which built-in tokenizer made it, for other texts of the same vocabulary; None where another one did
+    #: the built-in tokenizer that made the ids, which can encode other texts; None if another tokenizer did
     tokenizer: str | None = field(default=None, repr=False, compare=False)
 
 
@@ -46,13 +46,13 @@ class LabeledDataset:
     #: (M, ...), of one of the `core.kinds`: images in uint8, features of any shape in float32, or tokens in int64
     inputs: Tensor
     labels: Tensor  #: (M,), int64 class numbers from 0
-    #: shape of an input as its source has it; None where they are of many, or it is not known
+    #: the shape of an input in its source; None if there are several shapes, or the shape is unknown
     native: Shape | None = field(default=None, kw_only=True)
-    #: (K,) what the source calls each class, in the order of the class numbers; None where it has no names
+    #: (K,) the source's names of the classes, in the order of the class numbers; None if it has no names
     class_names: tuple[str, ...] | None = field(default=None, kw_only=True)
-    #: (M,) bool, the samples that the source gives to test on; None where it gives no split
+    #: (M,) bool, whether the source assigns a sample to its test split; None if the source has no splits
     test: Tensor | None = field(default=None, kw_only=True)
-    #: what the ids of tokens mean; None for other kinds
+    #: the meaning of token ids; None for other kinds of data
     vocabulary: Vocabulary | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
@@ -66,14 +66,14 @@ class LabeledDataset:
 
     @property
     def shape(self) -> Shape:
-        """Shape of one input; a `TokenShape` where the vocabulary is known."""
+        """The shape of one input; a `TokenShape` if there is a vocabulary."""
         if (known := self.vocabulary) is None:
             return tuple(self.inputs.shape[1:])
         return TokenShape(self.inputs.shape[1:], known.frequent or known.size, known.padding)
 
     @property
     def classes(self) -> int:
-        """The number of classes K: of their names, or up to the highest label where the source has no names."""
+        """The number of classes K: the number of class names or, without names, the highest label plus one."""
         return int(self.labels.max()) + 1 if self.class_names is None else len(self.class_names)
 
     def take(self, indices: Tensor) -> Self:

@@ -1,7 +1,7 @@
-"""The kinds of data: what inputs are, and how they become the floats that models take.
+"""The kinds of data: the form of their inputs, and the conversion of inputs to the numbers that models take.
 
-`KINDS` is the registry. Each kind has a distinct dtype, in which sources return its inputs and in which the inputs are
-kept, so `of` knows the kind of any tensor of inputs. A new kind is one class and one entry in `KINDS`.
+`KINDS` is the registry. Each kind has its own dtype, in which sources return inputs and in which inputs are stored, so
+`of` finds the kind of any tensor of inputs. A new kind is one class and one entry in `KINDS`.
 """
 
 from abc import ABC, abstractmethod
@@ -17,8 +17,8 @@ from ktpfl_pipeline.core.errors import InputError
 class Kind(ABC):
     """One kind of data."""
 
-    name: ClassVar[str]  # what inputs of this kind are called in messages, in the plural
-    dtype: ClassVar[torch.dtype]  # of inputs as sources give them
+    name: ClassVar[str]  # the plural noun for inputs of this kind in messages
+    dtype: ClassVar[torch.dtype]  # the dtype of inputs as sources return them
     form: ClassVar[str]  # the shapes and the dtype that inputs must have, for messages
     # how many dimensions inputs, (M, ...), may have
     dimensions: ClassVar[range] = range(2, 65)  # torch has at most 64
@@ -35,17 +35,17 @@ class Kind(ABC):
 
     @abstractmethod
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return inputs, (b, ...), as a model in `dtype` takes them; standardized before, where the kind is.
+        """Return inputs, (b, ...), as a model in `dtype` takes them. Features must be standardized before.
 
         A kind whose inputs the model embeds, such as tokens, returns them unchanged.
         """
 
     def transported(self, inputs: Tensor) -> int:
-        """Return the bytes of one number of `inputs`, (M, ...), on its way to a client."""
+        """Return the bytes that one number of `inputs`, (M, ...), takes when it is sent to a client."""
         return inputs.element_size()
 
     def blank(self, shape: Sequence[int], number: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return inputs of one shape, (number, ...), as a model in `dtype` takes them, all zero."""
+        """Return `number` zero inputs of the given shape, (number, *shape), as a model in `dtype` takes them."""
         return self.to_float(torch.zeros(number, *shape, dtype=self.dtype), dtype).zero_()
 
 
@@ -68,7 +68,7 @@ class Features(Kind):
     form = "float32, (M, ...)"
 
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return features as they are, in the model's dtype."""
+        """Return features in the model's dtype, otherwise unchanged."""
         return inputs.to(dtype)
 
 
@@ -104,11 +104,11 @@ def of(inputs: Tensor) -> Kind:
 
 
 def forms() -> str:
-    """Return what inputs of each kind must be: ``images must be uint8, (M, ...), and features ...``."""
+    """Return the required form of each kind in words: ``images must be uint8, (M, ...), and features ...``."""
     first, *others = KINDS.values()
     return ", and ".join([f"{first.name} must be {first.form}", *(f"{kind.name} {kind.form}" for kind in others)])
 
 
 def described(inputs: Tensor) -> str:
-    """Return what inputs, (M, ...), are: ``images of shape (3, 64, 64)``."""
+    """Return a description of inputs, (M, ...), for messages, such as ``images of shape (3, 64, 64)``."""
     return f"{of(inputs).name} of shape {tuple(inputs.shape[1:])}"

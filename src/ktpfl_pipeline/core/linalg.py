@@ -1,11 +1,10 @@
-"""Tensors that give the same bits wherever they were made, and the decompositions that the project uses.
+"""A fixed memory layout of tensors, so that all executors compute the same bits, and reproducible decompositions.
 
 BLAS and LAPACK libraries choose their kernels by the layout of a tensor and by the alignment of its memory, and split
-sums by the number of threads. Intel's library promises equal bits for equal numbers only where all three are equal
-("Getting Reproducible Results", developer guide of oneMKL). So whatever goes into a client operation, and comes out of
-it, is contiguous and begins at a multiple of 64 bytes, whichever executor runs the operation; decompositions get fresh
-copies of that kind and one thread. No other module calls ``torch.linalg``, except its ``vector_norm``: a test checks
-this.
+sums by the number of threads. Intel's library promises equal bits for equal numbers only if all three are equal
+("Getting Reproducible Results", developer guide of oneMKL). Therefore every argument and result of a client operation
+is contiguous and begins at a multiple of 64 bytes, with every executor. Decompositions get fresh copies with this
+layout and one thread. No other module calls ``torch.linalg``, except its ``vector_norm``: a test checks this.
 """
 
 from collections.abc import Callable
@@ -27,8 +26,8 @@ def is_settled(tensor: Tensor) -> bool:
 def settled(value: Any) -> Any:
     """Return an argument or a result of a client operation with every tensor contiguous and aligned.
 
-    That is a tensor, or dicts, lists, tuples and dataclasses that hold some; models that are elsewhere stay there.
-    Where nothing had to be copied, the value itself is returned.
+    `value` is a tensor, or a dict, list, tuple or dataclass with tensors at any depth. Remote models (`Handle`) are not
+    fetched. If no tensor has to be copied, the value itself is returned.
     """
     if isinstance(value, Tensor):
         return value if value.layout is not torch.strided or is_settled(value) else _copied(value)
@@ -50,7 +49,7 @@ def settled(value: Any) -> Any:
 
 
 def svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the reduced singular value decomposition U, S, Vᵀ of a matrix, (m, n), on the CPU.
+    """Return the reduced singular value decomposition U, S, Vᵀ of a matrix on the CPU, (m, n).
 
     With k = min(m, n) these are (m, k), (k,) and (k, n), each contiguous and aligned.
     """
@@ -59,16 +58,16 @@ def svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def solve(matrix: Tensor, right: Tensor) -> Tensor:
-    """Return the solution x, (n,), of A x = b for a matrix, (n, n), and b, (n,). A device is not waited for.
+    """Return the solution x, (n,), of A x = b for a matrix A, (n, n), and b, (n,). The host does not wait for a GPU.
 
-    A singular matrix gives numbers that are NaN or infinite, and no error.
+    A singular matrix raises no error; its solution has values that are NaN or infinite.
     """
     found: tuple[Tensor] = _reproducible(lambda *own: torch.linalg.solve_ex(*own)[:1], matrix, right)
     return found[0]
 
 
 def _reproducible(call: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> Any:
-    """Return the results of a LAPACK routine, called with aligned copies and one thread; the results are copied too."""
+    """Call a LAPACK routine with aligned copies of the tensors and one thread; return aligned copies of its results."""
     if (threads := torch.get_num_threads()) != 1:
         torch.set_num_threads(1)
     try:

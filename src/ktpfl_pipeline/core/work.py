@@ -1,4 +1,4 @@
-"""What training costs a client by its architecture: floating-point operations of a sample, and memory of a batch."""
+"""The cost of training an architecture: floating-point operations per sample, and memory of a step."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +16,11 @@ from ktpfl_pipeline.core.setting import DTYPES, Setting
 from ktpfl_pipeline.core.weights import trained
 
 BACKPROPAGATION = 3
-"""Operations of a training step in units of a forward pass: the backward pass takes twice as many."""
+"""The operations of a training step in units of its forward pass. The backward pass takes twice as many as that."""
 MOMENTS = {"sgd": 0, "adam": 2, "adamw": 2}
-"""Numbers that an optimizer keeps for each parameter; SGD one with momentum."""
+"""The numbers that an optimizer keeps for each parameter; SGD with momentum keeps one (`Cost.training`)."""
 FACTORS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
-"""The place of the left one of two matrices among the arguments."""
+"""The position of the left matrix among the arguments of torch's operations that multiply two matrices."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,10 @@ class Cost:
 
 
 class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operations of products of matrices and of convolutions, as torch's `FlopCounterMode` does.
+    """Counts the operations of matrix products, convolutions, recurrent layers and attention.
 
-    The import takes two seconds, because of torch's compiler; only attention needs it.
+    Matrix products and convolutions are counted as in torch's `FlopCounterMode`. Its module is imported only if a model
+    has attention, because the import also loads torch's compiler and takes two seconds.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found, name = func(*args, **(kwargs or {})), func.overloadpacket.__name__
         if name in FACTORS:
             self.flops += 2 * found.numel() * args[FACTORS[name]].shape[-1]
-        elif name == "mkldnn_rnn_layer":  # all steps of a recurrent layer at once, on a CPU
+        elif name == "mkldnn_rnn_layer":  # a recurrent layer on a CPU, all time steps in one call
             self.flops += 2 * args[0].shape[:2].numel() * (args[1].numel() + args[2].numel())
         elif name == "convolution":
             inputs, weight, transposed = args[0], args[1], args[6]
@@ -73,9 +74,10 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def cost(module: nn.Module, shape: Shape, kind: Kind = IMAGES) -> Cost:
-    """Measure a module by what is dispatched and autograd's hooks, in one forward pass of two samples on its device.
+    """Return the cost of a module on the CPU, measured in one forward pass of two zero samples in training mode.
 
-    Operations that are neither products of matrices nor convolutions count nothing. BatchNorm needs the second sample.
+    `Products` counts the operations, and autograd's hooks find the tensors that it keeps. Other operations are not
+    counted. There are two samples because BatchNorm cannot train on one.
     """
     own = [*module.parameters(), *module.buffers()]
     weights = {tensor.untyped_storage().data_ptr() for tensor in own}
@@ -86,7 +88,7 @@ def cost(module: nn.Module, shape: Shape, kind: Kind = IMAGES) -> Cost:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             saved[storage.data_ptr()] = storage.nbytes()
-            kept.append(tensor)  # or its place would be another's
+            kept.append(tensor)  # keeps its memory in use, so that its address stays unique
         return tensor
 
     inputs = kind.blank(shape, 2, own[0].dtype)
@@ -103,7 +105,7 @@ def cost(module: nn.Module, shape: Shape, kind: Kind = IMAGES) -> Cost:
 
 
 def cost_of(setting: Setting, architecture: str) -> Cost:
-    """Return what an architecture costs in a federation."""
+    """Return the cost of an architecture with the dtype and the inputs of a federation."""
     with rng.seeded(0):
         module: Any = setting.build(architecture).to(dtype=DTYPES[setting.compute.dtype])
     return cost(module, tuple(setting.public.shape[1:]), kinds.of(setting.public))
