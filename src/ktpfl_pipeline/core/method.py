@@ -1,7 +1,7 @@
 """The contract of a method: three functions on a frozen dataclass whose fields are the hyperparameters.
 
-A method is a whole-round function on purpose: KT-pFL exchanges twice in a round, others step the server after each
-client. One function over shared operations reads like the paper's pseudocode.
+One function runs a whole round, because rounds differ much: KT-pFL exchanges twice in a round, and other methods update
+the server after each client. A function that calls shared operations also reads like the paper's pseudocode.
 """
 
 from abc import ABC, abstractmethod
@@ -29,45 +29,45 @@ class RoundReport:
 
     after_local: Models  #: the cohort's models after local training, before any knowledge came back
     traffic: dict[int, Traffic]  #: bytes of each cohort member
-    #: (N, N) weights of each client's teachers after the round, row = student; None where the method has no such matrix
+    #: (N, N) weights of each client's teachers after the round, row = student; None if the method has no such matrix
     coefficients: Tensor | None = None
-    #: numbers of the method's own, by name: they reach MLflow, the history, and a table of the report
+    #: the method's own numbers by name, which are shown in MLflow, the history and a table of the report
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 State = TypeVar("State")
 Exchanged = Literal["predictions", "parameters", "prototypes", "coefficients"]
-"""What may leave a client and come back."""
+"""The categories of what clients and the server may exchange."""
 
 
 @dataclass(frozen=True)
 class Method(ABC, Generic[State]):
     """A federated method: a frozen dataclass of its hyperparameters, whose bounds are in their annotations.
 
-    The state is a frozen dataclass of models and tensors, and is the checkpoint. The attributes declare the method's
-    properties for pipelines, reports, and the checks of privacy and adversaries.
+    The state is a frozen dataclass of models and tensors, which checkpoints store. The class attributes declare
+    properties of the method for pipelines, reports, and the checks of privacy and adversaries.
     """
 
     title: ClassVar[Annotated[str, MaxLen(100)]]  #: the method's name in tables and figures
-    #: what leaves a client and comes back: of ``predictions``, ``parameters``, ``prototypes`` and ``coefficients``;
-    #: nothing for local-only training
+    #: the categories that clients and the server exchange: some of ``predictions``, ``parameters``, ``prototypes`` and
+    #: ``coefficients``; empty for local-only training
     exchanges: ClassVar[frozenset[Exchanged]] = frozenset({"predictions"})
     one_architecture: ClassVar[bool] = False  #: whether all clients need the same architecture
-    #: whether it fits anything on validation samples, which other methods use only for selection
+    #: whether the method fits anything on validation samples, which other methods use only for selection
     fits_validation: ClassVar[bool] = False
     needs_validation: ClassVar[bool] = False  #: whether every client needs validation samples
-    #: whether it defines the step of local training itself (`client/rules.py`), so that the optimizer of `training`
-    #: cannot be set
+    #: whether the method defines the step of local training itself (`client/rules.py`), so that the optimizer of
+    #: `training` cannot be set
     own_step: ClassVar[bool] = False
-    own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: the settings of `knowledge` that it defines itself
-    #: whether it needs public samples although no client predicts them
+    own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: settings of `knowledge` that the method fixes
+    #: whether the method needs public samples although no client predicts them
     needs_public: ClassVar[bool] = False
-    #: its requirement on the layer that makes a model's logits: empty; ``layer``, one by itself; ``linear``, a linear
-    #: layer; ``biased``, a linear layer with a bias
+    #: the method's requirement on a model's head, the layer that makes the logits. Empty: none. ``layer``: one layer
+    #: does. ``linear``: the layer is linear. ``biased``: the layer is linear and has a bias
     needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""
     #: whether a round depends on the number of rounds of the whole run, apart from learning rates
     follows_rounds: ClassVar[bool] = False
-    #: its name in the tables of the KT-pFL paper; None if they do not contain it
+    #: the method's name in the tables of the KT-pFL paper; None if they do not contain the method
     paper_name: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ class Method(ABC, Generic[State]):
     def check_class(cls, path: str) -> None:
         """Check the attributes of a class that was found at `path`; InputError names one that is not allowed.
 
-        The class needs a title of its own, so that it differs from the class that it derives from.
+        The class needs its own title, because an inherited title would name another method.
         """
         if not vars(cls).get("title"):
             raise InputError(f'{path} has no title: write title = "..." in the class, for tables and figures.')
@@ -88,15 +88,15 @@ class Method(ABC, Generic[State]):
 
     @classmethod
     def covered(cls) -> bool:
-        """Return whether the ε of private training covers all that the method does with private samples."""
+        """Return whether the ε of private training covers every use of private samples by the method."""
         return covers(cls)
 
     def architectures(self, setting: Setting) -> list[str]:
-        """Return the names of the architectures that it trains."""
+        """Return the names of the architectures that the method trains."""
         return sorted(setting.models())
 
     def misfits(self, setting: Setting) -> dict[str, str]:
-        """Return the architectures that it trains and cannot use, each with the reason."""
+        """Return the architectures that the method would train but cannot use, each with the reason."""
         if not self.needs_head:
             return {}
         found = {name: setting.facts(name).lacks(self.needs_head) for name in self.architectures(setting)}
@@ -108,36 +108,37 @@ class Method(ABC, Generic[State]):
 
     @abstractmethod
     def round(self, state: State, cohort: list[int], t: int, fed: Federation) -> tuple[State, RoundReport]:
-        """Return the state after round t with the clients in `cohort`; leave `state` as it was.
+        """Return the state after round t with the clients in `cohort`, and the report; do not change `state`.
 
         A client outside the cohort keeps its model, and its row and column of any server matrix, bit for bit. (Its
-        column moves only where the cohort weighs models that the server has stored of it.)
+        column may change only if the cohort weighs models of this client that the server has stored.)
         """
 
     @abstractmethod
     def personal(self, state: State, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the model that each of `clients` would use now: the one behind the headline accuracy.
+        """Return the model that each of `clients` would use now, on which the headline accuracy is measured.
 
-        A client that was never in a cohort uses what the server would send it today: the initial model, where the
-        server has none for it.
+        A client that was never in a cohort uses the model that the server would send it now, or the initial model if
+        the server has none for it.
         """
 
     def untuned(self, state: State, personal: Models, fed: Federation) -> Models:
-        """Return `personal` models before any fine-tuning of the method's own: equal adaptation begins with these."""
+        """Return the `personal` models without the method's own fine-tuning; adaptation starts from these."""
         return personal
 
     def join(self, state: State, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Return what clients that were held out of training begin with when they join after it.
+        """Return the models with which newcomers start, clients that join after training, and the bytes of joining.
 
-        A method may override this. If predictions are exchanged, the initial models of new clients learn from the
-        average of all clients' soft predictions. If models of one architecture are exchanged, new clients get their
-        average. Otherwise they keep their initial models.
+        A method may override this. If predictions are exchanged, the initial models of newcomers learn from the
+        average of all clients' soft predictions. If models of one architecture are exchanged, newcomers get the average
+        of all clients' models. Otherwise they keep their initial models.
 
         Args:
-            state: after the last round; it knows nothing of the newcomers.
-            there: the models of the clients that were there, as `personal` gives them.
-            newcomers: their ids.
-            fed: of both; its distillation has as many epochs as a client took in all rounds together.
+            state: the state after the last round, which has nothing about the newcomers.
+            there: the models of the trained clients, as `personal` returns them.
+            newcomers: the ids of the newcomers.
+            fed: the federation of trained clients and newcomers. Its distillation has as many epochs as all rounds
+                together.
         """
         if "predictions" in self.exchanges:
             return joining.taught(there, newcomers, fed, lambda n, logits: self.consensus(logits, fed))
@@ -146,17 +147,17 @@ class Method(ABC, Generic[State]):
         return Joined(select(fed.initial_models(), newcomers))
 
     def consensus(self, logits: Tensor, fed: Federation) -> Tensor:
-        """Return what clients teach a newcomer together, (B, K), from their logits, (N, B, K)."""
+        """Return the common teacher of newcomers, (B, K), from the trained clients' logits, (N, B, K)."""
         return soft_predictions(logits, fed.distillation.temperature).mean(dim=0)
 
     def adapt(self, state: State, models: Models, epochs: int, fed: Federation) -> Models:
         """Return models after `epochs` of the method's own local training, to be evaluated and discarded.
 
-        The rule for every method: a client trains what it trains in a round, in the same parameters, on the losses of
-        its own labels, with one step per mini-batch. Terms that pull toward what others sent (prototypes, anchors,
-        other models' predictions, generated features) are off, because they are further knowledge transfer. So most
-        methods train the model that the client uses by plain local training. A method whose client uses a model that
-        is put together from parts, which training moves by themselves, overrides this (docs/fair_comparisons.md).
+        All methods follow one rule. A client trains the same parameters as in a round, on the losses of its own labels,
+        with one step per mini-batch. Terms of the loss that use what others sent (prototypes, anchors, other models'
+        predictions, generated features) are off, because they would transfer more knowledge. So most methods train
+        the client's model by plain local training. A method whose clients combine separately trained parts into the
+        model that they use overrides this (docs/fair_comparisons.md).
 
         Args:
             state: the state from which the models were made.
@@ -167,7 +168,7 @@ class Method(ABC, Generic[State]):
         return fed.fine_tune(models, epochs)
 
     def settle(self, state: State, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return newcomers' models after `epochs` of local training, to be evaluated and discarded."""
+        """Return newcomers' `models` after `epochs` of local training, by `adapt`; they are evaluated and discarded."""
         return self.adapt(state, models, epochs, fed)
 
 
@@ -175,8 +176,8 @@ class Method(ABC, Generic[State]):
 class PersonalState:
     """The state between rounds of methods whose clients keep their own models.
 
-    If the server has a better model than the initial one for a never-sampled client, clients have a model here only
-    from their first round on; see `Personal.sent`.
+    `models` has each client's own model. In methods whose server sends never-sampled clients another model than the
+    initial one (`Personal.sent`), a client has an entry only after its first round.
     """
 
     models: Models
@@ -212,12 +213,12 @@ class PersonalParameters(Personal):
     one_architecture = True
 
     def init(self, fed: Federation) -> PersonalState:
-        """Start with no models: clients have theirs from their first round on."""
+        """Start without models: each client has its own after its first round."""
         fed.common_models()  # refuses several architectures
         return PersonalState({})
 
     def late(self, state: Any, cohort: list[int]) -> list[int]:
-        """Return the cohort members in their first round, which start from what `sent` makes of others' models."""
+        """Return the cohort members without a model yet; none in the run's first round, when no client has a model."""
         return [n for n in cohort if n not in state.models] if state.models else []
 
 
@@ -274,8 +275,8 @@ class Shared(Method[Any]):
 class FineTuned:
     """Base of methods that fine-tune a copy of each client's model before evaluation.
 
-    The fine-tuned copy is evaluated and discarded: the rounds are the method's. It comes before the method among
-    the bases of a class.
+    The copy is evaluated and discarded, so rounds are those of the method without fine-tuning. This class comes before
+    that method among the bases of a class.
 
     Attributes:
         epochs: epochs of fine-tuning; None means E, as in a round of local training.
@@ -289,12 +290,12 @@ class FineTuned:
         return fed.fine_tune(models, self.epochs)
 
     def untuned(self, state: Any, personal: Models, fed: Federation) -> Models:
-        """Return the method's models."""
+        """Return the method's models before fine-tuning."""
         models: Models = super().personal(state, personal, fed)  # type: ignore[misc]
         return models
 
     def settle(self, state: Any, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return newcomers' models fine-tuned like other clients' models, or for the given number of epochs."""
+        """Return newcomers' models fine-tuned for `epochs` epochs; with 0 for as many as other clients' models."""
         return fed.fine_tune(models, epochs or self.epochs)
 
 
