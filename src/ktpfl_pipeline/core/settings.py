@@ -1,7 +1,7 @@
 """The groups of settings that a federation has: each is one frozen dataclass, with bounds, defaults and meanings.
 
-`core.validation` reads and checks them; ``conf/`` sets them. Importing this module does not import torch. What both
-kinds of training share is in `core.recipe`.
+`core.validation` reads and checks them; ``conf/`` sets them. Importing this module does not import torch. `core.recipe`
+has the settings that local training and distillation share.
 """
 
 from collections.abc import Iterator, Mapping
@@ -221,7 +221,7 @@ class ExecutorSettings:
 
 
 ALONE: dict[str, Any] = {"processes": "auto", "ray": {}}
-"""The settings of an executor of which only the name is given."""
+"""The settings of an executor for which only the name is given."""
 
 
 def _executor(value: Any) -> Any:
@@ -324,7 +324,7 @@ class Knowledge:
 
     @property
     def plain(self) -> bool:
-        """Whether all predictions travel, as they are."""
+        """Whether all predictions are sent without encoding, cache or selection."""
         return self.encoding == "float32" and self.cache == 0 and self.select == 1.0
 
     def check(self, classes: int) -> None:
@@ -340,8 +340,9 @@ class Knowledge:
 class Stragglers:
     """Clients whose uploads arrive late, the same clients in all rounds.
 
-    Where clients upload only predictions, a straggler's predictions are those of its model `delay` rounds ago. With
-    other methods a straggler misses `delay` rounds after each round in which it takes part.
+    If clients upload predictions and no models, a straggler's predictions are those of its model `delay` rounds ago,
+    not counting rounds in which it did not take part. With other methods that exchange anything, a straggler misses
+    `delay` rounds after each round in which it takes part.
 
     Attributes:
         share: the share of stragglers; there are round(share · N).

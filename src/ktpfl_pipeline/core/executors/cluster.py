@@ -62,7 +62,7 @@ class ClusterExecutor(Executor):
     ) -> dict[Key, Outcome[Value]]:
         """Return the outcome for each client; models among the values are `RemoteParams`.
 
-        Raises InputError also if the cluster cannot be had, or a client's call has ended `ATTEMPTS` workers.
+        Also raises InputError if the cluster cannot be joined or used, or a client's call has ended `ATTEMPTS` workers.
         """
         if not calls:
             return {}
@@ -70,13 +70,13 @@ class ClusterExecutor(Executor):
             self._start(setting)
             return self._collect(phase, operation, calls, progress)
         except LostError:
-            raise  # the workers are well: they finish what they were given, and are asked again
+            raise  # the workers still run: they finish their calls and get new ones
         except BaseException:
-            self._stop()  # other workers still compute, and no result of theirs is used
+            self._stop()  # other workers may still compute, but their results are not used
             raise
 
     def close(self) -> None:
-        """End the workers, and Ray where it was started for them; the next phase starts others."""
+        """End the workers and the session; the next phase starts new ones."""
         self._stop()
         if self._session is not None:
             self._session.end()
@@ -90,7 +90,7 @@ class ClusterExecutor(Executor):
 
         outcomes: dict[Key, Outcome[Value]] = {}
         attempts: dict[Key, int] = dict.fromkeys(calls, 0)
-        waiting: dict[Any, _Asked[Key]] = {}  # by the reference of the answer, each worker's in the order of its work
+        waiting: dict[Any, _Asked[Key]] = {}  # by the reference of the answer; each worker's in the order of its work
         # models of the server have no home and go to one worker after another
         homes = {n: self._homes.get(n, place % len(self._pool)) for place, n in enumerate(calls)}
 
@@ -110,11 +110,11 @@ class ClusterExecutor(Executor):
             asked: _Asked[Key] = waiting.pop(ready)
             try:
                 answer = ray.get(ready)
-            except ray.exceptions.RayTaskError:  # no error of the operation, which would be an answer
+            except ray.exceptions.RayTaskError:  # not an error of the operation, because `run` returns those
                 ray.get(asked.taken)  # the call could not even be read
                 raise
             except ray.exceptions.RayError as error:
-                attempts[asked.n] += 1  # the first without an answer is the one that was at work
+                attempts[asked.n] += 1  # the worker's first call without an answer is the one that it computed
                 if attempts[asked.n] >= ATTEMPTS:
                     raise call_failed(asked.n, phase, "workers of the cluster", type(error).__name__) from error
                 self._renew(asked.position)
@@ -122,7 +122,7 @@ class ClusterExecutor(Executor):
                 ask(asked.position)
                 continue
             if isinstance(answer, BaseException):
-                ray.get(asked.taken)  # a worker that could not read its calls knows only those of before
+                ray.get(asked.taken)  # raises the actual error if the worker could not read its calls
                 raise answer
             assert self._session is not None
             value, state = _attached((answer.value, answer.optimizer_state), asked.models, self._session)
@@ -135,7 +135,7 @@ class ClusterExecutor(Executor):
         if self._setting is setting:
             return
         check(self.settings, setting.compute.threads, setting.device)
-        torch.set_num_threads(1)  # also what the server computes here must round as it does in serial
+        torch.set_num_threads(1)  # the server's computations must round as with the serial executor
         if self._session is None:
             self._session = Session(self.settings, self.gpus)
         import ray
@@ -149,9 +149,9 @@ class ClusterExecutor(Executor):
         for position, ready_to_work in enumerate([self._set_up(position) for position in range(len(self._pool))]):
             try:
                 ray.get(ready_to_work)
-            except ray.exceptions.RayTaskError:  # what was sent cannot be read there
+            except ray.exceptions.RayTaskError:  # the worker cannot read the data
                 raise
-            except ray.exceptions.RayError:  # it has died since it worked for another federation
+            except ray.exceptions.RayError:  # the worker has died since an earlier federation
                 ray.get(self._renew(position))
 
     def _set_up(self, position: int) -> Any:
@@ -161,13 +161,13 @@ class ClusterExecutor(Executor):
         given = fields_of(
             setting,
             clients=tuple(client for client in setting.clients if self._homes[client.id] == position),
-            compute=replace(setting.compute, device=setting.device.type),  # on a GPU, the first that Ray assigned
+            compute=replace(setting.compute, device=setting.device.type),  # no index: the first GPU that Ray assigned
         )
         del given["public"]
         return self._pool[position].set_up.remote(given, self._public)
 
     def _renew(self, position: int) -> Any:
-        """Start a worker for a dead one, wherever there is room: its machine may be gone too."""
+        """Replace a dead worker by a new one on any machine with room, because its own machine may be lost too."""
         _end(self._pool[position])
         self._pool[position] = _actor(0, self.gpus)
         return self._set_up(position)
@@ -185,12 +185,12 @@ class _Asked(Generic[Key]):
 
     n: Key  # the client, or the model of the server
     position: int  # of the worker in the pool
-    taken: Any  # reference of what it said when it was sent its calls: nothing, or why it could not read them
-    models: Any  # reference of the models of its answer
+    taken: Any  # reference of the result of `_Worker.take`: None, or the error of reading the calls
+    models: Any  # reference of the models in the answer
 
 
 def share_out(setting: Setting, workers: int) -> dict[int, int]:
-    """Return each client's worker: the largest first, each to the worker with the least to do.
+    """Return the position of each client's worker. Costly clients come first; each gets the worker with the least load.
 
     A client's cost is estimated as its number of training samples times the number of entries in its model.
     """
@@ -211,23 +211,24 @@ class RemoteParams(Handle):
     """A model on the machine of the worker that made it."""
 
     def __init__(self, models: Any, place: int, kinds: Kinds, session: Session | None = None) -> None:
-        """Fetch nothing yet; this model has a `place` in the list of models of which `models` is a reference.
+        """Store where the model is, without fetching it.
 
-        The reference is good for a `session`, which is None in a worker: it does not outlive it.
+        `models` is a reference to a list of models, and `place` the model's position in it. `kinds` are dtypes and
+        shapes. The reference is valid as long as `session`; None in a worker, which ends with the session.
         """
         self.shapes = {name: torch.empty(shape, dtype=dtype, device="meta") for name, (dtype, shape) in kinds.items()}
         self._given, self._session = (models, place, kinds), session
         self._here: dict[str, Tensor] | None = None
 
     def open(self) -> dict[str, Tensor]:
-        """Return the model; it is fetched once."""
+        """Return the model, which is fetched by the first call."""
         if self._here is None:
             models, place, _ = self._reference()
             self._here = fetch(models)[place]
         return self._here
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as a reference: a worker fetches the model from where it is."""
+        """Pickle the reference only: the receiving worker fetches the model from the machine that has it."""
         return RemoteParams, self._reference()
 
     def _reference(self) -> tuple[Any, int, Kinds]:
@@ -237,7 +238,7 @@ class RemoteParams(Handle):
 
 
 def fetch(models: Any) -> list[dict[str, Tensor]]:
-    """Fetch the models of a reference to this process; LostError if they are gone with the machine that had them."""
+    """Fetch the models of a reference to this process; raise LostError if the machine that had them was lost."""
     import ray
 
     try:
@@ -249,7 +250,7 @@ def fetch(models: Any) -> list[dict[str, Tensor]]:
 
 @dataclass(frozen=True)
 class _Left:
-    """Stands for a model in what an operation returned: the model stays with the worker."""
+    """The replacement of a model in the value of an operation; the model stays with the worker."""
 
     place: int
     kinds: Kinds
@@ -293,7 +294,7 @@ class _Worker:
         self._operation, self._calls = operation, calls
 
     def run(self, n: Any) -> tuple[Any, list[dict[str, Tensor]]]:
-        """Return the outcome of a call, or the exception that it raised; and the models of it, which stay here."""
+        """Return the outcome of a call without its models, or its exception, and the list of the models."""
         models: list[dict[str, Tensor]] = []
         try:
             outcome = performed(self._operation, self._space, n, self._calls.pop(n))

@@ -1,4 +1,4 @@
-"""This process's part in a Ray cluster: starting or joining it, and checking that its machines are alike."""
+"""This process's connection to a Ray cluster: starting or joining it, and comparing its machines."""
 
 import hashlib
 import logging
@@ -23,15 +23,15 @@ from ktpfl_pipeline.core.settings import Ray, Workers
 
 logger = logging.getLogger(__name__)
 LOCAL = "local"
-"""The cluster of this machine alone, which starts with the run and ends with it."""
+"""The address of a cluster of only this machine, which starts and ends with the run."""
 FOLDER = "ktpfl-ray-"
 """The prefix of the folder of a local cluster; the id of the run's process follows."""
 REACH = 3
-"""Seconds in which the head of a cluster must answer."""
+"""Seconds within which the head of a cluster must answer."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends no usage statistics
-    "RAY_ENABLE_AUTO_CONNECT": "0",  # a handle that is opened too late must not start another Ray
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what will be the default, and is warned of until then
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # opening a handle after the session must not start another Ray
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the future default, which avoids a warning
 }
 
 
@@ -59,12 +59,12 @@ def check(settings: Ray, threads: int, device: torch.device) -> None:
 
 
 class Session:
-    """This process's part in a cluster."""
+    """This process's connection to a cluster."""
 
     def __init__(self, settings: Ray, gpus: float = 0) -> None:
-        """Start a cluster or join one; where this process is part of one already, stay in that.
+        """Start or join a cluster; if this process is connected to one already, use that.
 
-        Each worker needs `gpus` GPUs.
+        Each worker needs `gpus` GPUs. Raises InputError if the cluster cannot be joined or has too few CPUs or GPUs.
         """
         workers = settings.workers
         os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
@@ -78,11 +78,11 @@ class Session:
             with heeding():  # Ray's own handler of SIGTERM ends the process at once
                 self._start_or_join(settings.address, workers)
         carry_tensors()
-        self.alive = True  # whether references to objects of the cluster are good still
+        self.alive = True  # whether references to objects of the cluster are still valid
         there = ray.cluster_resources()  # type: ignore[no-untyped-call]
         cpus, own_gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
         most = min(max(1, cpus), per_gpu(gpus, own_gpus)) if gpus else max(1, cpus)
-        # the most that fit, or the number that was asked for
+        # the largest number that fits, or the configured number
         self.workers = most if workers == "auto" else workers
         if not 0 < self.workers <= most:
             self.end()
@@ -138,12 +138,12 @@ class Session:
 
 
 def per_gpu(gpus: float, there: float) -> int:
-    """Return how many workers with `gpus` GPUs each fit on the `there` GPUs of a cluster; a share is of one GPU."""
+    """Return how many workers with `gpus` GPUs each fit on the `there` GPUs; several may share one GPU."""
     return int(there) * int(1 / gpus + 1e-9) if gpus <= 1 else int(there // gpus)
 
 
 def about() -> dict[str, str]:
-    """Return the versions of torch and of this package's source, and the processor's instructions, of this machine."""
+    """Return this machine's versions of torch and of this package's source, its instructions and GPUs, and its name."""
     digest = hashlib.sha256()
     for part in ("core", "methods", "models"):
         for file in sorted((PACKAGE / part).rglob("*.py")):
@@ -158,9 +158,9 @@ def about() -> dict[str, str]:
 
 
 def check_versions(found: list[dict[str, str]]) -> None:
-    """Check that all machines have this one's versions; InputError names the machine and what differs.
+    """Check that all machines have this machine's versions; InputError names the machine and what differs.
 
-    Of other processors it only warns: the last digits may differ there.
+    Other processors or GPUs give only a warning, because with them only the last digits of results may differ.
     """
     here = about()
     for there in found:
@@ -195,18 +195,18 @@ def object_store(shared: Path = Path("/dev/shm")) -> int:
 
 
 def carry_tensors() -> None:
-    """Make Ray move tensors of this process as plain memory; pickling would copy them several times."""
+    """Make Ray send tensors of this process as plain memory, because pickling would copy them several times."""
     from ray.util import register_serializer
 
     register_serializer(Tensor, serializer=_packed, deserializer=_unpacked)
 
 
 RECEIVING = [torch.device("cpu")]
-"""Where this process puts tensors that another process had on a GPU."""
+"""The device on which this process puts tensors that were on another process's GPU."""
 
 
 def receive_on(device: torch.device) -> None:
-    """Put tensors that another process had on a GPU on this process's `device` when they arrive."""
+    """Set the device on which this process puts tensors that were on another process's GPU."""
     RECEIVING[:] = [device]
 
 
