@@ -37,7 +37,7 @@ EVALUATED_ONLY = ("fine_tune", "adapt")
 
 @dataclass
 class CurrentRun:
-    """Decisions of a run for the operations of its rounds, and records of the current round."""
+    """Decisions for the operations of the current run, and records of its current round."""
 
     progress: Progress = silent  #: called after each client that has finished a phase
     #: whether stragglers' predictions arrive late; false if stragglers miss rounds instead
@@ -172,8 +172,8 @@ class Federation(Setting):
     def fine_tune(self, models: Models, epochs: int | None = None) -> Models:
         """Return each model trained on its client's private data, for an evaluation only.
 
-        Samples are shuffled as in round 0, which no training round uses, so each evaluation has the same order. The
-        learning rate is η₁, whatever the schedule.
+        Samples are shuffled with the streams of round 0, which no training round uses, so every evaluation has the same
+        order. The learning rate is η₁ without the factor of the schedule.
         """
         calls = {n: (params, 0, epochs) for n, params in models.items()}
         return self.run_training("fine_tune", operations.train, calls, models)

@@ -62,8 +62,8 @@ class Method(ABC, Generic[State]):
     own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: settings of `knowledge` that the method fixes
     #: whether the method needs public samples although no client predicts them
     needs_public: ClassVar[bool] = False
-    #: the method's requirement on a model's head, the layer that makes the logits. Empty: none. ``layer``: one layer
-    #: does. ``linear``: the layer is linear. ``biased``: the layer is linear and has a bias
+    #: the method's requirement on a model's head. Empty: none. ``layer``: a single layer makes the logits. ``linear``:
+    #: this layer is linear. ``biased``: this layer is linear and has a bias
     needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""
     #: whether a round depends on the number of rounds of the whole run, apart from learning rates
     follows_rounds: ClassVar[bool] = False

@@ -20,7 +20,7 @@ def create(compute: Compute) -> Executor:
 
 
 def parallel(compute: Compute) -> int:
-    """Return how many clients are computed at the same time; errors as of `create`.
+    """Return how many clients are computed at the same time. Raises the errors of `create`.
 
     ``auto`` means one process if several are impossible: with several threads, or if the system cannot fork. For a
     cluster, ``auto`` workers are counted as the processes of this machine, because the cluster is not asked.

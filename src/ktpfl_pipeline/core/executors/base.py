@@ -37,7 +37,7 @@ class PhaseResult(Generic[Key, Value]):
     values: dict[Key, Value]
     losses: dict[Key, float]  # mean training loss of each client that trained
     diverged: frozenset[Key]  # clients whose trained weights are not finite
-    seconds: float  # wall time, until the device is done
+    seconds: float  # wall time until the device has finished
     # the number of samples that each client backpropagated, by architecture; see `Outcome`
     samples: dict[Key, Mapping[str, int]]
     optimizer_states: dict[Key, Params]  # of each client whose optimizer keeps its state
@@ -51,9 +51,9 @@ class Executor(ABC):
     ) -> PhaseResult[Key, Value]:
         """Run ``operation(workspace, n, *arguments)`` for each n of `calls`.
 
-        `setting` is the same object in all phases of a run; `phase` names the phase in messages and measurements.
-        Raises InputError if the clients cannot be computed, mostly for lack of memory, and LostError if a model that a
-        worker stored is gone.
+        `setting` is the same object in all phases of a run; `phase` is the phase's name in messages and measurements.
+        Raises InputError if the operation cannot be run, mostly for lack of memory, and LostError if a model that a
+        worker stored was lost.
         """
         start = time.perf_counter()
         outcomes = self.outcomes(setting, phase, operation, calls, progress)
@@ -78,25 +78,25 @@ class Executor(ABC):
         """Return the outcome for each client, in any order. Arguments and errors are those of `run`."""
 
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
-        """Return which of `clients` are missing in round t, with reasons; empty unless clients are real.
+        """Return the reason of each of `clients` that is missing in round t; empty unless clients are real.
 
-        `least` is the number of clients to wait for; None leaves it to the executor. Raises LostError if a client has
-        come back without its own model, and InputError if the run cannot go on without the missing clients.
+        `least` is the number of clients to wait for; None leaves it to the executor. Raises LostError if a client came
+        back without its own model, and InputError if the run cannot go on without the missing clients.
         """
         return {}
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
-        """Return whether round t goes on without the clients of its cohort in `out`, which has the reason of each.
+        """Return whether round t goes on without the clients `out` of its cohort, which are given with reasons.
 
-        If it does not, the engine attempts the round again with the clients that have arrived by then. Raises
-        InputError if the run cannot go on.
+        If not, the engine attempts the round again with the clients that have arrived by then. Raises InputError if the
+        run cannot go on.
         """
         if len(out) == len(cohort):
             raise InputError(f"No client is left in round {t}. {ClientsMissing(out)}")
         return True
 
     def revived(self, setting: Setting, value: Any) -> Any:
-        """Return a part of a checkpoint with handles in place of the values that `Handle.stored` wrote for them."""
+        """Return a part of a checkpoint in which the values of `Handle.stored` are replaced by handles again."""
         return value
 
     @abstractmethod

@@ -82,7 +82,7 @@ class ProcessesExecutor(Executor):
     ) -> dict[Key, Outcome[Value]]:
         """Return the outcome for each client.
 
-        Raises InputError also if a call has ended `ATTEMPTS` workers, mostly for lack of memory.
+        Also raises InputError if a call has ended `ATTEMPTS` workers, mostly for lack of memory.
         """
         if len(calls) < 2:
             return self._serial.outcomes(setting, phase, operation, calls, progress)
@@ -166,7 +166,7 @@ class ProcessesExecutor(Executor):
         self._pool[position] = self._worker(position, [worker for worker in self._pool if worker is not dead])
 
     def _worker(self, position: int, others: "list[_Worker]") -> "_Worker":
-        """Start a worker for a position in the pool beside `others`. The positions use the GPUs in turn."""
+        """Start the worker at a position in the pool, whose other workers are `others`. Positions use GPUs in turn."""
         setting = self._setting
         assert setting is not None
         if self._parcel is None:
@@ -179,7 +179,7 @@ class ProcessesExecutor(Executor):
 def chosen(waiting: list[Key], homes: dict[Any, Any], worker: Any) -> Key:
     """Return the next client for a worker and make the worker its home.
 
-    The worker's own clients and clients without a home come first, then all others. Among equals the last is chosen.
+    The worker's own clients and clients without a home come first, then all others. Among these the last is chosen.
     """
     own = [n for n in waiting if homes.get(n, worker) is worker]
     n = (own or waiting)[-1]
@@ -292,7 +292,7 @@ def _work(
 
 
 def _end_with_parent(end: int) -> None:
-    """End this process, even during a call, when the parent has ended: no process waits for the answer."""
+    """End this process when its parent has ended, even during a call, because no process waits for the answer."""
     watch = select.poll()
     watch.register(end, 0)  # poll always reports that the other end has closed
     watch.poll()

@@ -1,7 +1,8 @@
 """Checkpoints: one file per run, replaced whole after each round, readable without running any code from it.
 
 A checkpoint is what torch writes, followed by one line. The line has the version of this package, a hash of the run's
-settings, and the SHA-256 sum of everything before the sum. torch itself reads flipped bits as other numbers.
+settings, and the SHA-256 sum of everything before the sum. Without the sum, torch would read flipped bits as other
+numbers.
 """
 
 import json
@@ -60,7 +61,7 @@ def load(path: Path, settings: dict[str, Any], device: torch.device) -> dict[str
         if version == __version__:
             content = torch.load(path, map_location=device, weights_only=True)
             made_with = dict(content["settings"])
-    except pickle.UnpicklingError as error:  # torch's own message describes how to run the code all the same
+    except pickle.UnpicklingError as error:  # torch's own message tells how to run the code anyway
         raise InputError(
             f"The checkpoint {path} contains objects that are neither tensors nor numbers and could run code when "
             "read; "
@@ -123,7 +124,7 @@ def _verified(path: Path) -> dict[str, Any]:
 
     Raises ValueError if the file was changed, or is compressed, because a small file could then need much memory.
     """
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # opening a pipe would wait
         raise ValueError("it is not a file")
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END) - SUM

@@ -26,7 +26,7 @@ SEQUENCES = frozenset({list, tuple, set})
 def check_methods(methods: Mapping[str, Any], setting: Setting) -> None:
     """Check that methods, by name, can use the models and the samples of a federation's clients.
 
-    One InputError names everything of one kind that does not fit, the methods that do not fit, and those that do.
+    Raises InputError with all methods that cannot, the reasons, and the methods that can.
     """
     _check_validation(methods, setting)
     found = {name: misfits for name, method in methods.items() if (misfits := method.misfits(setting))}
