@@ -56,7 +56,7 @@ class Setting:
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids
-    public: Tensor  #: (M, ...), the unlabeled public set: images in uint8, or features in float32
+    public: Tensor  #: (M, ...), the unlabeled public set: images in uint8, features in float32, or tokens in int64
     public_batch_size: int  #: B = |D_r|, the number of public samples used in one round
     classes: int  #: K, the number of classes
     build: Callable[[str], nn.Module]  #: returns a freshly initialized module of the named architecture
@@ -66,7 +66,7 @@ class Setting:
     distillation: Distillation = field(default_factory=Distillation)
     compute: Compute = field(default_factory=Compute)
     #: how a round's public batch is sent to a client, which determines the bytes counted: as float32 or uint8 pixels
-    #: (a feature takes four bytes in both cases), or as indices into a copy that every client holds
+    #: (a feature takes four bytes in both cases, and a token at most four), or as indices into a copy at every client
     public_transport: PublicTransport = "uint8"
     #: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run, ``skip`` removes the
     #: client from the round's cohort, ``restore`` resets the client to its weights from before that training
@@ -169,7 +169,7 @@ class Setting:
         return self.compute.place()
 
     def claim(self) -> None:
-        """Set the precision of float32 products on a GPU: it is global, and another run may have changed it."""
+        """Set the precision of float32 products on a GPU. It is global, so another run may have changed it."""
         if self.device.type == "cuda":
             precision = "tf32" if self.compute.dtype == "tf32" else "ieee"
             cudnn: Any = torch.backends.cudnn  # torch's type stubs lack `conv` and `rnn`
@@ -247,7 +247,7 @@ class Setting:
 
     @cached_property
     def trained_names(self) -> list[str]:
-        """Names of the trained parameters of `architecture`, in the order of vectors. Buffers are excluded."""
+        """Names of the trained parameters of `architecture`, in the order that vectors use. Buffers are excluded."""
         return [name for name, each in self.outline(self.architecture).named_parameters() if each.requires_grad]
 
     def outline(self, architecture: str) -> nn.Module:
@@ -269,7 +269,7 @@ class Setting:
         return dict(sorted(found.items()))
 
     def data_weights(self, cohort: list[int]) -> Tensor:
-        """Return a_n = D_n / Σ D over the cohort, (|S|,) float64, on the device."""
+        """Return each client's share of the cohort's samples, a_n = D_n / Σ D, (|S|,) float64, on the device."""
         sizes = torch.tensor([len(self.by_id[n].train) for n in cohort], dtype=torch.float64)
         return sent(sizes / sizes.sum(), self.device)
 
@@ -288,7 +288,7 @@ class Setting:
         return order[: self.public_batch_size]
 
     def public_bytes(self) -> int:
-        """Return the number of bytes that send one round's public batch to one client."""
+        """Return the number of bytes that sending one round's public batch to one client takes."""
         numbers, size = self.public[0].numel(), kinds.of(self.public).transported(self.public)
         each = {"float32": 4 * numbers, "uint8": size * numbers, "indices": 4}
         return self.public_batch_size * each[self.public_transport]
