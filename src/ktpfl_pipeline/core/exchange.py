@@ -38,8 +38,8 @@ from ktpfl_pipeline.core.weights import Models, select, wire_bytes
 class Upload:
     """The cohort's models after local training, and the predictions that the server received.
 
-    A public sample that no client sent a prediction of is not in `batch`. If only some clients sent one, their mean
-    replaces the predictions of the other clients.
+    A public sample of which no client sent a prediction is not in `batch`. If only some clients sent one, the mean of
+    these predictions is used for the other clients.
     """
 
     models: Models  #: the models after local training

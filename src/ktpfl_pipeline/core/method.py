@@ -59,7 +59,7 @@ class Method(ABC, Generic[State]):
     #: whether the method defines the step of local training itself (`client/rules.py`), so that the optimizer of
     #: `training` cannot be set
     own_step: ClassVar[bool] = False
-    own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: settings of `knowledge` that the method fixes
+    own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: settings of `knowledge` that the method decides
     #: whether the method needs public samples although no client predicts them
     needs_public: ClassVar[bool] = False
     #: the method's requirement on a model's head. Empty: none. ``layer``: a single layer makes the logits. ``linear``:
