@@ -65,8 +65,8 @@ class Setting:
     training: LocalTraining = field(default_factory=LocalTraining)
     distillation: Distillation = field(default_factory=Distillation)
     compute: Compute = field(default_factory=Compute)
-    #: how a round's public batch is sent to a client, which determines the bytes counted: as float32 or uint8 pixels
-    #: (a feature takes four bytes in both cases, and a token at most four), or as indices into a copy at every client
+    #: how a round's public batch is sent to a client, which determines the bytes counted: as float32 or uint8 pixels,
+    #: or as indices into a copy at every client. Otherwise a feature takes four bytes, and a token at most four
     public_transport: PublicTransport = "uint8"
     #: what happens when a client's training becomes NaN or infinite: ``stop`` ends the run, ``skip`` removes the
     #: client from the round's cohort, ``restore`` resets the client to its weights from before that training
