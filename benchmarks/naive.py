@@ -67,7 +67,7 @@ class Loop:
         self.evaluate()
 
     def kt_pfl(self) -> None:
-        """Train, predict the public images, update the matrix client by client, distil, evaluate."""
+        """Train, predict the public images, update the matrix client by client, distill, evaluate."""
         self.train()
         soft = [F.softmax(self.predict(module, self.public), dim=1) for module in self.modules]
         n = len(soft)

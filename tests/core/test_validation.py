@@ -106,8 +106,17 @@ def test_a_setting_without_a_default_is_asked_for() -> None:
         parse(needy, {}, "mine")
 
 
-def test_a_bound_that_would_be_ignored_is_refused() -> None:
-    odd = make_dataclass("Odd", [("steps", Annotated[int, MultipleOf(2)], 2)], frozen=True)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Annotated[int, MultipleOf(2)],
+        Annotated[int, MultipleOf(2)] | None,
+        tuple[Annotated[int, MultipleOf(2)], ...],
+        dict[str, list[Annotated[int, MultipleOf(2)]]],
+    ],
+)
+def test_a_bound_that_would_be_ignored_is_refused(kind: Any) -> None:
+    odd = make_dataclass("Odd", [("steps", kind, 2)], frozen=True)
     with pytest.raises(InputError, match="which is not supported"):
         check(odd(), "mine")
 

@@ -75,7 +75,7 @@ class TestTeacher:
 
 class TestFusion:
     def test_a_round_step_by_step(self) -> None:
-        """Train from the prototypes, average within the architecture by D_n, distil the ensemble into the averages."""
+        """Train from the prototypes, average within the architecture by D_n, distill the ensemble into the averages."""
         fed = toy.federation(distillation=Distillation(epochs=2, batch_size=6, learning_rate=0.05, temperature=2.0))
         before, _ = FedDF().round(FedDF().init(fed), EVERYONE, 1, fed)
         cohort = [3, 7, 12]  # two linear models, one convolutional

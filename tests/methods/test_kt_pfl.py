@@ -131,7 +131,7 @@ class TestTeachingOneself:
     ("name", "steps"), [("kt_pfl", "none"), *zip(EXCHANGES, itertools.cycle(["of length 0", "none"]), strict=False)]
 )
 def test_without_distillation_it_is_local_training(name: str, steps: str) -> None:
-    """R = 0 or eta_2 = 0, bit for bit, models and accuracies; all distil by one function, so each method has one."""
+    """R = 0 or eta_2 = 0, bit for bit, models and accuracies; all distill by one function, so each method has one."""
     nothing = Distillation(epochs=0) if steps == "none" else Distillation(batch_size=8, learning_rate=0.0)
     run = engine.run(create(name), toy.federation(distillation=nothing), TWO_ROUNDS)
     alone = trained_alone()

@@ -10,7 +10,7 @@ import inspect
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from itertools import chain
@@ -146,12 +146,22 @@ def rules(kind: type) -> dict[str, Rule]:
     found = {entry.name: Rule.of(hints[entry.name]) for entry in fields(cast("Any", kind)) if entry.init}
     for name, rule in found.items():
         known = (*BOUNDS, MinLen, MaxLen, Reads, Distinct, str)  # a string is a remark
-        if odd := [each for each in rule.metadata if not isinstance(each, known)]:
+        if odd := [each for each in _all_metadata(rule) if not isinstance(each, known)]:
             raise InputError(
                 f"{kind.__name__}.{name} is annotated with {odd[0]!r}, which is not supported. Supported are Ge, Gt, "
                 "Le, Lt, Interval and Len of annotated_types. Remove it, or check the value in __post_init__."
             )
     return found
+
+
+def _all_metadata(rule: Rule) -> Iterator[Any]:
+    """Yield the metadata of a rule, of the members of its union and of the items of its list or mapping."""
+    yield from rule.metadata
+    for part in rule.parts:
+        if part is not rule:
+            yield from _all_metadata(part)
+        elif get_origin(part.plain) in (list, tuple, frozenset, dict):
+            yield from chain.from_iterable(_all_metadata(Rule.of(item)) for item in get_args(part.plain))
 
 
 def parse(kind: type[Group], values: Any, where: str) -> Group:
