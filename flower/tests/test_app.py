@@ -73,7 +73,7 @@ def test_who_gives_no_answer_in_time_is_named(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
     with pytest.raises(InputError, match=r"Nodes 1001 did not reply to the request to register"):
         run(tmp_path, apps.GridLink(Grid(files, mute=1001)), patience=0.5)
-    with pytest.raises(InputError, match=r"1 clients registered within 0\.1 s"):
+    with pytest.raises(InputError, match=r"1 client registered within 0\.1 s"):
         run(tmp_path, apps.GridLink(Grid(files[:1])), patience=0.1)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 
 FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 OUT = click.argument("out", type=click.Path(path_type=Path))
@@ -80,5 +80,5 @@ def _write(out: Path, arrays: Any) -> None:
     except InputError as error:
         raise click.ClickException(str(error)) from error
     shape, clients = tuple(samples.inputs.shape[1:]), made.get("clients")
-    who = "" if clients is None else f", {len(np.unique(clients))} clients"
-    click.echo(f"{out}: {len(samples):,} samples of shape {shape}{who}; private.source: npz:{out.absolute()}")
+    who = "" if clients is None else f", {plural(len(np.unique(clients)), 'client')}"
+    click.echo(f"{out}: {plural(len(samples), 'sample')} of shape {shape}{who}; private.source: npz:{out.absolute()}")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, NotCoveredError, unwritable
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, NotCoveredError, plural, unwritable
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,16 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path) -> None:
 def test_an_error_is_the_same_in_another_process(error: InputError) -> None:
     there = pickle.loads(pickle.dumps(error))
     assert (type(there), str(there), vars(there)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    ("number", "word", "said"),
+    [
+        (1, "sample", "1 sample"),
+        (0, "sample", "0 samples"),
+        (2000, "client id", "2,000 client ids"),
+        (2, "class", "2 classes"),
+    ],
+)
+def test_a_noun_is_in_the_plural_unless_there_is_one(number: int, word: str, said: str) -> None:
+    assert plural(number, word) == said

@@ -115,7 +115,7 @@ def test_chosen_classes_keep_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"labels": [0, 1, 2, 3], "classes": np.array(["a", "b", "c"])}, "3 names of classes and labels up to 3"),
+        ({"labels": [0, 1, 2, 3], "classes": np.array(["a", "b", "c"])}, "3 class names and labels up to 3"),
         ({"labels": [0, 1, 1, 0], "classes": np.array(["a", "a"])}, "two classes named 'a'"),
         ({"labels": [0, 1, 1, 0], "classes": np.array([1, 2])}, "must be text of shape"),
         ({"labels": np.array(list("abab")), "classes": np.array(["a", "b"])}, "which are names already"),

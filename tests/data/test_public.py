@@ -88,7 +88,9 @@ def test_more_than_one_percent_is_refused():
             if not refuse:
                 assert len(without_overlap(public, private)) == 1000 - copies
                 continue
-            with pytest.raises(InputError, match=rf"{copies:,} of its 1,000 samples are also private.*open_part"):
+            with pytest.raises(
+                InputError, match=rf"shares {copies:,} of its 1,000 samples with the private data.*open_part"
+            ):
                 without_overlap(public, private)
 
 
@@ -122,7 +124,7 @@ def test_a_batch_larger_than_the_public_set_is_refused():
         check_size(3000, 3001)
     with pytest.raises(InputError, match=r"2 samples, without 158 .*: lower public\.batch to 2 or less, or choose"):
         check_size(2, 5, left_out=158)
-    with pytest.raises(InputError, match=r"0 samples, without 160 that equal private samples: choose another public"):
+    with pytest.raises(InputError, match=r"0 samples, without 160 private ones: choose another public"):
         check_size(0, 5, left_out=160)
 
 
@@ -130,7 +132,10 @@ def test_a_table_of_few_different_rows_has_no_open_part_and_says_so(caplog):
     rows = torch.cartesian_prod(*[torch.arange(3.0)] * 4).repeat(10, 1)
     chosen, left_out = open_indices(LabeledDataset(rows, torch.arange(810) % 2), 0.2, seed=0)
     assert (len(chosen), left_out) == (0, 162)
-    assert "162 of the 162 samples drawn for the open part equal private ones" in caplog.text
+    assert (
+        "the open part leaves out 162 of the 162 samples drawn for it, because equal samples are private."
+        in caplog.text
+    )
 
 
 def test_an_open_part_holds_no_image_that_the_rest_holds_a_second_time():

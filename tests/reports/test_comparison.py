@@ -456,7 +456,7 @@ class TestOneArchitecture:
         assert "the plain average" not in text  # there is no matrix
 
     def test_absent_clients_are_evaluated_and_said_to_be_absent(self, text):
-        assert "2 of 3 clients are in a round; the others are evaluated without training." in text
+        assert "A round has 2 of 3 clients; the others are evaluated without training." in text
         assert "3 clients: 3 MLP · 2 of them per round · 2 rounds" in text
 
     def test_where_predictions_cost_as_much(self, text):

@@ -70,7 +70,7 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
     "the same source twice": (
         None,
         {"public": {"source": "digits"}},
-        ["the public set overlaps with the private data: 1,797 of its 1,797 samples", "Choose another public.source"],
+        ["the public set shares 1,797 of its 1,797 samples with the private data", "Choose another public.source"],
     ),
     "another file with the same images": (
         lambda raw: [
@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
             np.savez(raw / "public.npz", images=np.concatenate([IMAGES[:9], 255 - IMAGES[:200]]), labels=[0] * 209),
         ],
         {**MINE, "public": {"source": "npz:public.npz"}},
-        ["overlaps with the private data: 9 of its 209 samples", "Choose another public.source"],
+        ["shares 9 of its 209 samples with the private data", "Choose another public.source"],
     ),
     "a class that is not there": (None, {"private": {"classes": [0, 12]}}, ["class 12", "0 to 9"]),
     "a class twice": (None, {"private": {"classes": [3, 3]}}, ["`classes` is [3, 3]", "each class once"]),

@@ -120,7 +120,7 @@ FEDERATIONS: dict[str, tuple[str, Make, str]] = {
     "leaf: other numbers of samples": (LEAF, written(ANNE, num_samples=[3]), "'num_samples' that differ"),
     "leaf: a user without samples": (LEAF, anne([], []), "has no samples"),
     "leaf: a list in the place of samples": (LEAF, written(ANNE, user_data={"anne": [1]}), "has no samples"),
-    "leaf: fewer labels than inputs": (LEAF, anne([[1], [2]], [0]), "has 2 inputs and 1 labels"),
+    "leaf: fewer labels than inputs": (LEAF, anne([[1], [2]], [0]), "has 2 inputs and 1 label:"),
     "leaf: inputs of two lengths": (LEAF, anne([[1, 2], [3]], [0, 1]), "all of one length"),
     "leaf: users of two lengths": (LEAF, written({**BILL, "anne": ([[1]], [0])}), "give all users the same shape"),
     "leaf: a text and a number": (LEAF, anne(["once upon a time", 3], [0, 1]), "has '3' as text 2"),

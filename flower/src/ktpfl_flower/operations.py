@@ -14,7 +14,7 @@ from ktpfl_flower.wire import Left
 from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import features, operations
 from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.validation import LARGEST
 from ktpfl_pipeline.core.weights import Params
@@ -168,7 +168,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
     classes = known.setting.classes
     match find(name).gives:
         case "predictions":
-            expected = f"predictions for {len(arguments[1])} samples and {classes} classes"
+            expected = f"predictions for {plural(len(arguments[1]), 'sample')} and {classes} classes"
             sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
         case "prototypes":
             expected = f"a prototype of {arguments[1]} features and a flag for each of {classes} classes"

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.weights import Params
 
 DTYPES = {
@@ -79,7 +79,7 @@ def unpacked(packet: Packet) -> Any:
     unread = dict(packet.tensors)
     value = _value(packet.values.get("value"), unread)
     if unread:
-        raise InputError(f"it has {len(unread)} tensors that its value does not name.")
+        raise InputError(f"it has {plural(len(unread), 'tensor')} that its value does not name.")
     return value
 
 
@@ -120,7 +120,7 @@ def from_bytes(data: bytes) -> Packet:
         number = math.prod(shape)
         if (end := start + number * DTYPES[dtype].itemsize) > len(data):
             raise InputError(
-                f"it has a tensor of {dtype} and shape {shape}, but only {len(data) - start:,} bytes of it."
+                f"it has a tensor of {dtype} and shape {shape}, but only {plural(len(data) - start, 'byte')} of it."
             )
         values_of = np.frombuffer(data, dtype, number, start).reshape(shape)
         tensors[name], start = torch.from_numpy(values_of.copy()), end

@@ -95,7 +95,7 @@ def test_late_answers_to_another_run_are_ignored(tmp_path):
 
 def test_too_few_registrations_are_told_with_the_nodes_that_were_silent(tmp_path):
     link = StillListed(deal_out(tmp_path, "local", ("mlp",) * 2, 1)[:1])
-    with pytest.raises(InputError, match=r"^1 clients registered .* Nodes 77 did not reply"):
+    with pytest.raises(InputError, match=r"^1 client registered .* Nodes 77 did not reply"):
         run(tmp_path, link, patience=0.05)
 
 
@@ -209,7 +209,7 @@ def test_a_name_that_no_table_can_show_comes_not_in(tmp_path, name):
 def test_too_few_clients_are_told_with_the_settings_to_change(tmp_path):
     files = deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1)
     told = (
-        r"^1 clients registered within 0.01 s, but experiment.clients is 2\. .* raise patience \(seconds of wall time\)"
+        r"^1 client registered within 0.01 s, but experiment.clients is 2\. .* raise patience \(seconds of wall time\)"
     )
     with pytest.raises(InputError, match=told):
         run(tmp_path, NoLink(files[:1]), patience=0.01)

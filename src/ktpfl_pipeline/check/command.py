@@ -15,11 +15,10 @@ from ktpfl_pipeline.check import models as of_models
 from ktpfl_pipeline.check import sources as of_sources
 from ktpfl_pipeline.check.methods import BrokenError
 from ktpfl_pipeline.core.dataset import Shape, TokenShape
-from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.errors import InputError, plural, unknown
 from ktpfl_pipeline.core.extensions import is_path, load, own_frames, raised
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.data import sources
-from ktpfl_pipeline.reports.words import plural
 
 KINDS = ("method", "model", "source")
 IMAGE = "1,28,28"

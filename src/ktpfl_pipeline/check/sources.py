@@ -6,6 +6,7 @@ from pathlib import Path
 from ktpfl_pipeline.check import toy
 from ktpfl_pipeline.check.methods import demand
 from ktpfl_pipeline.core.dataset import LabeledDataset
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.owned import OwnedDataset
 
@@ -17,11 +18,11 @@ def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None
     def reads() -> list[str]:
         found.append(sources.load(source, folder))
         samples, counts = found[0], found[0].labels.bincount()
-        own = [f"{len(samples.names)} owners"] if isinstance(samples, OwnedDataset) else []
+        own = [plural(len(samples.names), "owner")] if isinstance(samples, OwnedDataset) else []
         least, most = int(counts.min()), int(counts.max())
         kind = str(samples.inputs.dtype).removeprefix("torch.")
-        sizes = f"{len(samples):,} samples of {' x '.join(map(str, samples.shape))} in {kind}"
-        return [", ".join([sizes, f"{len(counts)} classes with {least:,} to {most:,} samples each", *own])]
+        sizes = f"{plural(len(samples), 'sample')} of {' x '.join(map(str, samples.shape))} in {kind}"
+        return [", ".join([sizes, f"{plural(len(counts), 'class')} with {least:,} to {most:,} samples each", *own])]
 
     def numbers() -> None:
         counts = found[0].labels.bincount()

@@ -8,7 +8,7 @@ each client.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 
 Architectures = Sequence[str] | Mapping[str, int | float | str]
 """The value of `architectures` after `checked`. Client ids are strings, because JSON keys are strings."""
@@ -60,7 +60,8 @@ def _by_client(given: Mapping[str, Any], clients: Sequence[int]) -> dict[int, st
     known = set(map(str, clients))
     if missing := [n for n in clients if str(n) not in given]:
         raise InputError(
-            f"architectures has no entry for client {missing[0]}; name one for each of the {len(clients)} clients."
+            f"architectures has no entry for client {missing[0]}; name one for each of the "
+            f"{plural(len(clients), 'client')}."
         )
     if odd := [n for n in given if n not in known]:
         raise InputError(
@@ -76,7 +77,8 @@ def _counts(given: Mapping[str, float], clients: int) -> dict[str, int]:
         return {name: int(value) for name, value in given.items()}
     if abs(total - 1) > 1e-6:
         raise InputError(
-            f"architectures adds up to {total:g}; numbers must add up to the {clients} clients and shares to 1."
+            f"architectures adds up to {total:g}; numbers must add up to the {plural(clients, 'client')} and "
+            "shares to 1."
         )
     counts = {name: int(value * clients + 1e-9) for name, value in given.items()}
     left = sorted(given, key=lambda name: counts[name] - given[name] * clients)

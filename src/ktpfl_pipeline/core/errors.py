@@ -158,6 +158,12 @@ def meant(given: str, known: Iterable[str]) -> str:
     return hint and f" ({hint})"
 
 
+def plural(number: int, word: str) -> str:
+    """Return a number with its noun: ``1 round``, ``3,000 rounds``, ``2 classes``."""
+    ending = "es" if word.endswith("s") else "s"
+    return f"{number:,} {word}{'' if number == 1 else ending}"
+
+
 def listed(names: Sequence[object], most: int = 10) -> str:
     """Return the first `most` names and the number of the others, such as ``a, b and 3 more``."""
     return ", ".join(map(str, names[:most])) + f" and {len(names) - most:,} more" * (len(names) > most)

@@ -25,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import Shape
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.settings import Compute, Privacy
 
 Builder = Callable[[str], nn.Module]
@@ -164,8 +164,8 @@ def check_delta(privacy: Privacy, samples: int) -> None:
 
     if privacy.delta >= 1 / samples:
         raise InputError(
-            f"training.privacy.delta is {privacy.delta} and a client has {samples} training samples; at 1/{samples} a "
-            "random one of them could be published: set it well below."
+            f"training.privacy.delta is {privacy.delta} and a client has {plural(samples, 'training sample')}; at "
+            f"1/{samples} a random one of them could be published: set it well below."
         )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import augmentation, compatibility, kinds, rng
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.model_facts import Head, ModelFacts, facts_of
 from ktpfl_pipeline.core.privacy import check_delta, check_possible
 from ktpfl_pipeline.core.settings import (
@@ -92,7 +92,7 @@ class Setting:
         if not min(1, len(self.public)) <= self.public_batch_size <= len(self.public):
             raise InputError(
                 f"The public batch is {self.public_batch_size}; it must be at least 1 and at most the "
-                f"{len(self.public)} samples of the public set."
+                f"{plural(len(self.public), 'sample')} of the public set."
             )
         self.knowledge.check(self.classes)
         for client in self.clients[:1]:

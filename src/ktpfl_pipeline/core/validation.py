@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, ge
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen
 
-from ktpfl_pipeline.core.errors import InputError, nearest, written
+from ktpfl_pipeline.core.errors import InputError, nearest, plural, written
 
 Group = TypeVar("Group")
 LARGEST = 2**31 - 1
@@ -131,8 +131,8 @@ def _length(parts: Sequence[Any], metadata: Sequence[Any]) -> str:
     least = max((each.min_length for each in metadata if isinstance(each, MinLen)), default=0)
     most = [each.max_length for each in metadata if isinstance(each, MaxLen)]
     unit = "character" if parts[0].plain is str else "item"
-    words = [f"at least {least} {unit}{'s' * (least > 1)}"] * bool(least)
-    words += [f"at most {most[0]:,} {unit}s"] if most else []
+    words = [f"at least {plural(least, unit)}"] * bool(least)
+    words += [f"at most {plural(most[0], unit)}"] if most else []
     return f" with {' and '.join(words)}" if words else ""
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 
 MAX_NAME = 100  # characters of the name of a client or a class, which is shown in tables and pictures
 
@@ -71,8 +71,8 @@ def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple
     texts = _shown(names, "class", where)
     if len(texts) <= (highest := int(labels.max())):
         raise InputError(
-            f"{where} has {len(texts):,} names of classes and labels up to {highest:,}: give a name to each class, from"
-            " 0 on."
+            f"{where} has {plural(len(texts), 'class name')} and labels up to {highest:,}: give a name to each class,"
+            " from 0 on."
         )
     if len(set(texts)) < len(texts):
         name = Counter(texts).most_common(1)[0][0]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.data.partition import draw_stratified
 
@@ -31,8 +31,9 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     total = round(share * len(labels))
     if not 0 < total < len(labels):
         raise InputError(
-            f"the public share {share} of {len(labels):,} samples makes {total:,} samples public; at least one sample"
-            " must be public and one private. Choose a share nearer to 0.5, or a source with more samples."
+            f"the public share {share} of {plural(len(labels), 'sample')} makes {plural(total, 'sample')} public; at"
+            " least one sample must be public and one private. Choose a share nearer to 0.5, or a source with more"
+            " samples."
         )
     taken = torch.from_numpy(draw_stratified(labels.numpy(), total, np.random.default_rng(derive(seed, "open_part"))))
     return taken.nonzero().flatten(), (~taken).nonzero().flatten()
@@ -48,8 +49,8 @@ def open_indices(private: LabeledDataset, share: float, seed: int) -> tuple[Tens
     if found := int(shared.sum()):
         logger.log(
             logging.WARNING if found > MAX_OVERLAP * len(chosen) else logging.INFO,
-            f"Seed {seed}: {found:,} of the {len(chosen):,} samples drawn for the open part equal private ones. They"
-            " stay private.",
+            f"Seed {seed}: the open part leaves out {found:,} of the {plural(len(chosen), 'sample')} drawn for it,"
+            " because equal samples are private.",
         )
     return chosen[~shared], found
 
@@ -60,7 +61,7 @@ def without_overlap(public: Tensor, private: Tensor) -> Tensor:
     found = int(shared.sum())
     if found > MAX_OVERLAP * len(public):
         raise InputError(
-            f"the public set overlaps with the private data: {found:,} of its {len(public):,} samples are also private."
+            f"the public set shares {found:,} of its {plural(len(public), 'sample')} with the private data."
             " Choose another public.source, or `public.source: open_part`, which splits a part off the private samples."
         )
     return public[~shared] if found else public
@@ -80,11 +81,12 @@ def check_size(available: int, batch: int, left_out: int = 0) -> None:
     The message says how many were `left_out` because they are also private.
     """
     if batch > available:
-        without = f", without {left_out:,} that equal private samples" if left_out else ""
+        without = f", without {plural(left_out, 'private one')}" if left_out else ""
         lower = f"lower public.batch to {available:,} or less, or " if available else ""
         other = "another public.source, whose samples are not private" if left_out else "a larger public source"
         raise InputError(
-            f"public.batch is {batch:,} and the public set has {available:,} samples{without}: {lower}choose {other}."
+            f"public.batch is {batch:,} and the public set has {plural(available, 'sample')}{without}: {lower}choose"
+            f" {other}."
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.errors import InputError, used_up
+from ktpfl_pipeline.core.errors import InputError, plural, used_up
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.weights import Params, tied_names
 
@@ -91,8 +91,8 @@ def load(name: str, module: nn.Module, weights: Params) -> int:
     taken = [key for key, _ in module.named_parameters() if key in fitting]
     if not taken:
         raise InputError(
-            f"none of the {len(weights)} tensors of the pretrained weights of {name} fits the architecture by name and "
-            "shape: give weights of this architecture."
+            f"none of the {plural(len(weights), 'tensor')} of the pretrained weights of {name} fits the architecture "
+            "by name and shape: give weights of this architecture."
         )
     if odd := [key for key, tensor in fitting.items() if not tensor.isfinite().all()]:
         raise InputError(f"the pretrained weights of {name} have NaN or infinite values in {odd[0]}: use another file.")

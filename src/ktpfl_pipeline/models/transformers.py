@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.dataset import Shape, TokenShape
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.models import shapes
 from ktpfl_pipeline.models.text import counting
@@ -171,5 +171,6 @@ class Classifier(nn.Module):
 def _refused(name: str, shape: Shape, error: Exception) -> InputError:
     reason = str(error).strip().partition("\n")[0].rstrip(".")[:200]
     return InputError(
-        f"{name} cannot be built for texts of {shape[0]} tokens ({reason}): choose the folder of another model."
+        f"{name} cannot be built for texts of {plural(shape[0], 'token')} ({reason}): choose the folder of another"
+        " model."
     )

@@ -13,7 +13,7 @@ from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Study, read
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import Sweep
-from ktpfl_pipeline.core.errors import DivergedError, InputError
+from ktpfl_pipeline.core.errors import DivergedError, InputError, plural
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.pipelines.federated_training import progress
@@ -40,9 +40,9 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
                 diverged.append(f"{each.cell.label}, {each.cell.title}, seed {seed}: {error}")
         if diverged:
             raise InputError(
-                f"{len(diverged)} of {len(left)} runs of {name} diverged, and the others are finished. Take the values "
-                f"at which they did out of {name}.values, or set {sweep.experiment}.on_divergence to skip or restore, "
-                f"and give the same command again. {' '.join(diverged)}"
+                f"{len(diverged):,} of {plural(len(left), 'run')} of {name} diverged, and the others are finished. "
+                f"Take the values at which they did out of {name}.values, or set {sweep.experiment}.on_divergence to "
+                f"skip or restore, and give the same command again. {' '.join(diverged)}"
             )
     return Study(plain(sweep), key, tracked.run_id, [each.finished(runs, {}) for each in planned]).to_dict()
 

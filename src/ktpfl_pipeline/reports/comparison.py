@@ -14,6 +14,7 @@ from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, subject
 from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.analysis.study import comparison
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.data.sources.adaptation import converted
 from ktpfl_pipeline.reports import columns, figures, measures, newcomers, notes, tables, theorem, wire, words
@@ -26,7 +27,7 @@ from ktpfl_pipeline.reports.paper import DATASETS
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import NAMED, RESULTS, architecture_title, look
 from ktpfl_pipeline.reports.variant import asked, variant
-from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain, plural
+from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain
 
 SOURCES = {
     **DATASETS,
@@ -191,7 +192,9 @@ def _by_round(results: Sequence[MethodResult]) -> list[Block]:
         f"{' and '.join(result.title for result in chief(results))}{only if len(results) > FEW else ''}."
     )
     if present < main.clients:
-        caption += f" {present} of {main.clients} clients are in a round; the others are evaluated without training."
+        caption += (
+            f" A round has {present:,} of {plural(main.clients, 'client')}; the others are evaluated without training."
+        )
     lines = []
     for result in results if len(results) > 1 else ():
         curve, title = result.curve[HEADLINE], result.title

@@ -7,11 +7,12 @@ from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL
 from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
-from ktpfl_pipeline.reports.words import leading, plural, point_title, too_few
+from ktpfl_pipeline.reports.words import leading, point_title, too_few
 
 NO_LOCAL = "the comparison has no local-only training, so it cannot show whether exchanging knowledge helped."
 

@@ -7,6 +7,7 @@ from ktpfl_pipeline.analysis import contrasts
 from ktpfl_pipeline.analysis.classes import recalls
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
 from ktpfl_pipeline.analysis.skew import label_skew
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL
 from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, TITLE, Column, accuracy_at, gained_at
@@ -28,7 +29,7 @@ from ktpfl_pipeline.reports.numbers import (
 )
 from ktpfl_pipeline.reports.style import architecture_title
 from ktpfl_pipeline.reports.tables import tinted
-from ktpfl_pipeline.reports.words import CORRECTED, aggregates, over_seeds, plain, plural, point_title
+from ktpfl_pipeline.reports.words import CORRECTED, aggregates, over_seeds, plain, point_title
 
 TESTED = ("auc", "calibration_error")
 """Measures whose differences to local-only are tested."""

@@ -5,10 +5,11 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import holm, paired
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, TITLE, Column
 from ktpfl_pipeline.reports.model import Block, Table
 from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
-from ktpfl_pipeline.reports.words import CORRECTED, over_seeds, plural
+from ktpfl_pipeline.reports.words import CORRECTED, over_seeds
 
 
 def new_clients(results: Sequence[MethodResult]) -> list[Block]:
@@ -46,9 +47,9 @@ def new_clients(results: Sequence[MethodResult]) -> list[Block]:
 
     caption = (
         f"{plural(len(first.clients), 'client')} held out of training, drawn by seed, joined the "
-        f"{len(next(iter(first.there.values())))} others after the last round. Test accuracy, mean over these new "
-        "clients, when they join and after extra epochs of local training, ± the standard deviation over seeds. "
-        "Differences are to local-only's new clients, which start from initial models, "
+        f"{plural(len(next(iter(first.there.values()))), 'other')} after the last round. Test accuracy, mean over "
+        "these new clients, when they join and after extra epochs of local training, ± the standard deviation over "
+        "seeds. Differences are to local-only's new clients, which start from initial models, "
         f"{CORRECTED} Existing clients: after as many extra epochs. Joining: bytes sent and received for the new "
         f"clients{over_seeds(results)}, in MB."
     )

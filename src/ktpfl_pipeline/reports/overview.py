@@ -15,7 +15,7 @@ from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
 from ktpfl_pipeline.analysis.study import Point, compared
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.methods import METHODS, title
 from ktpfl_pipeline.reports import columns as shared
@@ -26,7 +26,7 @@ from ktpfl_pipeline.reports.numbers import MB, Entry, interval
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE, RESULTS
 from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
-from ktpfl_pipeline.reports.words import gaining, marked, plain, plural, setting, signs
+from ktpfl_pipeline.reports.words import gaining, marked, plain, setting, signs
 
 ONE = ", one architecture"
 """What headings and titles of comparisons with one architecture end with."""

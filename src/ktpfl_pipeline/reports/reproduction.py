@@ -16,6 +16,7 @@ from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, ranked
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.analysis.study import Cell, seconds_left
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.reports import columns, figures, paper, words
 from ktpfl_pipeline.reports.columns import METHOD, Column
@@ -26,7 +27,7 @@ from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
-from ktpfl_pipeline.reports.words import marked, plural, point_title, signs
+from ktpfl_pipeline.reports.words import marked, point_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
 """What a verdict begins with: whether our result agrees with the paper's."""

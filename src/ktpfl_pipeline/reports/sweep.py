@@ -13,6 +13,7 @@ from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.study import Point
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import VALIDATION
 from ktpfl_pipeline.reports import columns, figures, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
@@ -21,7 +22,7 @@ from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import SETTING, runs
-from ktpfl_pipeline.reports.words import plural, point_title, setting
+from ktpfl_pipeline.reports.words import point_title, setting
 
 KNOWLEDGE = "knowledge"
 """The section whose values are compared by the bytes of predictions."""

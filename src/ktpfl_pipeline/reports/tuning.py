@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ktpfl_pipeline.analysis.study import Cell, Study, highest
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.methods import slug, title
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
@@ -14,7 +15,7 @@ from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, points
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, plural, setting, too_few
+from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, setting, too_few
 from ktpfl_pipeline.reports.words import settings as written
 
 TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
@@ -89,8 +90,9 @@ def summary(tuning: Study) -> str:
     searched = {method: cells for method, cells in tuning.methods.items() if cells[0].value}
     moved = [method for method, cells in searched.items() if highest(cells) is not cells[0]]
     first = (
-        f"Validation accuracy chooses other values than the configured ones for {len(moved)} of {len(searched)} "
-        f"methods with hyperparameters to choose, among at most {tuning.asked['trials']} candidates each."
+        f"Validation accuracy chooses other values than the configured ones for {len(moved)} of "
+        f"{plural(len(searched), 'method')} with hyperparameters to choose, among at most "
+        f"{plural(tuning.asked['trials'], 'candidate')} each."
     )
     edges = [
         f"{title(method)}'s {', '.join(found)}"

@@ -9,7 +9,7 @@ from ktpfl_pipeline.analysis import convergence
 from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.client.measures import BINS
-from ktpfl_pipeline.core.errors import written
+from ktpfl_pipeline.core.errors import plural, written
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, LAST, VALIDATION
@@ -94,11 +94,6 @@ NUMBERS = ("no", "one", "two", "three", "four", "five")
 RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
 
 
-def plural(number: int, word: str) -> str:
-    """Return a number with its noun: ``1 round``, ``3 rounds``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
 def clients(settings: Mapping[str, Any]) -> str:
     """Return how many clients an experiment asks for: ``20 clients``, or all of the source."""
     asked = settings["clients"]
@@ -138,7 +133,7 @@ def lean(settings: Mapping[str, Any]) -> Special:
     sent = f"the {asked.k} most probable classes" if top else plain(encoding)
     stated = {
         (f"{encoding}{asked.k if top else ''}", f"sent as {sent}"): encoding != Knowledge.encoding,
-        (f"cache-{cache}", f"not sent again within {cache} rounds"): cache,
+        (f"cache-{cache}", f"not sent again within {plural(cache, 'round')}"): cache,
         (f"select-{select}", f"only the {100 * select:g} % with the highest confidence"): select < 1,
     }
     return [each for each, applies in stated.items() if applies]

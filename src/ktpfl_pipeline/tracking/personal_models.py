@@ -19,7 +19,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.dataset import LabeledDataset, TokenShape, Vocabulary
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.model_facts import facts_of
 from ktpfl_pipeline.data.sources.tokens import check_ids
@@ -105,8 +105,8 @@ class PersonalModels:
             raise InputError(f"There is no client {unknown[0]}; there are {', '.join(map(str, self.models))}.")
         if len(clients) not in (1, len(inputs)) or not len(inputs):
             raise InputError(
-                f"There are {len(clients):,} client ids and {len(inputs):,} inputs: give one id for each input, or one "
-                "for all of them."
+                f"The request has {plural(len(clients), 'client id')} and {plural(len(inputs), 'input')}: give one id "
+                "for each input, or one for all of them."
             )
         if self.vocabulary is not None:
             check_ids(inputs, self.vocabulary.size, "the input")

@@ -57,7 +57,7 @@ def test_owners_below_the_minimum_are_left_out_and_the_log_says_so(caplog):
     with caplog.at_level(logging.INFO):
         parts = natural(DATA, None, 3, minimum=21)
     assert [owned_by(own) for own in parts.values()] == [{0}, {2}]
-    assert "Seed 3: 2 of 4 clients have fewer than 21 samples, or too few to be split: without bo, di." in caplog.text
+    assert "Seed 3: the partition leaves out 2 of 4 clients: bo, di. Each has fewer than 21 samples, or" in caplog.text
 
 
 def test_an_owner_that_cannot_be_split_is_left_out_by_any_minimum(caplog):
@@ -65,7 +65,7 @@ def test_an_owner_that_cannot_be_split_is_left_out_by_any_minimum(caplog):
     with caplog.at_level(logging.INFO):
         parts = natural(tested, None, 0, minimum=1)
     assert [owned_by(own) for own in parts.values()] == [{0}, {2}, {3}]
-    assert "without bo." in caplog.text
+    assert "leaves out 1 of 4 clients: bo." in caplog.text
     assert all(map(torch.equal, parts[1], natural(tested, 3, 0, minimum=10)[1]))
 
 
@@ -75,7 +75,7 @@ def test_owners_without_kept_samples_are_not_clients(caplog):
     with caplog.at_level(logging.INFO):
         parts = natural(kept, None, 0)
     assert [{int(n) for n in kept.owners[torch.cat(own)]} for own in parts.values()] == [{0}, {2}, {3}]
-    assert "Seed 0: 1 of 4 clients have no samples: without bo." in caplog.text
+    assert "Seed 0: the partition leaves out 1 of 4 clients: bo. Each has no samples." in caplog.text
     with pytest.raises(InputError, match="of 4 clients is not possible: the source has 3 of them"):
         natural(kept, 4, 0)
 
@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_refused():
         (DATA, {"clients": 5}, "federation of 5 clients is not possible: the source has 4 of them. Choose at most"),
         (DATA, {"clients": 3, "minimum": 30}, "the source has 2 of them with 30 samples or more (partition.minimum)"),
         (DATA, {"minimum": 101}, "federation of 0 clients is not possible: the source has 0"),
-        (DATA, {"test_share": 0.9}, "'bo' of the source has 1 samples to train and validate on and 11 to test on"),
+        (DATA, {"test_share": 0.9}, "'bo' of the source has 1 sample to train and validate on and 11 to test on"),
         (DATA, {"test_share": 1.0}, "partition.test_share is 1.0; it must be a number above 0 and below 1"),
         (replace(DATA, test=OWNERS != 1), {}, "client 'ann' of the source has 0 samples to train and validate on"),
         (replace(DATA, test=OWNERS == 0), {}, "client 'ann' of the source has 0 samples to train and validate on"),

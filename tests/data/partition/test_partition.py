@@ -356,7 +356,7 @@ def test_bad_input_is_an_input_error():
         ({"scheme": "dirichlet", "minimum": 26}, ("fewer than 26 of the 100", "or set balanced to true")),
         (
             {"scheme": "two_labels", "clients": 1},
-            ("3 classes out among 1 clients", "at least 2 classes and 2 clients", "Change `clients`"),
+            ("3 classes out among 1 client:", "at least 2 classes and 2 clients", "Change `clients`"),
         ),
         (
             {"scheme": "k_labels", "labels_per_client": 4},
@@ -364,7 +364,7 @@ def test_bad_input_is_an_input_error():
         ),
         (
             {"scheme": "two_labels", "pool": torch.arange(0, 90, 3)},
-            ("1 classes out among 4 clients", "at least 2 classes", "`classes`"),
+            ("1 class out among 4 clients", "at least 2 classes", "`classes`"),
         ),
     ):
         with case(changes):

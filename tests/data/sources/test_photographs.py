@@ -107,7 +107,7 @@ class TestUnreadable:
         samples = sources.load("folder:shots", folder, reading=Reading(skip=True))
         assert samples.labels.tolist() == [0, 0, 1, 1]
         assert len(samples.inputs) == 4
-        assert "of 6 images cannot be read and are skipped" in caplog.text
+        assert "of 6 images, which cannot be read: " in caplog.text
 
 
 def png(color: int, channels: int) -> bytes:

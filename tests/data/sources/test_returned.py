@@ -41,7 +41,7 @@ def test_samples_are_taken_as_they_are(samples: LabeledDataset, tmp_path: Any, m
         (replace(SAMPLES, labels=[0, 1, 0, 1]), "returned labels in a list"),
         (replace(SAMPLES, labels=LABELS.bool()), "labels in torch.bool of shape (4,)"),
         (replace(SAMPLES, labels=LABELS + 0.5), "has the label 0.5 in row 0 (rows count from 0)"),
-        (replace(SAMPLES, class_names=("cat",)), "has 1 names of classes and labels up to 1"),
+        (replace(SAMPLES, class_names=("cat",)), "has 1 class name and labels up to 1"),
         (replace(SAMPLES, class_names=("cat", "cat")), "has two classes named 'cat'"),
         (replace(SAMPLES, labels=LABELS[:, None]), "labels in torch.int64 of shape (4, 1)"),
         (replace(SAMPLES, labels=LABELS[:3]), "returned 4 inputs and 3 labels"),

@@ -60,20 +60,23 @@ def test_rows_without_their_file_are_left_out_on_request(shots: Path, caplog: py
     assert samples.labels.tolist() == [0, 1]
     assert samples.owners.tolist() == [1, 0]
     assert np.array_equal(samples.inputs[:, 0].numpy(), GREY[1:3])
-    assert "lists 4 images, and 1 of them are not there: gone.png. They are skipped." in caplog.text
+    assert "lists 4 images, and its folder lacks 1 of them: gone.png. Missing images are skipped." in caplog.text
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("file,label\na/1.png,a\n", "has no column 'path', only file, label"),
-        (HEAD + "x.png,1,n,train,\ny.png,1,n,train,\n" + ROWS, r"5 images, and 2 of them are not there: x.png, y.png"),
+        (
+            HEAD + "x.png,1,n,train,\ny.png,1,n,train,\n" + ROWS,
+            r"5 images, and its folder lacks 2 of them: x.png, y.png",
+        ),
         ("path,label\na/1.png,\n", "has no label in row 2"),
         ("path,label\na/1.png,1\na/../a/1.png,2\n", "lists a/1.png 2 times"),
         ("path,label\n../secret.png,1\n", "lists ../secret.png, which is outside its folder"),
         ("path,label\n/etc/passwd,1\n", "outside its folder"),
         ("path,label,split\na/1.png,1,later\n", "the split 'later' in row 2: write train, val or test"),
-        ("path,label\na/1.png\n", "row 2 has 1 cells and the first row has 2"),
+        ("path,label\na/1.png\n", "row 2 has 1 cell and the first row has 2"),
         ("path,label\n", "lists no image"),
         ("path,label\na,1\n", "is not a file that can be read"),
     ],

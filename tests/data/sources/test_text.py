@@ -63,7 +63,7 @@ def test_long_texts_are_cut_with_a_warning(tmp_path: Path, caplog: pytest.LogCap
     samples: Any = load(table("text,label\na b c d,x\ne,y\n")(tmp_path), tmp_path, reading=reading(length=3))
     assert words(samples, 0) == ["a", "b", "c"]
     assert words(samples, 1) == ["e", "[PAD]", "[PAD]"]
-    assert "has 1 of 2 texts with more than 3 tokens, which are cut" in caplog.text
+    assert "texts of more than 3 tokens are cut, 1 of 2: raise" in caplog.text
 
 
 def test_characters_of_any_script(tmp_path: Path) -> None:
@@ -218,5 +218,5 @@ def test_unusable_files_are_rejected_in_one_message(what: str, tmp_path: Path) -
 
 def test_a_file_of_leaf_is_whole_json(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(json.dumps({"users": ["ann"], "user_data": {"ann": {"x": ["a"], "y": []}}}))
-    with pytest.raises(InputError, match="has 1 inputs and 0 labels"):
+    with pytest.raises(InputError, match="has 1 input and 0 labels"):
         load("leaf:mine.json", tmp_path)

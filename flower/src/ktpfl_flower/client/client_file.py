@@ -14,7 +14,7 @@ from ktpfl_flower.alike import Data, prepared
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config.schema import Image
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Distinct, Natural, Part, Reads, Share, default, parse
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
@@ -168,8 +168,9 @@ def _in_order(found: LabeledDataset, own: ClientFile) -> tuple[Tensor, list[str]
     if not of_source:
         if beyond := [label for label in used if label >= len(wanted)]:
             raise InputError(
-                f"class_names has {len(wanted)} names, for the labels from 0 to {len(wanted) - 1}, but {own.source} "
-                f"also has label {beyond[0]}. Number the labels from 0, or add names to class_names at all clients."
+                f"class_names has {plural(len(wanted), 'name')}, for the labels from 0 to {len(wanted) - 1}, but "
+                f"{own.source} also has label {beyond[0]}. Number the labels from 0, or add names to "
+                "class_names at all clients."
             )
         return found.labels, wanted
     if odd := [name for name in (of_source[label] for label in used) if name not in wanted]:
@@ -190,6 +191,6 @@ def splits(own: ClientFile, found: LabeledDataset, seed: int) -> tuple[LabeledDa
     how = Partition(test_share=own.test_share, validation_share=own.validation_share)
     indices = split(torch.arange(len(found)).numpy(), found.labels, how, stream(seed, "split", own.client), found.test)
     if not is_whole(indices, how):
-        raise InputError(f"{own.source} has {len(found)} samples, but {least(how)}. Add samples.")
+        raise InputError(f"{own.source} has {plural(len(found), 'sample')}, but {least(how)}. Add samples.")
     known = found.vocabulary
     return tuple(LabeledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.files import replacing
 
 logger = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ def fingerprint(samples: LabeledDataset, secret: Path) -> str:
                 partial.write_bytes(secrets.token_bytes(SECRET))
         if len(key := secret.read_bytes()) != SECRET:
             raise InputError(
-                f"The secret {secret} has {len(key)} bytes instead of {SECRET}. Delete it; runs in progress will then "
-                "no longer recognize this client."
+                f"The secret {secret} has {plural(len(key), 'byte')} instead of {SECRET}. Delete it; runs in progress "
+                "will then no longer recognize this client."
             )
     found = hashlib.blake2b(key=key, digest_size=8)
     for tensor in (samples.inputs, samples.labels):

@@ -20,7 +20,7 @@ from ktpfl_flower.alike import Data, versions
 from ktpfl_flower.client.client_file import Name, Names, check_architecture, understood
 from ktpfl_flower.server.federation_file import Plan
 from ktpfl_flower.wire import Packet
-from ktpfl_pipeline.core.errors import InputError, printable
+from ktpfl_pipeline.core.errors import InputError, plural, printable
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.validation import LARGEST, Natural, Seed
 
@@ -162,9 +162,9 @@ class Attendance:
         elif len(self.clients) != wanted:
             who = f" Nodes {silent} did not reply to the request to register; check their programs." if silent else ""
             raise InputError(
-                f"{len(self.clients)} clients registered within {seconds:g} s, but experiment.clients is {wanted}. "
-                "Start or stop clients, set experiment.clients to their number, or raise patience (seconds of wall "
-                f"time) in the server's file.{who}"
+                f"{plural(len(self.clients), 'client')} registered within {seconds:g} s, but experiment.clients is "
+                f"{wanted}. Start or stop clients, set experiment.clients to their number, or raise patience (seconds "
+                f"of wall time) in the server's file.{who}"
             )
         if silent:
             logger.warning("Nodes %s did not reply to the request to register; the run starts without them.", silent)

@@ -21,7 +21,7 @@ from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, un
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, by_reason
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, by_reason, plural
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import EVALUATED_ONLY, Federation
@@ -242,11 +242,13 @@ class RealExecutor(Executor):
         self._failed[t], why = self._failed.get(t, 0) + 1, "; ".join(by_reason(out))
         if self._failed[t] >= self._file.tries:
             raise InputError(
-                f"Round {t} was attempted {self._file.tries} times with too few clients, the last time with {left} of "
-                f"{len(cohort)}, but quorum requires {needed} ({why}). Restart these clients, or raise deadline if "
-                "they were only slow. Then run the same command again; the run continues after its last finished round."
+                f"Round {t} was attempted {plural(self._file.tries, 'time')} with too few clients, the last time with "
+                f"{left} of {len(cohort)}, but quorum requires {needed} ({why}). Restart these clients, or raise "
+                "deadline if they were only slow. Then run the same command again; the run continues after its last "
+                "finished round."
             )
-        logger.warning("Round %d is repeated, because only %d of %d clients are left (%s).", t, left, len(cohort), why)
+        of = plural(len(cohort), "client")
+        logger.warning("Round %d is repeated, because it has only %d of its %s left (%s).", t, left, of, why)
         return False
 
     def _least(self, cohort: Sequence[int]) -> int:

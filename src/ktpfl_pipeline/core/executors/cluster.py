@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.errors import InputError, LostError
+from ktpfl_pipeline.core.errors import InputError, LostError, plural
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.ray_session import (
     Session,
@@ -323,8 +323,8 @@ def _check_started(pool: list[Any]) -> None:
         check_versions(ray.get([worker.about.remote() for worker in pool], timeout=PATIENCE))
     except ray.exceptions.GetTimeoutError:
         raise InputError(
-            f"Within {PATIENCE} s the cluster had no CPU or GPU free for each of {len(pool)} workers; set fewer "
-            "workers in compute.executor, or wait until others are done."
+            f"Within {PATIENCE} s the cluster had no CPU or GPU free for each of {plural(len(pool), 'worker')}; set "
+            "fewer workers in compute.executor, or wait until others are done."
         ) from None
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[-1]

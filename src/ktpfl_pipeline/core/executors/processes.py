@@ -30,7 +30,7 @@ import torch
 
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.remote import ATTEMPTS, call_failed, fields_of
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
@@ -61,7 +61,7 @@ def obstacle(threads: int) -> str:
 def check(workers: int, threads: int) -> None:
     """Check that this number of processes is possible with these torch threads; else raise InputError."""
     if reason := obstacle(threads):
-        raise InputError(f"compute.executor has {workers} processes, but {reason}; choose serial.")
+        raise InputError(f"compute.executor has {plural(workers, 'process')}, but {reason}; choose serial.")
 
 
 class ProcessesExecutor(Executor):

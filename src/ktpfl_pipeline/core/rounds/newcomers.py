@@ -6,7 +6,7 @@ from typing import Any
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client_states import ClientStates
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS, Newcomers
@@ -24,8 +24,8 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
     size = round(share * len(ids))
     if share and not 0 < size < len(ids):
         raise InputError(
-            f"newcomers is {share:g}, which is {size} of {len(ids)} clients; take a share that holds at least one "
-            "client out and leaves at least one, or 0."
+            f"newcomers is {share:g}, which is {size} of {plural(len(ids), 'client')}; take a share that holds at "
+            "least one client out and leaves at least one, or 0."
         )
     return rng.drawn("newcomers", share, ids, seed)
 

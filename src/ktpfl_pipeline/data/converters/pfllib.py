@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.converters import pickles
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
@@ -83,7 +83,8 @@ def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
         )
     if y.shape != (len(x),):
         raise InputError(
-            f"{file} has {len(x):,} inputs and labels of shape {y.shape}: the file is incomplete; generate it again."
+            f"{file} has {plural(len(x), 'input')} and labels of shape {y.shape}: the file is incomplete; generate"
+            " it again."
         )
     return x, y
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ktpfl_pipeline.core.errors import InputError, listed, meant
+from ktpfl_pipeline.core.errors import InputError, listed, meant, plural
 from ktpfl_pipeline.data.owned import composed
 from ktpfl_pipeline.data.sources.features import check_told_apart, extent
 from ktpfl_pipeline.data.sources.labels import NUMBER, numbered
@@ -63,7 +63,7 @@ def convert(
     kept = [None not in row for row in rows]
     if lost := kept.count(False):
         what = "a value" if drop_rows else " or ".join(needed)
-        said.append(f"{lost:,} of {len(kept):,} rows without {what}: left out")
+        said.append(f"{lost:,} of {plural(len(kept), 'row')} without {what}: left out")
     table = {name: list(compress(cells, kept)) for name, cells in table.items()}
     if not any(kept):
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
@@ -157,5 +157,5 @@ def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str) -> 
             f" many features: leave it out with --drop {name!r}{hint}."
         )
     one_hot = (np.array(texts)[:, None] == np.array(values)).astype(np.float32)
-    said = f"{name}: {len(values)} features, one per value ({listed(values)})"
+    said = f"{name}: {plural(len(values), 'feature')}, one per value ({listed(values)})"
     return _Feature(one_hot, [f"{name}={value}" for value in values], said + f", {absent:,} missing" * (absent > 0))

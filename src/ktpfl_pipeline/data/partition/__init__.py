@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.errors import InputError, plural, unknown
 from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.partition.natural import NATURAL, natural
 from ktpfl_pipeline.data.partition.schemes import SCHEMES
@@ -88,7 +88,7 @@ def partition(
         shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
     if not shares or not all(fits(len(share), how) for share in shares.values()):
         raise InputError(
-            f"{len(indices):,} samples are too few for {clients:,} clients under {scheme}: {least(how)}."
+            f"{len(indices):,} samples are too few for {plural(clients, 'client')} under {scheme}: {least(how)}."
             " Lower clients or test_share, or take a source with more samples."
         )
     if (fewest := min(map(len, shares.values()))) < how.minimum:

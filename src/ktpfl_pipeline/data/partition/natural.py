@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition.split import ClientIndices, is_whole, shortage, split, stream
@@ -53,15 +53,16 @@ def natural(
     kept = np.array([*parts], dtype=np.int64)
     if len(kept) < len(sizes):
         out = ", ".join(dataset.names[owner] for owner in np.setdiff1d(np.arange(len(sizes)), kept)[:10])
-        few = f"fewer than {fewest} samples, or too few to be split" if how.minimum else "no samples"
-        logger.info(f"Seed {seed}: {len(sizes) - len(kept)} of {len(sizes)} clients have {few}: without {out}.")
+        few = f"fewer than {plural(fewest, 'sample')}, or too few to be split" if how.minimum else "no samples"
+        of = f"{len(sizes) - len(kept):,} of {plural(len(sizes), 'client')}"
+        logger.info(f"Seed {seed}: the partition leaves out {of}: {out}. Each has {few}.")
     if clients is None:
         clients = len(kept)
     if not 1 <= clients <= len(kept):
-        enough = f" with {how.minimum:,} samples or more (partition.minimum)" if how.minimum else ""
+        enough = f" with {plural(how.minimum, 'sample')} or more (partition.minimum)" if how.minimum else ""
         raise InputError(
-            f"a federation of {clients:,} clients is not possible: the source has {len(kept):,} of them{enough}. Choose"
-            " at most that many, or null for all."
+            f"a federation of {plural(clients, 'client')} is not possible: the source has {len(kept):,} of"
+            f" them{enough}. Choose at most that many, or null for all."
         )
     if clients < len(kept):
         kept = np.sort(stream(seed, "partition", NATURAL).permutation(kept)[:clients])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.data.partition.split import Array, stream
 from ktpfl_pipeline.data.settings import Partition
 
@@ -98,9 +98,9 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
     classes = np.unique(labels)
     if len(classes) < k or k * clients < len(classes):
         raise InputError(
-            f"{scheme} cannot share {len(classes)} classes out among {clients} clients: it needs at least {k}"
-            f" classes and {math.ceil(len(classes) / k)} clients. Change `clients`, or the number of classes with"
-            " `classes`."
+            f"{scheme} cannot share {plural(len(classes), 'class')} out among {plural(clients, 'client')}: it needs at"
+            f" least {plural(k, 'class')} and {plural(math.ceil(len(classes) / k), 'client')}. Change `clients`, or the"
+            " number of classes with `classes`."
         )
     draw, deck = stream(seed, "partition", scheme), list[int]()
     hands: list[list[int]] = [[] for _ in range(clients)]
@@ -175,8 +175,8 @@ def _shards(labels: Array, clients: int, seed: int, how: Partition, enough: int)
     shards = how.shards_per_client
     if (total := clients * shards) > len(labels):
         raise InputError(
-            f"shards_per_client {shards} makes {total:,} shards for {clients:,} clients, of {len(labels):,}"
-            " samples: lower shards_per_client or clients."
+            f"shards_per_client {shards} makes {plural(total, 'shard')} for {plural(clients, 'client')}, of"
+            f" {plural(len(labels), 'sample')}: lower shards_per_client or clients."
         )
     draw = stream(seed, "partition", "shards")
     by_class = np.lexsort((draw.permutation(len(labels)), labels))
@@ -193,8 +193,8 @@ def _quantity(labels: Array, clients: int, seed: int, how: Partition, enough: in
     draw, spare = stream(seed, "partition", "quantity"), len(labels) - clients * how.minimum
     if spare < 0:
         raise InputError(
-            f"{len(labels):,} samples are too few for {clients:,} clients with {how.minimum:,} each: lower clients or"
-            " partition.minimum."
+            f"{len(labels):,} samples are too few for {plural(clients, 'client')} with {how.minimum:,} each: lower"
+            " clients or partition.minimum."
         )
     sizes = how.minimum + _portions(draw.dirichlet(np.full(clients, how.alpha)), spare)
     return draw.permutation(np.repeat(np.arange(clients), sizes))

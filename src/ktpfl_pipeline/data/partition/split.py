@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.core.shares import rounded_up
 from ktpfl_pipeline.data.settings import Partition
@@ -33,7 +34,7 @@ def least(how: Partition) -> str:
 def shortage(own: ClientIndices, how: Partition) -> str:
     """Return the numbers of samples that a client has, and those that it needs, in words."""
     others = len(own.train) + len(own.validation)
-    return f"{others} samples to train and validate on and {len(own.test)} to test on, and {least(how)}"
+    return f"{plural(others, 'sample')} to train and validate on and {len(own.test)} to test on, and {least(how)}"
 
 
 def split(

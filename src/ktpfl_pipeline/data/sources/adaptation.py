@@ -9,7 +9,7 @@ from torch.nn.functional import interpolate
 
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import Shape
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import gib, room
 
 _CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
@@ -57,7 +57,7 @@ def described(shape: Sequence[int], kind: str = "") -> str:
     The `kind` is its name in `core.kinds.KINDS`; empty where it is not known.
     """
     if kind == kinds.TOKENS.name:
-        return f"texts of {shape[0]:,} tokens"
+        return f"texts of {plural(shape[0], 'token')}"
     if len(shape) < 3:
         return f"{'series' if len(shape) == 2 else 'vectors'} of {' × '.join(map(str, shape))}"
     return f"{_sides(shape)} {({1: 'gray', 3: 'RGB'}).get(shape[0], f'in {shape[0]} channels')}"

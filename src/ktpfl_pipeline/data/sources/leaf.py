@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, client_names, composed
 from ktpfl_pipeline.data.sources.arguments import no_such, path_in
@@ -115,7 +115,9 @@ def _share(where: str, data: Any) -> _Share:
     if not isinstance(x, list) or not isinstance(y, list) or not x:
         raise InputError(f"{where} has no samples: give lists 'x' and 'y', or leave the user out.")
     if len(x) != len(y):
-        raise InputError(f"{where} has {len(x):,} inputs and {len(y):,} labels: give one label per input.")
+        raise InputError(
+            f"{where} has {plural(len(x), 'input')} and {plural(len(y), 'label')}: give one label per input."
+        )
     x = [each[-1] if isinstance(each, list) and each and isinstance(each[-1], str) else each for each in x]
     if texts := [each for each in x if isinstance(each, str)]:
         if (number := next((n for n, each in enumerate(x) if not isinstance(each, str) or not each), None)) is not None:

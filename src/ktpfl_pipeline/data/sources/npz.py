@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
-from ktpfl_pipeline.core.errors import InputError, meant
+from ktpfl_pipeline.core.errors import InputError, meant, plural
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
@@ -285,8 +285,8 @@ def _check_others(path: Path, kind: str, headers: Headers) -> None:
             raise InputError(f"{path} has {number:,} {kind} and {shape[0]:,} {name}: save as many {name} as {kind}.")
         if name == "vocabulary" and not 2 <= shape[0] <= MAX_VOCABULARY:
             raise InputError(
-                f"the array 'vocabulary' in {path} has {shape[0]:,} tokens, and 2 to {MAX_VOCABULARY:,} are possible:"
-                " save a vocabulary of that size."
+                f"the array 'vocabulary' in {path} has {plural(shape[0], 'token')}, and 2 to {MAX_VOCABULARY:,} are"
+                " possible: save a vocabulary of that size."
             )
     if "classes" in headers and headers["labels"][1].kind in "US":
         raise InputError(

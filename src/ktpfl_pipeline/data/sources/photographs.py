@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
-from ktpfl_pipeline.core.errors import InputError, listed
+from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, readable
@@ -100,7 +100,9 @@ class _Unreadable:
         if not self.errors:
             return
         if skip and len(self.errors) < of:
-            logger.warning(f"{where}: {len(self.errors):,} of {of:,} images cannot be read and are skipped: {self}.")
+            logger.warning(
+                f"{where}: reading skips {len(self.errors):,} of {plural(of, 'image')}, which cannot be read: {self}."
+            )
         elif len(self.errors) == 1:
             raise next(iter(self.errors.values()))
         else:
@@ -139,7 +141,9 @@ def photographs(
     (width, height), channels = reading.size[::-1] if reading.size else next(iter(headers.values())).size, len(mode)
     check_claim(where, len(headers) * height * width * channels, "take fewer or smaller images")
     if others := sum(header.size != (width, height) for header in headers.values()):
-        logger.info(f"{others:,} of the {len(files):,} images in {where} are resized to {height} × {width}.")
+        logger.info(
+            f"Resizing to {height} × {width} changes {others:,} of the {plural(len(files), 'image')} in {where}."
+        )
     images = np.empty((len(headers), height, width, channels), dtype=np.uint8)
     late, row = _Unreadable(), 0
     for file, header in headers.items():

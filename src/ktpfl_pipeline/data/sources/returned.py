@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names
 from ktpfl_pipeline.data.sources.features import check_finite
 from ktpfl_pipeline.data.sources.labels import class_numbers
@@ -37,7 +37,8 @@ def check_returned(samples: Any, source: str) -> LabeledDataset:
         raise InputError(f"{who} returned inputs in {inputs.dtype} of shape {tuple(inputs.shape)}: {kinds.forms()}.")
     if len(inputs) != len(labels) or not len(labels):
         raise InputError(
-            f"{who} returned {len(inputs):,} inputs and {len(labels):,} labels: return one label per input."
+            f"{who} returned {plural(len(inputs), 'input')} and {plural(len(labels), 'label')}: return one label per"
+            " input."
         )
     numbers = torch.from_numpy(class_numbers(labels.cpu().numpy(), who))
     known = given.vocabulary

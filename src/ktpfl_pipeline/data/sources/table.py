@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
-from ktpfl_pipeline.core.errors import InputError, listed
+from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
@@ -77,7 +77,7 @@ def read(file: Path) -> Table:
         rows = [[cell.strip() for cell in row] for row in csv.reader(text, delimiter=separator, strict=True) if row]
         names, cells = rows[0], rows[1:]
         if odd := next((place for place, row in enumerate(cells, 2) if len(row) != len(names)), None):
-            raise ValueError(f"row {odd} has {len(cells[odd - 2])} cells and the first row has {len(names)}")
+            raise ValueError(f"row {odd} has {plural(len(cells[odd - 2]), 'cell')} and the first row has {len(names)}")
         if len(set(names)) < len(names):
             raise ValueError("two columns have one name")
     return {name: [row[n] or None for row in cells] for n, name in enumerate(names)}
@@ -134,12 +134,14 @@ def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor
     there = [os.path.lexists(file) for file in files]
     if not all(there):
         lost = [path for path, found in zip(paths, there, strict=True) if not found]
-        told = f"{place} lists {len(files):,} images, and {len(lost):,} of them are not there: {listed(lost)}"
+        told = (
+            f"{place} lists {plural(len(files), 'image')}, and its folder lacks {len(lost):,} of them: {listed(lost)}"
+        )
         if not reading.skip or not any(there):
             raise InputError(
                 f"{told}. Correct the paths, which start at the folder of the table, or set image.unreadable to skip."
             )
-        logger.warning("%s. They are skipped.", told)
+        logger.warning("%s. Missing images are skipped.", told)
     for file in compress(files, there):
         check_file(file, place.parent)
     images, read_ = photographs(place, list(compress(files, there)), reading, listed=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import Vocabulary
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.settings import AUTO, Text
 from ktpfl_pipeline.data.sources.limits import brief
@@ -127,8 +127,8 @@ def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None
         ids[row, : len(kept)] = torch.tensor(kept, dtype=torch.int64)
     if cut := cut or sum(len(row) > length for row in rows):
         logger.warning(
-            "%s has %s of %s texts with more than %s tokens, which are cut: raise text.length to keep them whole.",
-            *(where, f"{cut:,}", f"{len(rows):,}", f"{length:,}"),
+            "%s: texts of more than %s are cut, %s of %s: raise text.length to keep them whole.",
+            *(where, plural(length, "token"), f"{cut:,}", f"{len(rows):,}"),
         )
     return ids, known
 
@@ -156,7 +156,9 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
     numbers = made.get_vocab(with_added_tokens=True)
     size = max(len(numbers), 1 + max(numbers.values(), default=0))
     if not 2 <= size <= MAX_VOCABULARY:
-        raise InputError(f"{file} has {size:,} tokens, and 2 to {MAX_VOCABULARY:,} are possible: choose another one.")
+        raise InputError(
+            f"{file} has {plural(size, 'token')}, and 2 to {MAX_VOCABULARY:,} are possible: choose another one."
+        )
     padding = next((numbers[name] for name in PADDINGS if name in numbers), None)
     own = Vocabulary(size, padding, tuple(made.id_to_token(number) or f"[{number}]" for number in range(size)))
     if known is not None and known != own:

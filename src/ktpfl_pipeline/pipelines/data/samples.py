@@ -11,7 +11,7 @@ import torch
 
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core import kinds
-from ktpfl_pipeline.core.errors import InputError, listed
+from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.memory import used_up_by
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.data import sources
@@ -146,7 +146,7 @@ def _shaped(experiment: Experiment, inputs: Any) -> Any:
         raise InputError(f"private.shape is {shape}, and the private samples are texts in tokens: leave it out.")
     if prod(shape) != prod(inputs.shape[1:]):
         raise InputError(
-            f"private.shape is {shape}, which is {prod(shape):,} values, and a sample of the source has"
+            f"private.shape is {shape}, which is {plural(prod(shape), 'value')}, and a sample of the source has"
             f" {prod(inputs.shape[1:]):,}, of shape {list(inputs.shape[1:])}: correct it, or leave it out."
         )
     return inputs.reshape(-1, *shape)

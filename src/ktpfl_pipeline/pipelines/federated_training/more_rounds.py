@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.core.rounds import checkpoint
@@ -31,7 +32,7 @@ def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path, sc
         earlier = folder.with_name(run_folder(seed, digest(shorter))) / CHECKPOINT
         content = checkpoint.load(earlier, shorter, torch.device("cpu"))
         if content is not None:
-            logger.info("%s, seed %d: continues after %d rounds of an earlier run.", job.method, seed, rounds)
+            logger.info("%s, seed %d: continues after %s of an earlier run.", job.method, seed, plural(rounds, "round"))
             history = [as_scheduled(record, schedule) for record in content["history"]]
             checkpoint.save(folder / CHECKPOINT, {**content, "settings": dict(settings), "history": history})
             return

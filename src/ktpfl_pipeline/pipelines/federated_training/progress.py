@@ -14,6 +14,7 @@ from rich.table import Column
 
 from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord, mean
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.numbers import duration
@@ -109,7 +110,7 @@ class Progress(Display):
         try:
             yield shown
         except Exception:  # whose message does not say which run it is of
-            logger.error(f"{self.title}, seed {seed}: failed after {shown.rounds} of {self.rounds} rounds")
+            logger.error(f"{self.title}, seed {seed}: failed after {shown.rounds} of {plural(self.rounds, 'round')}")
             raise
         finally:
             taken = time.monotonic() - start

@@ -16,6 +16,7 @@ import yaml
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core import architectures
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned
 from ktpfl_pipeline.data.settings import Partition
@@ -120,7 +121,7 @@ def _further(cell: Cell, table: str) -> dict[str, Any]:
         found["FedDF's parameters"] = AVERAGED[method]
     preset = methods.known(method)
     if preset and issubclass(preset.kind, FineTuned) and cell.hyperparameters:
-        found["fine-tuning"] = f"{cell.hyperparameters.get('epochs') or ours.get('training.epochs')} epochs"
+        found["fine-tuning"] = plural(cell.hyperparameters.get("epochs") or ours["training.epochs"], "epoch")
     if seeds := ours.get("seeds"):
         found["runs of a cell"] = "multiple" if len(seeds) > 1 else "1"
     return found
