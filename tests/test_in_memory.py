@@ -191,6 +191,7 @@ def test_clients_are_called_as_their_source_calls_them(tmp_path: Path) -> None:
         ({"architectures": 5}, "federation.architectures"),
         ({"architectures": "mpl"}, "'mpl', which does not exist; did you mean 'mlp'?"),
         ({"training": {"epochs": -1}}, "federation.training.epochs is -1"),
+        ({"seed": -1}, "federation.seed is -1; it must be an integer from 0 to"),
         ({"public": {"batch": 10_000}}, "lower public.batch to 539 or less"),
     ],
     ids=str,

@@ -30,6 +30,7 @@ from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.validation import Rule, Seed, value_of
 from ktpfl_pipeline.methods import METHODS, create, title
 from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
@@ -84,6 +85,7 @@ def federation(
     for group in settings:
         if group not in SETTINGS:
             raise unknown("setting of a federation", group, SETTINGS)
+    value_of(Rule.of(Seed), seed, "federation.seed")
     given = {
         **SETTINGS,
         "private": {"source": source},
