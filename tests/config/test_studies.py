@@ -81,6 +81,10 @@ class TestSweep:
             ({"values": None}, "sweep_x.values is null; it must be a list with at least 1 item."),
             ({"methods": ["kt_pfll"]}, "sweep_x.methods is 'kt_pfll', which does not exist; did you mean 'kt_pfl'?"),
             ({"methods": ["local", "local"]}, "sweep_x.methods has local twice; list"),
+            (
+                {"parameter": "headline", "values": ["accuracy", "auc"]},
+                "sweep_x.parameter is 'headline', and no run depends on this setting; choose one that changes runs",
+            ),
             ({"methods": []}, "sweep_x.methods is []; it must be a list with at least 1 item"),
             (
                 {"parameter": "methods.kt_pfl.rho", "methods": ["local"]},

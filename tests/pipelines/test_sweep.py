@@ -104,6 +104,12 @@ class TestFinished:
         assert [len(found) for found in again] == [1, 6]
         assert [run.info.run_id for run in again[1]] == [run.info.run_id for run in runs[1]]
 
+    def test_another_headline_leads_a_report_on_the_same_runs(self, swept: Project) -> None:
+        before = checkpoints(swept)
+        swept.run(NAME, experiment=NAME, others={"hetero_digits": {"headline": "macro_f1"}})
+        assert checkpoints(swept) == before
+        assert all(0 < float(row["macro_f1"]) < 1 for row in table(swept))
+
 
 def test_another_value_trains_only_what_is_new(swept: Project, tmp_path: Path) -> None:
     """The finished runs go below the new parent: one parent has all that its table has."""

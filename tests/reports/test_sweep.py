@@ -214,6 +214,28 @@ class TestTable:
             "points to local-only at this value."
         )
 
+    def test_the_headline_leads(self, points: list[Point]) -> None:
+        """A client's macro F1 is half its accuracy here, so that of 84 % at 0.3 is 42 %, and the gain is halved too."""
+
+        def halved(result: MethodResult) -> MethodResult:
+            runs = []
+            for run in result.runs:
+                (record,) = run.history
+                own = {"macro_f1": [value / 2 for value in record.accuracy["after_transfer"]]}
+                runs.append(replace(run, history=[replace(record, measures=own)]))
+            return summarize(runs, result.hyperparameters, result.settings)
+
+        measured = [replace(p, methods={name: halved(each) for name, each in p.methods.items()}) for p in points]
+        led = [point.led("macro_f1") for point in measured]
+        shown = sweep.table(sweep.table_rows(led), "ρ")
+        assert keys(shown)[2:5] == ["macro_f1", "after_transfer", "validation"]
+        assert rows(shown)[1][2:6] == ["42.0 ± 1.0", "84.0 ± 2.0", "95.0 ± 0.0", "**+1.5** [+0.3, +2.7]"]
+        assert "42.0 ± 1.0 % after transfer in Macro F1, +1.5 [+0.3, +2.7] percentage" in sweep.summary(led, RHO)
+        made = sweep.build("sweep_rho", RHO, led)
+        assert float(next(csv.DictReader(made.files["table.csv"].splitlines()))["macro_f1"]) == pytest.approx(0.4)
+        lacking = sweep.build("sweep_rho", RHO, [point.led("macro_f1") for point in points])
+        assert "no client has Macro F1 (KT-pFL, Local-only), so accuracy leads" in lacking.html
+
     def test_the_csv_holds_numbers(self, built: Report) -> None:
         rows = list(csv.DictReader(built.files["table.csv"].splitlines()))
         assert [(row["method"], row[RHO], row["chosen"]) for row in rows] == [

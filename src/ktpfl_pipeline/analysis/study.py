@@ -87,6 +87,11 @@ class Point:
     settings: dict[str, Any]  #: what all methods share there
     methods: dict[str, MethodResult]  #: what came out, by registry name
 
+    def led(self, headline: str) -> "Point":
+        """Return the point with the setting ``headline``, which no run depends on, among its results' settings."""
+        own = {name: {**each.settings, "headline": headline} for name, each in self.methods.items()}
+        return replace(self, methods={name: replace(self.methods[name], settings=own[name]) for name in own})
+
 
 @dataclass(frozen=True)
 class Study(Kept):

@@ -17,7 +17,7 @@ from typing import Any
 
 from ktpfl_pipeline.config import checks, paths
 from ktpfl_pipeline.config.inheritance import deep_merge, inherited
-from ktpfl_pipeline.config.schema import ALL, REPLACED, Experiment
+from ktpfl_pipeline.config.schema import ALL, CHOICE, REPLACED, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, CellSettings, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError, nearest, written
 from ktpfl_pipeline.core.validation import Group
@@ -118,6 +118,11 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
         checks.check_extension(f"{name}.methods", method, METHODS, find)
+    if (group := paths.split(sweep.parameter)[0]) in CHOICE and group != "methods":
+        raise InputError(
+            f"{name}.parameter is {sweep.parameter!r}, and no run depends on this setting; choose one that changes "
+            "runs, for example training.epochs."
+        )
     found = points(name, sweep, parameters, together)
     if not together:
         return sweep

@@ -244,8 +244,9 @@ class Experiment(Section):
             local-only training are always included.
         exchange: which methods are compared: ``predictions``, those for clients of any architectures; ``parameters``,
             those that need one architecture.
-        headline: the metric that leads a report; ``auc`` is one class against the rest, averaged over classes.
-        subject: the method that a report is about; null: KT-pFL if it is compared.
+        headline: the metric that leads the report of a comparison or a sweep; ``auc`` is one class against the rest,
+            averaged over classes.
+        subject: the method that the report of a comparison is about; null: KT-pFL if it is compared.
         methods: hyperparameters by method.
     """
 

@@ -49,9 +49,9 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
 
 def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Report:
     """Return the report on what `run_sweep` left, if it did so with these settings, and log it to the sweep's run."""
-    settings = [point.shared() for point in parsing.points(name, sweep, parameters)]
-    study = read(name, results, plain(sweep), settings)
-    made = build(name, sweep.parameter, study.points)
+    points = parsing.points(name, sweep, parameters)
+    study = read(name, results, plain(sweep), [point.shared() for point in points])
+    made = build(name, sweep.parameter, [point.led(points[0].headline) for point in study.points])
     log_report(name, name, study.key, made)
     return made
 

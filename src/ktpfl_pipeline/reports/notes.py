@@ -36,7 +36,7 @@ def other_headline(results: Sequence[MethodResult]) -> str:
     asked = str(results[0].settings.get("headline", "accuracy"))
     if headline(results) == asked or asked not in LEADING:
         return ""
-    lacking = ", ".join(result.title for result in results if asked not in result.final)
+    lacking = ", ".join(dict.fromkeys(result.title for result in results if asked not in result.final))
     return (
         f"headline is {asked}, but with some seed no client has {words.MEASURES[asked].title} ({lacking}), so accuracy "
         "leads this report."

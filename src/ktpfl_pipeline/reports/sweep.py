@@ -9,13 +9,13 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import study
 from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import VALIDATION
-from ktpfl_pipeline.reports import columns, figures, words
+from ktpfl_pipeline.reports import columns, figures, notes, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
@@ -47,13 +47,14 @@ class Row:
 
     value: str  # as written in conf/; `ANY` for a method that the setting does not affect
     result: MethodResult
-    minus_local: Difference | None  # paired, to local-only at the same value; None for local-only and without it
+    minus_local: Difference | None  # in the headline, to local-only at the same value; None for local-only, without it
     chosen: bool  # whether this is the method's value with the highest validation accuracy
 
 
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     """Return the report on a sweep of the setting with the path `parameter`; all points have the same methods."""
     title, rows, outcome = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
+    results = [row.result for row in rows]
     main, settings, one = table(rows, title, outcome), points[0].settings, rows[0].result
 
     def fixed(path: str) -> bool:
@@ -74,7 +75,8 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     if len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) > 1:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     uploads = "upload false predictions; no mean counts their own accuracy."
-    malicious = any(run.adversaries for row in rows for run in row.result.runs)
+    malicious = any(run.adversaries for result in results for run in result.runs)
+    told = {"Headline": notes.other_headline(results), "Malicious clients": uploads * malicious}
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
     drawn = Picture("accuracy", figure, _caption(points, title, lean))
@@ -88,7 +90,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             *(fact for path, fact in facts.items() if fixed(path)),
         ],
         sections=[
-            Section("", main.explained(**{"Malicious clients": uploads * malicious})),
+            Section("", main.explained(**told)),
             Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
             Section("Settings that all points have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
@@ -99,18 +101,18 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             ),
         ],
         brief=[main],
-        data={"table.csv": to_csv([_csv(parameter, row) for row in rows])},
+        data={"table.csv": to_csv([_csv(parameter, row, headline(results)) for row in rows])},
     )
 
 
 def table_rows(points: Sequence[Point]) -> list[Row]:
     """Return the rows of the table: method by method, each at all values; once where they are the same runs."""
-    rows = []
+    rows, lead = list[Row](), headline([each for point in points for each in point.methods.values()])
     for method in points[0].methods:
         best, own = study.chosen(points, method), study.touched(points, method)
         for point in points if own else points[:1]:
             result, local = point.methods[method], point.methods.get("local")
-            gained = None if local is None or local is result else paired_difference(result, local)
+            gained = None if local is None or local is result else paired_difference(result, local, lead)
             rows.append(Row(setting(point.value) if own else ANY, result, gained, point is best))
     return rows
 
@@ -124,18 +126,27 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     chosen = any(row.chosen for row in rows)
     some = any(row.value == ANY for row in rows)
     averaged = words.averaged(len(rows[0].result.seeds), [row.result for row in rows])
-    after = accuracy_at(HEADLINE, meaning=f"{words.OWN_MODEL} {averaged}")
+    lead = headline([row.result for row in rows])
+    meanings = {point: measure.meaning for point, measure in words.MEASURES.items()}
+    meanings[HEADLINE] = f"{words.OWN_MODEL} {averaged}"
     shown = [
         columns.METHOD.but(value=lambda row: row.result.title),
         Column(
             "value", title, "", f"{ANY}: the setting makes no difference to the method." * some, lambda row: row.value
         ),
-        after.but(value=lambda row: accuracy(row.result.final[HEADLINE])),
+        *(
+            accuracy_at(point, meaning=meanings[point]).but(value=lambda row, at=point: accuracy(row.result.final[at]))
+            for point in dict.fromkeys((lead, HEADLINE))
+        ),
         columns.VALIDATION.but(
             meaning="the same accuracy on samples that are used neither for training nor for testing.",
             value=lambda row: accuracy(row.result.final.get(VALIDATION)),
         ),
-        MINUS_LOCAL.but(meaning=f"at the same value, {words.INTERVAL}", value=lambda row: interval(row.minus_local)),
+        MINUS_LOCAL.but(
+            title=f"{MINUS_LOCAL.title}{words.leading(lead)}",
+            meaning=f"at the same value, {words.INTERVAL}",
+            value=lambda row: interval(row.minus_local),
+        ),
         columns.CHOSEN.but(
             meaning="the value with the highest validation accuracy. Test accuracy is not used to choose, because its "
             "maximum is too optimistic.",
@@ -177,11 +188,12 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     picked = [row for row in rows if row.chosen]
     if not picked:
         return f"No value of {title} was chosen: {study.no_choice(points, points[0].methods)}."
-    how = point_title(HEADLINE).lower()
+    lead = headline([row.result for row in rows])
+    how = f"{point_title(HEADLINE).lower()}{words.leading(lead)}"
     sentences = []
     for row in picked:
         gain = f", {interval(row.minus_local)} percentage points to local-only at this value" if row.minus_local else ""
-        reached = f"{accuracy(row.result.final[HEADLINE])} % {how}{gain}"
+        reached = f"{accuracy(row.result.final[lead])} % {how}{gain}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
     for end, extreme in {"smallest": min, "largest": max}.items() if study.numeric(points) else ():
         value = setting(extreme(point.value for point in points))
@@ -210,10 +222,12 @@ def _caption(points: Sequence[Point], title: str, lean: bool) -> str:
     return caption
 
 
-def _csv(parameter: str, row: Row) -> dict[str, Any]:
+def _csv(parameter: str, row: Row, lead: str) -> dict[str, Any]:
     """Return a row of the table with its numbers unrounded."""
     found: dict[str, Any] = {"method": row.result.method, parameter: row.value, "seeds": len(row.result.seeds)}
-    for name, final in {"test": row.result.final[HEADLINE], "validation": row.result.final.get(VALIDATION)}.items():
+    finals = row.result.final
+    measured = {lead: finals[lead]} if lead != HEADLINE else {}
+    for name, final in {"test": finals[HEADLINE], **measured, "validation": finals.get(VALIDATION)}.items():
         found |= {name: final and final.mean, f"{name}_std": final and final.seed_std}
     for name, spread in {"minus_local": row.minus_local, "trust": study.trust(row.result)}.items():
         ends = {"": "mean", "_low": "low", "_high": "high"}
