@@ -35,7 +35,7 @@ from ktpfl_pipeline.pipelines.federated_training import identity as identity_mod
 from ktpfl_pipeline.pipelines.federated_training import runs
 from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress
+from ktpfl_pipeline.pipelines.federated_training.progress import Progress, expect
 from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem, finished_run, run_seed
 from ktpfl_pipeline.reports import words
 
@@ -328,3 +328,15 @@ def test_weights_that_are_no_mixture_are_neither_attention_nor_a_mixture_of_theo
     assert check is not None
     assert ("learned" in check.test, bool(found.attention)) == (mixes, mixes)
     assert found.coefficients == done.coefficients[-1].tolist()
+
+
+def test_that_clients_were_never_trained_is_said_once_for_all_methods(
+    data: FederatedData, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "current", tracking.Tracker)
+    settings = experiment(participation=0.4, rounds=1, theorem_samples=0)
+    expect(2)
+    for method in ("local", "fedmd"):
+        run_seed(Job("mine", method, settings, data), 0, Progress(method, settings))
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert said.startswith("mine: only 40 % of the clients were in any round's cohort, so the means count models that")

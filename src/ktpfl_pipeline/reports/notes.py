@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ktpfl_pipeline.analysis.classes import majority
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, MethodResult, headline, local_only, subject
+from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, MethodResult, headline, local_only, subject
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, LEADING
 from ktpfl_pipeline.reports import columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
@@ -13,22 +13,27 @@ from ktpfl_pipeline.reports.model import ALERT
 def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return what limits the comparison: unequal rows, clients without training, training that was too short."""
     unequal, local = inequalities(results), local_only(results)
-    runs = [run for result in results for run in result.runs]
-    least = min(runs, key=lambda run: run.covered)
-    seed = f" with seed {least.seed}" * (len({run.covered for run in runs}) > 1)
-    few = (
-        f"only {100 * least.covered:.0f} % of the clients were in any round's cohort{seed}, so the means count models "
-        "that were never trained: compare the sampled clients, below, run more rounds, or set evaluation.closing_round "
-        "to true."
-    )
     found = {
         ALERT: f"{'; '.join(unequal)}." if unequal else "",
         "Headline": other_headline(results),
         "Subject": other_subject(results),
-        "Participation": few if least.covered < COVERED else "",
+        "Participation": participation([run for result in results for run in result.runs]),
         "Length of training": words.gaining(local) if local else "",
     }
     return {term: text for term, text in found.items() if text}
+
+
+def participation(runs: Sequence[FinishedRun]) -> str:
+    """Return how many clients were never trained, and what to do; empty where almost all were in some cohort."""
+    least = min(runs, key=lambda run: run.covered)
+    if least.covered >= COVERED:
+        return ""
+    seed = f" with seed {least.seed}" * (len({run.covered for run in runs}) > 1)
+    return (
+        f"only {100 * least.covered:.0f} % of the clients were in any round's cohort{seed}, so the means count models "
+        "that were never trained: compare the sampled clients in the report, run more rounds, or set "
+        "evaluation.closing_round to true."
+    )
 
 
 def other_headline(results: Sequence[MethodResult]) -> str:

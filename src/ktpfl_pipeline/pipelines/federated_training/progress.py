@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -38,6 +38,7 @@ class Plan:
         trained: runs that were trained here, in parts where they were resumed.
         spent: seconds that these took.
         restated: whether it was said that settings are new.
+        warned: what was warned of, which is equal for all methods.
     """
 
     trainings: int
@@ -46,6 +47,7 @@ class Plan:
     trained: float = 0.0
     spent: float = 0.0
     restated: bool = False
+    warned: set[str] = field(default_factory=set)
 
     def left(self, runs: float) -> str:
         """Return the time of the remaining runs in words, estimated from earlier ones; empty before the first round."""
@@ -56,6 +58,12 @@ class Plan:
         if not self.done and not self.restated:
             logger.info("New settings, data or code; earlier runs are kept.")
         self.restated = True
+
+    def warn(self, text: str) -> None:
+        """Log a warning that concerns every method, once."""
+        if text not in self.warned:
+            logger.warning(text)
+        self.warned.add(text)
 
 
 _plan: ContextVar[Plan | None] = ContextVar("plan", default=None)

@@ -20,7 +20,7 @@ from torch import Tensor
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
 from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, TheoremCheck, summarize
+from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, TheoremCheck, summarize
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
@@ -40,7 +40,7 @@ from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.federated_training.identity import CHECKPOINT, Job, identity, run_folder
 from ktpfl_pipeline.pipelines.federated_training.more_rounds import take_over
 from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
-from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.reports import figures, notes
 from ktpfl_pipeline.tracking import personal_models
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             result = engine.run(made, fed, rounds, settings=settings, checkpoint_file=file, observer=observer)
         known = {"run_id": tracked.run_id, "key": key, "data": settings["data"]}
         finished = _conclude(job, made, fed, facts, result, shown.trained, known)
+        if few := notes.participation([finished]):
+            progress.plan.warn(f"{job.name}: {few}")
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
         if not tracked.complete:
             ours = job.keeps_models and job.parent is None and seed == job.experiment.seeds[0]
@@ -110,12 +112,6 @@ def _conclude(
         **known,
         **beside,
     )
-    if finished.covered < COVERED:
-        logger.warning(
-            "%s, seed %d: only %.0f %% of the clients took part in any round, so that the final accuracy counts "
-            "models that were never trained; run more rounds, or set evaluation.closing_round to true.",
-            *(job.method, fed.seed, 100 * finished.covered),
-        )
     return _untested(finished) if job.chooses else finished
 
 
