@@ -16,7 +16,7 @@ from ktpfl_pipeline.check import sources as of_sources
 from ktpfl_pipeline.check.methods import BrokenError
 from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError, plural, unknown
-from ktpfl_pipeline.core.extensions import is_path, load, own_frames, raised
+from ktpfl_pipeline.core.extensions import is_path, load, not_a_path, own_frames, raised
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.data import sources
 
@@ -79,7 +79,7 @@ def kind_of(name: str) -> str:
         path, colon, argument = name.partition(":")
         own = methods.dotted(path)  # of a source with an argument
         if meant := methods.dotted(name) or (own and own + colon + argument):
-            raise InputError(f"{name!r} is not a dotted path, package.module:name; write {meant}.")
+            raise not_a_path(repr(name), meant)
         raise unknown("method, model or source", name, [*methods.METHODS, *models.MODELS, *sources.SOURCES])
     if kind := _shown_by(load(name, "method, model or source")):
         return kind

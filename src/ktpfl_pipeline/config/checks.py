@@ -15,6 +15,7 @@ from ktpfl_pipeline.config.studies import PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.compatibility import Conflict, conflicts, problems
 from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.extensions import not_a_path
 from ktpfl_pipeline.core.validation import changed
 from ktpfl_pipeline.methods import METHODS, compared, dotted, find, title
 
@@ -42,7 +43,7 @@ def check_known(where: str, given: str, known: Collection[str]) -> None:
 def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], object]) -> None:
     """Check that a name is in the registry `known`, or is a dotted path that `find` can import."""
     if given not in known and (meant := dotted(given)):
-        raise InputError(f"{where} is {given!r}, which is not a dotted path, package.module:name; write {meant}.")
+        raise not_a_path(f"{where} is {given!r}, which", meant)
     if ":" not in given:
         return check_known(where, given, known)
     with saying(f"{where}: "):

@@ -18,6 +18,11 @@ def is_path(name: str) -> bool:
     return PATH.fullmatch(name) is not None
 
 
+def not_a_path(given: str, meant: str) -> InputError:
+    """Return the error for what a message says was `given`, where a dotted path was `meant`."""
+    return InputError(f"{given} is not a dotted path, package.module:name; write {meant}.")
+
+
 def load(path: str, what: str) -> Any:
     """Return the object that a dotted path names. `what` is its name in messages, such as ``"method"``.
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.core.extensions import is_path, load
+from ktpfl_pipeline.core.extensions import is_path, load, not_a_path
 
 if TYPE_CHECKING:
     from ktpfl_pipeline.core.method import Method
@@ -136,7 +136,7 @@ def find(name: str) -> Preset:
     """
     if name not in METHODS and not is_path(name):
         if meant := dotted(name):
-            raise InputError(f"The method {name!r} is not a dotted path, package.module:name; write {meant}.")
+            raise not_a_path(f"The method {name!r}", meant)
         raise unknown("method", name, METHODS)
     preset = METHODS.get(name) or Preset(name)
     preset.kind  # noqa: B018 - a path that leads nowhere is an error here

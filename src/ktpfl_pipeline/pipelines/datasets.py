@@ -15,7 +15,7 @@ from kedro_datasets._typing import ImagePreview, JSONPreview, TablePreview
 
 from ktpfl_pipeline.core.errors import InputError, used_up
 from ktpfl_pipeline.core.machine.files import PARTIAL, check, content_of, is_whole, replacing, sums
-from ktpfl_pipeline.reports.style import BRIEF, MARKDOWN, PAGE, RESULTS, check_kinds
+from ktpfl_pipeline.reports.style import BRIEF, MARKDOWN, PAGE, REMAKE, RESULTS, check_kinds
 
 SUMS = "SHA256SUMS"
 """The file with the checksums of a report's files."""
@@ -203,9 +203,7 @@ class ComparisonsDataset(_Place):
             try:
                 content = json.loads(file.read_text(encoding="utf-8"))
             except (OSError, ValueError, RecursionError) as error:
-                raise InputError(
-                    f"{file} cannot be read ({error}): delete its folder, or run its comparison again."
-                ) from error
+                raise InputError(f"{file} cannot be read ({error}): {REMAKE}") from error
             found[file.parent.relative_to(self.place).as_posix()] = content
         return found
 

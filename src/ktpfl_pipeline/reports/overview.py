@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import MB, Entry, interval
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.style import PAGE, RESULTS
+from ktpfl_pipeline.reports.style import PAGE, REMAKE, RESULTS
 from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
 from ktpfl_pipeline.reports.words import gaining, marked, plain, setting, signs
 
@@ -121,7 +121,7 @@ def read(place: str, content: Mapping[str, Any]) -> Comparison:
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
             f"{place}/{RESULTS} below the reports does not read as a comparison of this version "
-            f"({type(error).__name__}: {error}): delete its folder, or run its comparison again."
+            f"({type(error).__name__}: {error}): {REMAKE}"
         ) from error
     return found
 

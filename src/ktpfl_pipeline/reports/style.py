@@ -18,6 +18,8 @@ NAMED = 30
 
 PAGE, MARKDOWN, BRIEF, RESULTS = "report.html", "report.md", "table.txt", "comparison.json"
 """Files of a report: the page, the same as Markdown, the console's text, and what the overview reads."""
+REMAKE = "delete its folder, or run its comparison again."
+"""What to do about `RESULTS` that cannot be used."""
 FIGURE_FILES = ("png", "pdf")
 """Kinds of figure files besides SVG. They are written where they are asked for: they take half of a report's time."""
 
