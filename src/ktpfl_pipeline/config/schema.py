@@ -12,6 +12,7 @@ from ktpfl_pipeline.core import architectures
 from ktpfl_pipeline.core.metrics import Leading
 from ktpfl_pipeline.core.settings import (
     EXECUTORS,
+    ROUNDS,
     Adversaries,
     Budgets,
     Compute,
@@ -252,7 +253,7 @@ class Experiment(Section):
 
     private: Private
     seeds: Seeds = field(default_factory=lambda: [0])
-    rounds: Count = 30
+    rounds: Count = ROUNDS
     evaluate_every: Count = 1
     evaluate_last: Count = 1
     evaluation: Evaluation = field(default_factory=Evaluation)

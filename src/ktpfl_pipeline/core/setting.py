@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.model_facts import Head, ModelFacts, facts_of
 from ktpfl_pipeline.core.privacy import check_delta, check_possible
 from ktpfl_pipeline.core.settings import (
+    ROUNDS,
     Adversaries,
     Compute,
     Distillation,
@@ -61,7 +62,7 @@ class Setting:
     classes: int  #: K, the number of classes
     build: Callable[[str], nn.Module]  #: returns a freshly initialized module of the named architecture
     seed: int = 0  #: the seed of the run; every stream is derived from it
-    rounds: int = 30  #: T, the number of rounds, on which learning-rate schedules depend
+    rounds: int = ROUNDS  #: T, the number of rounds, on which learning-rate schedules depend
     training: LocalTraining = field(default_factory=LocalTraining)
     distillation: Distillation = field(default_factory=Distillation)
     compute: Compute = field(default_factory=Compute)

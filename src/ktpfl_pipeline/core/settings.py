@@ -24,6 +24,8 @@ ClassWeights = Literal["none", "balanced"]
 OnDivergence = Literal["stop", "skip", "restore"]
 Threads = Annotated[int, Ge(1), Le(256)]
 Workers = Literal["auto"] | Threads
+ROUNDS = 30
+"""T, the number of rounds, where none is given."""
 
 
 @dataclass(frozen=True)
