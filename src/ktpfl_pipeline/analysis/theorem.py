@@ -20,7 +20,7 @@ from ktpfl_pipeline.core.rng import stream
 MIXTURES = ("fitted", "own", "average", "learned")
 """The best mixture, the client's own model, the average of all, and the method's own row of coefficients."""
 GAP = 1e-8
-"""Nats within which the best mixture is found."""
+"""Nats within which the best mixture is found, unless that takes too many steps."""
 
 
 def check(
@@ -60,20 +60,18 @@ def check(
     return found
 
 
-def fit_mixture(likelihoods: Tensor, limit: int = 10_000) -> tuple[Tensor, float]:
+def fit_mixture(likelihoods: Tensor) -> tuple[Tensor, float]:
     """Return the mixture of the greatest likelihood, (N,), and a bound on what is missing to the best one, in nats.
 
     It is one row of the matrix's likelihood objective without a penalty. The loss is convex, and log max_m g_m with
     g_m = mean_i P[i, m] / (P c)_i bounds its distance from the least.
 
-    Args:
-        likelihoods: P, (M, N), the probability of sample i's true label under model m, above zero.
-        limit: at most this many steps, if the bound does not reach `GAP` before.
+    P are the `likelihoods`, (M, N), the probability of sample i's true label under model m, above zero.
     """
     samples, n = likelihoods.shape
     one = likelihoods.new_ones(1)
     objective = Likelihood(likelihoods[None], samples=samples * one, weights=one, rho=0.0)
-    c = exact(objective, likelihoods.new_full((1, n), 1.0 / n), limit=limit, gap=GAP)
+    c = exact(objective, likelihoods.new_full((1, n), 1.0 / n), limit=10_000, gap=GAP)
     return c[0], max(0.0, float((-objective.gradient(c)).max().log()))
 
 

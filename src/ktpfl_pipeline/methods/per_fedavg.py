@@ -19,6 +19,9 @@ from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
 from ktpfl_pipeline.core.weights import Models, average
 
+DELTA = 1e-3
+"""δ, the step of the difference that approximates the Hessian."""
+
 
 @dataclass(frozen=True)
 class PerFedAvg(Shared):
@@ -70,8 +73,8 @@ class PerFedAvg(Shared):
         return given(self.personal(state, newcomers, fed))
 
 
-def hessian_product(w: Tensor, v: Tensor, gradient: Gradient, batch: Tensor, delta: float = 1e-3) -> Tensor:
-    """Return ∇²f(w) v up to O(δ²), by a central difference with a step of δ / max(1, ‖v‖)."""
-    small = delta / torch.clamp(v.norm(), min=1.0)
+def hessian_product(w: Tensor, v: Tensor, gradient: Gradient, batch: Tensor) -> Tensor:
+    """Return ∇²f(w) v up to O(δ²), by a central difference with a step of `DELTA` / max(1, ‖v‖)."""
+    small = DELTA / torch.clamp(v.norm(), min=1.0)
     ahead, behind = (gradient(w + sign * small * v, batch, probe=True) for sign in (1.0, -1.0))
     return (ahead - behind) / (2.0 * small)

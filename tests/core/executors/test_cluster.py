@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -464,12 +465,13 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_folders_of_runs_that_were_killed_are_cleared(tmp_path: Path) -> None:
+def test_folders_of_runs_that_were_killed_are_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not those of runs that go on, nor what is nobody's."""
     dead = subprocess.Popen(["true"])
     dead.wait()
     folders = [tmp_path / f"{FOLDER}{name}" for name in (f"{dead.pid}-a", f"{os.getpid()}-b", "other")]
     for folder in folders:
         folder.mkdir()
-    clear_dead(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    clear_dead()
     assert [folder.exists() for folder in folders] == [False, True, True]

@@ -1,7 +1,7 @@
 """Joining a Ray cluster: what is refused before anything is sent there. What runs on one is in test_cluster.py."""
 
 from importlib.util import find_spec
-from pathlib import Path
+from types import SimpleNamespace
 
 import forked
 import pytest
@@ -50,5 +50,11 @@ def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         executors.create(Compute("cpu", executor=ExecutorSettings(ray=Ray(workers=2))))
 
 
-def test_the_store_fits_into_what_is_there(tmp_path: Path) -> None:
-    assert ray_session.object_store(tmp_path / "none") >= ray_session.object_store() >= 100 * 2**20
+def test_the_store_fits_into_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of the memory, at most nine tenths of the shared memory, and never less than Ray needs."""
+    free, room = 2**30, ray_session.object_store()
+    assert room >= 100 * 2**20
+    monkeypatch.setattr(ray_session.os, "statvfs", lambda place: SimpleNamespace(f_bavail=10, f_frsize=free))
+    for memory, store in ((3 * free, free), (300 * free, 9 * free), (free // 100, 100 * 2**20)):
+        monkeypatch.setattr(ray_session.resources, "free_memory", lambda memory=memory: memory)
+        assert ray_session.object_store() == store

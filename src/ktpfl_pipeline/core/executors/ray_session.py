@@ -177,17 +177,17 @@ def check_versions(found: list[dict[str, str]]) -> None:
             )
 
 
-def clear_dead(place: Path | None = None) -> None:
-    """Delete the folders of killed clusters in `place`, by default the system's folder for temporary files."""
-    for folder in (place or Path(tempfile.gettempdir())).glob(f"{FOLDER}*"):
+def clear_dead() -> None:
+    """Delete the folders of killed clusters in the system's folder for temporary files."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
         pid = folder.name.removeprefix(FOLDER).partition("-")[0]
         if pid.isdigit() and not runs(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def object_store(shared: Path = Path("/dev/shm")) -> int:
+def object_store() -> int:
     """Return the bytes of memory in which a local cluster keeps models; models that do not fit go to the disk."""
-    free = resources.free_memory() // 3
+    free, shared = resources.free_memory() // 3, Path("/dev/shm")
     if shared.exists():
         room = os.statvfs(shared)
         free = min(free, room.f_bavail * room.f_frsize * 9 // 10)
