@@ -30,6 +30,9 @@ from ktpfl_pipeline.pipeline_registry import register_pipelines
 from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.settings import HOOKS
 
+OWN = "ktpfl_pipeline.methods.fedmd:FedMD"
+"""A method by its dotted path, as those of users are named."""
+
 pytestmark = pytest.mark.usefixtures("no_tracker")
 
 
@@ -269,6 +272,25 @@ def test_models_of_others_are_looked_up_where_they_are_run_alone() -> None:
                 {}, Pipeline([step(lambda given: given, f"params:{name}", "made", name="x")])
             )
     ProjectHooks().before_pipeline_run({}, Pipeline([step(lambda given: given, "params:mine", "made", name="x")]))
+
+
+@pytest.mark.parametrize(
+    ("compare", "output", "told"),
+    [
+        (["local"], "compare_mine/report", True),
+        (["local"], "mine/report", False),
+        (["all"], "compare_mine/report", False),
+        ([OWN], "compare_mine/report", False),
+    ],
+    ids=["left out", "KT-pFL alone", "all", "listed"],
+)
+def test_a_method_of_ones_own_that_a_list_leaves_out_is_told_of(
+    caplog: pytest.LogCaptureFixture, compare: list[str], output: str, told: bool
+) -> None:
+    reading.remember({"mine": {**EXPERIMENT, "methods": {OWN: {}, "fedmd": {}}, "compare": compare}})
+    ProjectHooks().before_pipeline_run({}, Pipeline([step(lambda given: given, "params:mine", output, name="x")]))
+    said = f"compare_mine leaves out {OWN} of mine.methods, because mine.compare does not list it: add to the list what"
+    assert [message.startswith(said) for message in caplog.messages] == [True] * told
 
 
 def trainings() -> int | None:

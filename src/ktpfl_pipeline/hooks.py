@@ -64,6 +64,7 @@ class ProjectHooks:
         Other runners would start nodes where tracking and checkpoints do not reach.
         """
         from ktpfl_pipeline.config import checks, parsing, reading
+        from ktpfl_pipeline.config.studies import COMPARE
 
         _runs.append(str(run_params.get("run_id")))
         runner = str(run_params.get("runner"))
@@ -73,6 +74,8 @@ class ProjectHooks:
         try:
             for name, experiment in parsing.used(named, reading.recall()) if named else ():
                 checks.check_families(name, experiment)
+                if f"{COMPARE}{name}/report" in pipeline.outputs():
+                    checks.warn_of_unlisted(name, experiment)
         except InputError as error:
             raise ClickException(str(error)) from error
         whole = pipeline.filter

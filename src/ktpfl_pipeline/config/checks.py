@@ -6,18 +6,21 @@ with the path to the setting, `where`.
 """
 
 import contextlib
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
 from ktpfl_pipeline.config.schema import ALL, BUT, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment
-from ktpfl_pipeline.config.studies import PAPER
+from ktpfl_pipeline.config.studies import COMPARE, PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.compatibility import Conflict, conflicts, problems
-from ktpfl_pipeline.core.errors import InputError, nearest
-from ktpfl_pipeline.core.extensions import not_a_path
+from ktpfl_pipeline.core.errors import InputError, listed, nearest
+from ktpfl_pipeline.core.extensions import is_path, not_a_path
 from ktpfl_pipeline.core.validation import changed
 from ktpfl_pipeline.methods import METHODS, compared, dotted, find, title
+
+logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -176,6 +179,16 @@ def check_compare(name: str, experiment: Experiment) -> None:
         )
     if both := [method for method in experiment.left_out if method in experiment.named]:
         raise InputError(f"{name}.compare both names and leaves out {', '.join(both)}: keep one of the two.")
+
+
+def warn_of_unlisted(name: str, experiment: Experiment) -> None:
+    """Warn that the experiment's comparison leaves out methods of the user's own that it has settings for."""
+    own = [method for method in experiment.methods if is_path(method) and method not in experiment.named]
+    if own and ALL not in experiment.compare:
+        logger.warning(
+            f"{COMPARE}{name} leaves out {listed(own)} of {name}.methods, because {name}.compare does not list "
+            f"{'it' if len(own) == 1 else 'them'}: add to the list what is to be compared, or set it to {ALL}."
+        )
 
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
