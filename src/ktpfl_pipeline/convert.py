@@ -1,4 +1,4 @@
-"""`ktpfl convert`: a federation in another form, written as an `.npz` file that `private.source` reads."""
+"""The command `ktpfl convert`: it converts a dataset to an `.npz` file for the setting `private.source`."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ OUT = click.argument("out", type=click.Path(path_type=Path))
 
 @click.group()
 def convert() -> None:
-    """Write a federation in another form as an .npz file: then private.source is npz:<file>."""
+    """Convert a dataset to an .npz file. Then set private.source to npz:<file>."""
 
 
 @convert.command()
 @FOLDER
 @OUT
 def pfllib(folder: Path, out: Path) -> None:
-    """PFLlib's FOLDER, with train/0.npz, test/0.npz and so on, into the file OUT."""
+    """Convert a dataset of PFLlib: FOLDER contains train/0.npz, test/0.npz and so on; OUT is the new .npz file."""
     from ktpfl_pipeline.data.converters import pfllib
 
     _write(out, lambda: pfllib.convert(folder))
@@ -29,18 +29,18 @@ def pfllib(folder: Path, out: Path) -> None:
 @convert.command("csv")
 @click.argument("table", type=click.Path(path_type=Path))
 @OUT
-@click.option("--label", required=True, help="The column with the class of each row.")
-@click.option("--client", help="The column with the owner of each row, such as the hospital.")
+@click.option("--label", required=True, help="The column that contains the class of each row.")
+@click.option("--client", help="The column that contains the client of each row, such as the hospital.")
 @click.option("--drop", multiple=True, help="A column to leave out, such as an id; may be given several times.")
 @click.option(
     "--missing", multiple=True, help="A string that means a missing value, in any column; may be given several times."
 )
 @click.option("--drop-rows", is_flag=True, help="Leave out rows with a missing value instead of filling it.")
-@click.option("--decimal", default=".", show_default=True, help="What separates the decimals of a number.")
+@click.option("--decimal", default=".", show_default=True, help="The decimal separator of numbers.")
 def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -> None:
-    """A CSV TABLE of features, with a column of labels, into the file OUT.
+    """Convert a CSV file: TABLE contains features and a label column; OUT is the new .npz file.
 
-    Columns of numbers are features as they are; columns of text become one feature per value.
+    A numeric column becomes one feature with the same values. A text column is one-hot encoded, one feature per value.
     """
     from ktpfl_pipeline.data.converters import tables
 
@@ -54,7 +54,7 @@ def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -
 
 
 def _read(partial: Path, out: Path) -> Any:
-    """Return the samples of a file that is not at its place yet; an `InputError` names the place."""
+    """Return the samples of the unfinished file `partial`. Raises InputError, whose message names `out` instead."""
     from ktpfl_pipeline.data.sources import npz
 
     try:
@@ -64,7 +64,10 @@ def _read(partial: Path, out: Path) -> Any:
 
 
 def _write(out: Path, arrays: Any) -> None:
-    """Write the arrays that a function returns, once they can be read as a source; a refusal is one line."""
+    """Call `arrays`, write the arrays that it returns to `out`, and check that the file can be read as a source.
+
+    Raises ClickException if `out` exists or does not end in .npz, or if the arrays cannot be made, written or read.
+    """
     import numpy as np
 
     from ktpfl_pipeline.core.machine.files import replacing

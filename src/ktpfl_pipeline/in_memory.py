@@ -1,7 +1,8 @@
-"""A federation in one call, and a method on it in another: for notebooks and first tries.
+"""Federated learning from Python, without a Kedro project: for notebooks and first experiments.
 
-Nothing is read from conf/, and nothing is written or tracked. Data and federation are made by the pipelines' own
-functions, so equal settings give equal numbers there.
+`federation` creates clients with data and models, `run` trains one method on them, and `compare` trains several methods
+and returns a report. These functions do not read conf/ and do not track runs. They use the same code as the Kedro
+pipelines, so equal settings give equal results.
 
 Example:
     >>> fed = federation("digits", clients=10, partition="two_labels")
@@ -41,7 +42,7 @@ from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE
 
 _experiments: WeakKeyDictionary[Federation, Experiment] = WeakKeyDictionary()
-"""The settings of the federations that `federation` returned."""
+"""The settings of each federation that `federation` returned."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "private": {},
@@ -55,7 +56,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pretrained": {},
     "compute": {},
 }
-"""What `federation` takes besides its own arguments, with defaults for runs of seconds on digits."""
+"""The groups of settings that `federation` accepts, with their defaults, for which a run on digits takes seconds."""
 
 
 def federation(
@@ -67,20 +68,25 @@ def federation(
     folder: str | Path = ".",
     **settings: dict[str, Any],
 ) -> Federation:
-    """Return a federation.
+    """Load a dataset, partition it among clients, and return the federation.
 
     Args:
-        source: of the private images, as in conf/: ``"digits"``, ``"npz:mine.npz"``, ``"folder:my_images"``.
-        clients: N; None for all that the source has, with the partition ``"natural"``.
-        architectures: a name; a list, dealt out to the clients in turn; or a mapping, as in conf/:
-            ``{"lenet": 6, "mlp": 4}``.
-        partition: how the images are shared out, or that with more: ``{"scheme": "dirichlet", "alpha": 0.3}``.
-        seed: of partition, initial models and every other draw.
-        folder: where relative paths start, and where downloads are kept.
-        settings: other groups of `SETTINGS`, as in conf/base; what is not given stays:
-            ``training={"epochs": 5}``.
+        source: the source of the private samples, as for the setting ``private.source``: ``"digits"``,
+            ``"npz:mine.npz"`` or ``"folder:my_images"``, for example.
+        clients: the number of clients, N. With None, the federation has all clients of the source; the partition must
+            then be ``"natural"``.
+        architectures: one name; a list of names, which are assigned to the clients in turn; or a mapping from names to
+            numbers of clients, such as ``{"lenet": 6, "mlp": 4}``.
+        partition: the name of a partition scheme, or a mapping with the scheme and its parameters, such as
+            ``{"scheme": "dirichlet", "alpha": 0.3}``.
+        seed: the seed of the partition, the initial models and all other random draws.
+        folder: the folder that relative paths start from, and that downloads are stored in.
+        settings: groups of `SETTINGS` with the values to change, such as ``training={"epochs": 5}``. Settings that are
+            not given keep the defaults of `SETTINGS`, or else those of `Experiment`.
 
-    An `InputError` says that there is no such setting, or that settings and images do not go together.
+    Raises:
+        InputError: if a setting is unknown or has an invalid value, if settings exclude each other or do not fit the
+            samples, or if the samples cannot be loaded.
     """
     for group in settings:
         if group not in SETTINGS:
@@ -97,7 +103,7 @@ def federation(
     }
     section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
     experiment = parsing.parse("federation", section, together=False)
-    checks.check_together("federation", experiment)  # and not with KT-pFL, which need not be run
+    checks.check_together("federation", experiment)  # does not require settings that KT-pFL supports: it may not be run
     data = prepare(experiment, Path(folder))
     experiment = settle(experiment, data)
     made = assemble(experiment, data, seed)
@@ -106,15 +112,17 @@ def federation(
 
 
 def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) -> MethodResult:
-    """Run a method, and return what `reports.figures` draw.
+    """Train a method on each federation, and return its result, which the functions of `reports.figures` can plot.
 
     Args:
-        method: its name in the registry or its dotted path; or the method itself, of any class.
-        federations: one; or several of other seeds, for a spread.
-        rounds: how many, all clients in each.
+        method: the method's name in the registry, its dotted path, or a `Method` object.
+        federations: one federation, or several that differ only in the seed. With several, the result has one run per
+            seed and the standard deviation over seeds.
+        rounds: the number of communication rounds. Every round samples all clients.
 
-    An `InputError` says that an argument is of another kind, that the federations differ in more than the seed, or that
-    the method does not go with them.
+    Raises:
+        InputError: if an argument has a wrong type or value, if two federations have the same seed or differ in other
+            settings, if the method cannot run on a federation, or if training diverges.
     """
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
@@ -123,26 +131,33 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Several methods on the same federations. A notebook shows it as the report's page.
+    """The results and the report of several methods on the same federations. A notebook displays the report.
 
     Attributes:
-        results: one per method, in the order in which they were given; `reports.figures` draw them.
-        report: the same report as that of the pipeline.
+        results: one result per method, in the order of the methods given to `compare`. The functions of
+            `reports.figures` can plot them.
+        report: the report, in the same form as a report of the Kedro pipelines.
     """
 
     results: list[MethodResult]
     report: Report
 
     def write(self, folder: str | Path, *kinds: str) -> Path:
-        """Write the report's files below a new folder, and return its page.
+        """Write the report's files into a new folder, and return the path of its HTML page.
 
-        `kinds` are those of figure files besides SVG: ``png``, ``pdf``.
+        Args:
+            folder: the folder, which is created.
+            kinds: file formats of the figures in addition to SVG: ``png``, ``pdf``.
+
+        Raises:
+            InputError: if a file format is unknown.
+            FileExistsError: if the folder already contains a report.
         """
         self.report.write(Path(folder), kinds)
         return Path(folder, PAGE)
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, so that its style does not change the notebook's."""
+        """Return the page in an iframe, so that its style sheet does not affect the notebook."""
         return f'<iframe srcdoc="{html.escape(self.report.html)}" width="100%" height="700"></iframe>'
 
 
@@ -152,13 +167,16 @@ def compare(
     """Train several methods on the same federations, and return their results with a report.
 
     Args:
-        methods: as for `run`; give ``"local"`` too, against which the report compares the others.
-        federations: one from `federation`; or several with other seeds, for intervals.
-        rounds: communication rounds.
-        name: of the report.
+        methods: a list of methods, each as for `run`. Include ``"local"``: the report compares the other methods with
+            local-only training.
+        federations: one federation made by `federation`, or several that differ only in the seed. With at least three
+            seeds, the report has confidence intervals.
+        rounds: the number of communication rounds.
+        name: the name of the comparison, which the report shows.
 
-    It raises the errors of `run`, and an `InputError` if a federation is not from `federation`, or two methods have the
-    same title.
+    Raises:
+        InputError: for the reasons given for `run`, if a federation was not made by `federation`, if two methods have
+            the same title, or if `methods` is empty or a single string.
     """
     if isinstance(methods, str):
         raise InputError(f"methods is {methods!r}; give a list, [{methods!r}, 'local'].")
@@ -185,17 +203,17 @@ def compare(
 
 
 def label_counts(fed: Federation) -> Tensor:
-    """Return the private images of each client by class, all splits together, (N, K) int64."""
+    """Return the number of private samples per client and class, over all splits: (N, K) int64, one row per client."""
     owned = [torch.cat([own.train.labels, own.validation.labels, own.test.labels]) for own in fed.clients]
     return torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
 
 
 def _name_of(method: Any) -> str:
-    """Return a method's name in the registry, or the title of one that is not there."""
+    """Return a method's name in the registry, or the title of a method that is not in the registry."""
     if isinstance(method, str):
         return method
     named = [name for name, preset in METHODS.items() if preset.kind is type(method)]
-    equal = [name for name in named if create(name) == method]  # of several presets of one class
+    equal = [name for name in named if create(name) == method]  # one class may have several presets
     return next(iter([*equal, *named]), str(getattr(method, "title", method)))
 
 
