@@ -1,7 +1,7 @@
-"""KT-pFL and the methods it is compared with, as a Kedro project and as a library.
+"""KT-pFL and the methods that it is compared with, as a Kedro project and as a library.
 
-``import ktpfl_pipeline as kt`` offers what a method, a notebook or a script needs. Names are imported on first use, so
-that importing the package stays fast.
+``import ktpfl_pipeline as kt`` provides the public names for own methods, notebooks and scripts. A name's module is
+imported when the name is first used, so that importing the package is fast.
 
 Example:
     >>> fed = kt.federation("digits", clients=10, partition="two_labels")
@@ -12,8 +12,8 @@ import importlib
 import os
 from typing import Any
 
-# torch reads it at its first allocation. Large tensors then lie on huge pages, where the system has them: a step of
-# AlexNet on a CPU meets 1,000 page faults instead of 21,000, and no number changes.
+# torch reads this variable at its first allocation, and then allocates large tensors on huge pages if the system has
+# them. A training step of AlexNet on a CPU then causes 1,000 page faults instead of 21,000. Results do not change.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __version__ = "0.1.0"
@@ -30,9 +30,9 @@ _HOMES = {
     "core.errors": ("InputError",),
     "methods": ("METHODS", "create"),
 }
-"""The public names by the module that defines them."""
+"""The modules that define public names, with these names."""
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - all of them are strings
+__all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - all elements are strings
 
 
 def __getattr__(name: str) -> Any:

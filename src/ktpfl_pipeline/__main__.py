@@ -1,9 +1,12 @@
-"""`ktpfl`, or `python -m ktpfl_pipeline`: what `kedro run` does, with its options, for the installed package.
+"""The command `ktpfl`, also `python -m ktpfl_pipeline`: it runs the installed package's pipelines, like `kedro run`.
 
-Configuration is taken from ``conf/`` in the current folder; where there is none, from the package. ``ktpfl conf``
-copies the package's here, to be edited; ``ktpfl ui`` shows the runs in MLflow. All is written below this folder.
-``ktpfl convert`` makes an `.npz` file of a federation in another form, ``ktpfl check`` checks a method, a model or a
-source of one's own.
+The options are those of `kedro run`. The configuration is read from ``conf/`` in the current folder, or from the
+package if the current folder has none. Results are written below the current folder. Other commands:
+
+- ``ktpfl conf`` copies the package's configuration into the current folder, where it can be edited.
+- ``ktpfl ui`` shows the runs in MLflow.
+- ``ktpfl convert`` converts a dataset to an `.npz` file.
+- ``ktpfl check`` checks a user's method, model or source.
 """
 
 import os
@@ -15,11 +18,11 @@ from typing import Any
 PACKAGE = "ktpfl_pipeline"
 CONF = Path(__file__).with_name("conf")
 WITHOUT_OPTIONS = {"conf": "copies the configuration to ./conf", "ui": "shows the runs in MLflow until it is stopped"}
-"""What the commands do that take no options."""
+"""Descriptions of the commands without options."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command of `arguments`, or of the command line if None; running pipelines ends with an exit."""
+    """Run the command in `arguments`, or the command line if None. Except for conf and ui, it ends with SystemExit."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] in (["conf"], ["ui"]) and given[1:]:
         return explain(*given)
@@ -28,14 +31,14 @@ def main(arguments: list[str] | None = None) -> None:
     if given[:1] == ["convert"]:
         from ktpfl_pipeline.convert import convert
 
-        convert(given[1:], prog_name="ktpfl convert")  # ends with an exit
+        convert(given[1:], prog_name="ktpfl convert")  # raises SystemExit
     if given[:1] == ["check"]:
         from ktpfl_pipeline.check.command import check
 
         find_packages_in(Path.cwd())
-        check(given[1:], prog_name="ktpfl check")  # ends with an exit
+        check(given[1:], prog_name="ktpfl check")  # raises SystemExit
     if not Path("conf").is_dir():
-        os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(CONF / "logging.yml"))  # Kedro reads it when it is imported
+        os.environ.setdefault("KEDRO_LOGGING_CONFIG", str(CONF / "logging.yml"))  # Kedro reads the variable on import
     if given == ["ui"]:
         from ktpfl_pipeline import ui
 
@@ -54,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def explain(command: str, *options: str) -> None:
-    """Say what a command without options does; end with an error unless that is what was asked for."""
+    """Print the help of `command`, which takes no options. Exit with an error if `options` are not ``--help``."""
     if options in (("--help",), ("-h",)):
         print(f"Usage: ktpfl {command}\n\n`ktpfl {command}` {WITHOUT_OPTIONS[command]}. It takes no options.")  # noqa: T201
     else:
@@ -62,7 +65,10 @@ def explain(command: str, *options: str) -> None:
 
 
 def _kedro_project() -> Any:
-    """Return Kedro's function that configures a project; its module reads `logging.yml` when it is imported."""
+    """Return Kedro's function that configures a project, or exit with an error if `logging.yml` cannot be used.
+
+    Kedro reads `logging.yml` when the module of this function is imported.
+    """
     from yaml import YAMLError
 
     try:
@@ -78,21 +84,21 @@ def _kedro_project() -> Any:
 
 
 def find_packages_in(folder: Path) -> None:
-    """Make modules in a folder and in its `src` importable by dotted paths, in this process and in all workers.
+    """Make the modules in `folder` and in its subfolder `src` importable, in this process and in all worker processes.
 
-    Python itself looks next to the command and not in the current folder. A place with another copy of this package is
-    left out: workers would take theirs from it.
+    Without this function, Python searches the folder of the command `ktpfl` and not the current folder. A folder with
+    another copy of this package is not added, because workers would import that copy.
     """
     ours = Path(__file__).parents[1]
     places = [place for place in (folder / "src", folder) if place == ours or not (place / PACKAGE).exists()]
     here = [str(place) for place in places if place.is_dir()]
     sys.path[:0] = [place for place in here if place not in sys.path]
     others = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place not in here]
-    os.environ["PYTHONPATH"] = os.pathsep.join(here + others)  # actors of Ray are started with it
+    os.environ["PYTHONPATH"] = os.pathsep.join(here + others)  # Ray starts its actors with this variable
 
 
 def copy_configuration(folder: Path) -> None:
-    """Copy the package's configuration to a new folder."""
+    """Copy the package's configuration to a new folder. Exit with an error if the folder exists."""
     if folder.exists():
         sys.exit(f"Error: {folder}/ is there already, and is what runs here use; edit it, or move it away first.")
     shutil.copytree(CONF, folder)

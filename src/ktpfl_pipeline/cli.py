@@ -1,7 +1,7 @@
-"""The command `run`, of `kedro` and of `ktpfl`: Kedro's own, with what it cannot read said in one sentence.
+"""The command `run` of `kedro` and `ktpfl`: Kedro's own command, with error messages of one sentence.
 
-Kedro takes the commands of a project from this module. Everything that can fail before the hooks are called, and the
-terminal that the results are printed to, is dealt with here.
+Kedro reads a project's commands from this module. The module handles errors that occur before the hooks are called, and
+sets up the terminal for the printed results.
 """
 
 import io
@@ -21,10 +21,10 @@ from ktpfl_pipeline.core.errors import printable
 
 
 class RunCommand(click.Command):
-    """Kedro's command `run`."""
+    """Kedro's command `run`, with clearer errors for unreadable options and catalogs."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
-        """Read the command line; a UsageError says that a value of ``--params`` is not YAML."""
+        """Parse the command line. Raises UsageError if a value of ``--params`` is not YAML."""
         given = [each.removeprefix("--params=") for each in args]
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -38,9 +38,9 @@ class RunCommand(click.Command):
             ) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run."""
+        """Run the command. Raises ClickException if a warning was raised as an error, or the catalog cannot be read."""
         show_any_character()
-        os.environ["MPLBACKEND"] = "agg"  # a run opens no window, and matplotlib cannot be imported with a wrong one
+        os.environ["MPLBACKEND"] = "agg"  # runs open no window; matplotlib cannot be imported with an invalid backend
         before = hooks.started()
         try:
             return super().invoke(ctx)
@@ -52,7 +52,7 @@ class RunCommand(click.Command):
             ) from error
         except DatasetError as error:
             if hooks.started() > before:
-                raise  # of a node: the traceback says more
+                raise  # the error comes from a node, and its traceback is more informative
             reason = str(error).strip().partition("\n")[0]
             raise click.ClickException(
                 f"The catalog cannot be read ({printable(reason)}): correct the entry in conf/*/catalog*.yml; its type "
@@ -61,14 +61,14 @@ class RunCommand(click.Command):
 
 
 class JupyterGroup(click.Group):
-    """Kedro's commands `jupyter`, with the package that one of them needs named where it is missing."""
+    """Kedro's commands `jupyter`. If the package that a command needs is not installed, the error names the package."""
 
     needs: ClassVar[dict[str, str]] = {"lab": "jupyterlab", "notebook": "notebook", "setup": "ipykernel"}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is asked for; a ClickException says that its package is not installed."""
+        """Return the requested command. Raises ClickException if the package that it needs is not installed."""
         name, command, rest = super().resolve_command(ctx, args)
         package = self.needs.get(name or "")
         if package and find_spec(package) is None:
@@ -80,7 +80,7 @@ class JupyterGroup(click.Group):
 
 
 def show_any_character() -> None:
-    """Let the terminal replace the characters that its encoding lacks, instead of ending a run that is complete."""
+    """Make output streams replace characters that their encoding lacks, so that printing them does not fail."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""Where Kedro meets the rest: parameters checked before anything runs, tracking set up, errors as one sentence."""
+"""Kedro hooks: they check parameters before a run, configure tracking, and show errors as one sentence."""
 
 import contextlib
 import logging
@@ -20,23 +20,26 @@ from ktpfl_pipeline.core.machine.stopping import TerminatedError, heed
 
 logger = logging.getLogger(__name__)
 _runs: list[str] = []
-"""The sessions of this process that have come as far as their pipelines."""
+"""The ids of this process's runs whose pipelines were started."""
 STOPPED, TERMINATED = 128 + 2, 128 + 15
-"""The exit codes after Ctrl-C and after SIGTERM, as shells have them."""
+"""The exit codes after Ctrl-C and after SIGTERM: 128 plus the number of the signal, as in shells."""
 
 
 class ProjectHooks:
-    """The project's one set of hooks."""
+    """All hooks of the project."""
 
-    @hook_impl(tryfirst=True)  # before anybody's hook that asks for the pipelines
+    @hook_impl(tryfirst=True)  # before other plugins' hooks, which may request the pipelines
     def after_context_created(self, context: KedroContext) -> None:
-        """Check each parameter by itself, keep all for the registry and for Kedro, and say where runs are tracked.
+        """Check every parameter, store the parameters for the pipeline registry and for Kedro, and configure tracking.
 
-        On the command line, say first that a run starts; from here on, Ctrl-C ends it in one sentence. A ClickException
-        says that the configuration cannot be read, or that a setting cannot be.
+        On the command line, this hook first logs that a run starts. From then on, Ctrl-C ends the command with one
+        sentence instead of a traceback.
+
+        Raises:
+            ClickException: if the configuration cannot be read, or a setting is invalid.
         """
         if command := click.get_current_context(silent=True):
-            logger.info("Loading …")  # what comes next imports torch
+            logger.info("Loading …")  # the imports below load torch, which takes seconds
             command.with_resource(_stopping())
         from ktpfl_pipeline.config import checks, parsing, reading
 
@@ -48,20 +51,25 @@ class ProjectHooks:
                 checks.check_known("--env", env, [place.name for place in sorted(source.iterdir()) if place.is_dir()])
             parameters = reading.sections(context.config_loader)
             parsing.check(parameters)
-            for name in ("catalog", "credentials"):  # Kedro reads them later, where an error is a traceback
+            for name in ("catalog", "credentials"):  # Kedro reads them later and would show a traceback
                 with contextlib.suppress(MissingConfigException):
                     context.config_loader[name] = reading.read(context.config_loader, name)
             reading.remember(parameters, reading.hidden(context.config_loader))
-            context.config_loader["parameters"] = parameters  # what nodes are given: with what sections inherit
+            context.config_loader["parameters"] = parameters  # nodes receive sections with their inherited settings
             configure_tracking(context.config_loader, Path(context.project_path))
         except (InputError, MissingConfigException) as error:
             raise ClickException(str(error)) from error
 
     @hook_impl
     def before_pipeline_run(self, run_params: dict[str, Any], pipeline: Any) -> None:
-        """Put the nodes in their turns, and check for the sequential runner and that what this run uses goes together.
+        """Check the runner and the settings that this run uses, and sort the nodes into the order of the methods.
 
-        Other runners would start nodes where tracking and checkpoints do not reach.
+        Only the sequential runner is allowed: other runners start nodes in threads or processes in which tracking and
+        checkpoints do not work.
+
+        Raises:
+            ClickException: if the runner is not sequential, if settings exclude each other, or if a model of another
+                library does not exist.
         """
         from ktpfl_pipeline.config import checks, parsing, reading
         from ktpfl_pipeline.config.studies import COMPARE
@@ -79,12 +87,12 @@ class ProjectHooks:
         except InputError as error:
             raise ClickException(str(error)) from error
         whole = pipeline.filter
-        pipeline.filter = lambda **asked: _in_turn(whole(**asked))  # the runner's, for --only-missing-outputs
+        pipeline.filter = lambda **asked: _in_turn(whole(**asked))  # the runner calls it for --only-missing-outputs
         _in_turn(pipeline)
 
     @hook_impl
     def on_pipeline_error(self, error: Exception) -> None:
-        """Show what the user can fix as one sentence; anything else keeps its traceback."""
+        """Convert an error that the user can fix to a ClickException. Other errors keep their traceback."""
         if isinstance(error, DatasetError) and "has not been saved yet" in str(error):
             made = str(error).partition(":")[0]
             raise ClickException(
@@ -93,15 +101,15 @@ class ProjectHooks:
             ) from error
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, InputError | OSError) and not used_up(cause):
-            cause = cause.__cause__  # Kedro raises an error of its own from that of a dataset
-        if cause is not None and used_up(cause):  # in what has no sentence of its own, such as drawing figures
+            cause = cause.__cause__  # Kedro wraps the error of a dataset
+        if cause is not None and used_up(cause):  # in code without a message for this error, such as drawing
             reason = str(cause).strip().partition("\n")[0][:200] or "MemoryError"
             cause = InputError(
                 f"The run used up the memory of this machine ({reason}). Stop other programs, or set a smaller "
                 "image.size, fewer private.samples or compute.executor=serial. Then give the same command again: what "
                 "was finished is kept."
             )
-        if isinstance(cause, OSError) and cause.errno is not None:  # no other message names the cause
+        if isinstance(cause, OSError) and cause.errno is not None:  # otherwise the message names the cause
             cause = InputError(
                 f"{cause.filename or 'A file'} could not be read or written ({cause.strerror}): see that it is there, "
                 "that it may be read and written, and that the disk has room, and give the same command again."
@@ -111,9 +119,10 @@ class ProjectHooks:
 
     @hook_impl
     def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
-        """End with the comparison table, the place of the report, and what one may do next.
+        """Print the comparison table, the path of the report, and the commands for MLflow and kedro-viz.
 
-        If something could not be run, say so last, in an error: the command fails, although its report is written.
+        Raises:
+            ClickException: if a part of the study could not be run. The report is written in this case too.
         """
         for name in sorted(pipeline.outputs()):
             if name.endswith("/report"):
@@ -126,19 +135,19 @@ class ProjectHooks:
 
 
 def started() -> int:
-    """Return how many runs of pipelines were started in this process."""
+    """Return the number of pipeline runs that were started in this process."""
     return len(_runs)
 
 
 def show(text: str) -> None:
-    """Print a text to standard output; a run whose results are complete does not fail where that cannot be written."""
+    """Print a text to standard output. If standard output cannot be written, print a note to standard error instead."""
     try:
         print(text, flush=True)  # noqa: T201
     except OSError as error:
-        with contextlib.suppress(OSError, ValueError):  # or Python would try again at its exit
+        with contextlib.suppress(OSError, ValueError):  # otherwise Python would try again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reason = error.strerror or str(error)
-        with contextlib.suppress(OSError):  # whoever reads one of the two may be gone with both
+        with contextlib.suppress(OSError):  # standard error may be closed too
             click.echo(f"The results are complete, but standard output could not be written ({reason}).", err=True)
 
 
@@ -153,18 +162,18 @@ def _stopping() -> Iterator[None]:
 
 
 def _in_turn(pipeline: Any) -> Any:
-    """Return a pipeline with its nodes in their turns, having counted what is to be trained, for overall progress."""
+    """Sort the pipeline's nodes in place, store the number of training nodes for progress messages, and return it."""
     from ktpfl_pipeline.pipelines import experiment
     from ktpfl_pipeline.pipelines.federated_training import progress
 
-    pipeline.nodes.sort(key=experiment.turn)  # in place: a pipeline keeps this list; Kedro's own order is that of names
+    pipeline.nodes.sort(key=experiment.turn)  # Kedro sorts nodes by name; the pipeline keeps this list
     functions = [node.func for node in pipeline.nodes]
     progress.expect(sum((f.__module__, f.__name__) == (experiment.__name__, "train") for f in functions))
     return pipeline
 
 
 def check_folder(project: Path) -> None:
-    """Check that the project's path can be used in addresses and in the patterns by which Kedro finds its files."""
+    """Raise InputError if the project's path is not UTF-8 or has characters that Kedro and MLflow would misread."""
     path = str(project)
     if any(0xDC80 <= ord(sign) <= 0xDCFF for sign in path) or any(sign in path for sign in "?*[]#"):
         raise InputError(
@@ -174,7 +183,7 @@ def check_folder(project: Path) -> None:
 
 
 def check_environment(env: str | None) -> None:
-    """Check that an environment is not ``base`` or ``local``: every run reads both, and naming one hides the other."""
+    """Raise InputError if `env` is ``base`` or ``local``, because runs without ``--env`` read both."""
     if env in ("base", "local"):
         raise InputError(
             f"--env is {env!r}, which runs without --env read already; with it conf/local is "
@@ -184,7 +193,7 @@ def check_environment(env: str | None) -> None:
 
 
 def configure_tracking(loader: Any, project: Path) -> None:
-    """Configure the tracker from the files tracking*.yml that Kedro's `loader` finds."""
+    """Configure the tracker from the files tracking*.yml, which Kedro's `loader` reads."""
     from ktpfl_pipeline import tracking
     from ktpfl_pipeline.config import reading
 
@@ -192,7 +201,7 @@ def configure_tracking(loader: Any, project: Path) -> None:
 
 
 def _next_steps() -> str:
-    """Return how to open MLflow and kedro-viz, in a clone of the repository and elsewhere."""
+    """Return lines with the commands that open MLflow and, in a clone of the repository, kedro-viz."""
     from ktpfl_pipeline import tracking
 
     clone = Path("src/ktpfl_pipeline").is_dir() and Path("Makefile").exists()

@@ -1,4 +1,4 @@
-"""Every pipeline by name. An experiment is a section of conf/, and so is a sweep, a tuning, and what is compared."""
+"""The pipelines by name. They are made from the sections of conf/: experiments, sweeps, tunings and the paper."""
 
 from collections import UserDict
 from functools import partial
@@ -19,10 +19,10 @@ DEFAULT = f"{COMPARE}hetero_digits"
 
 
 class Pipelines(UserDict[str, Any]):
-    """Pipelines by name, or what makes each, which is done when it is asked for."""
+    """Pipelines by name. A value may be a function that makes the pipeline; it is called on first access."""
 
     def __getitem__(self, name: str) -> Pipeline:
-        """Return a pipeline; for a name that does not exist, raise the error of the command, with the nearest one."""
+        """Return a pipeline. Raises ClickException, which suggests the nearest name, if there is no such pipeline."""
         if name not in self.data and name.removeprefix(COMPARE) == REAL:
             raise ClickException(f"There is no pipeline {name!r}. {RUN_BY_FLOWER}")
         if name not in self.data:
@@ -41,7 +41,7 @@ class Pipelines(UserDict[str, Any]):
         return made
 
     def told(self) -> str:
-        """Return the end of a message that lists the pipelines."""
+        """Return the end of an error message, which lists the pipelines."""
         pairs = [name for name in self.data if f"{COMPARE}{name}" in self.data]
         others = [name for name in self.data if name not in pairs and not name.startswith((COMPARE, TUNE, "__"))]
         return (
@@ -51,10 +51,10 @@ class Pipelines(UserDict[str, Any]):
 
 
 def methods_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the methods that the comparison of an experiment runs, KT-pFL first, in the order of its report.
+    """Return the names of the methods in the comparison of an experiment, in the order of the report, KT-pFL first.
 
-    KT-pFL and local-only training are always included. ``all`` means the registry's methods that exchange what the
-    experiment sets, and its methods with a dotted path, such as ``my_package.my_method:Nearest``.
+    KT-pFL and local-only training are always included. In `compare`, ``all`` stands for the registry's methods for the
+    experiment's `exchange`, and for the methods with a dotted path under `methods`.
     """
     first, *others, local = compared(one_architecture=experiment.exchange == "parameters")
     own = [method for method in experiment.methods if ":" in method]
@@ -67,7 +67,7 @@ def methods_of(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _made(maker: str, *arguments: Any) -> Pipeline:
-    """Return what a function of `pipelines` makes; its module is imported here, because it imports torch."""
+    """Return the pipeline that a function of `pipelines` makes. The import is here because the module imports torch."""
     module, _, function = maker.partition(".")
     made: Pipeline = getattr(import_module(f"ktpfl_pipeline.pipelines.{module}"), function)(*arguments)
     return made
@@ -76,9 +76,12 @@ def _made(maker: str, *arguments: Any) -> Pipeline:
 def register_pipelines() -> Pipelines:
     """Return every pipeline by name.
 
-    Of each experiment there are ``<experiment>`` (KT-pFL only) and ``compare_<experiment>`` (with baselines, see
-    `methods_of`); of each section ``tune_<experiment>`` the tuning of their hyperparameters, and of each section
-    ``sweep_<...>`` the sweep. A ClickException says that what is under conf/ cannot be read.
+    Each experiment has a pipeline ``<experiment>``, which runs KT-pFL only, and a pipeline ``compare_<experiment>``,
+    which runs the methods of `methods_of`. Each section ``tune_<experiment>`` and ``sweep_<name>`` has a pipeline of
+    the same name. Further pipelines are ``overview``, ``paper`` if conf/ has this section, and ``__default__``.
+
+    Raises:
+        ClickException: if conf/ cannot be read, or a section is not valid.
     """
     try:
         sections = reading.recall()

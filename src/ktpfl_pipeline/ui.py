@@ -1,4 +1,4 @@
-"""`make ui`: MLflow on this project's store, opened on the page that compares the methods."""
+"""The commands `make ui` and `ktpfl ui`: they start MLflow on this project's store and open its comparison page."""
 
 import contextlib
 import os
@@ -17,11 +17,14 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.stopping import heed
 
 HOST, PORT = "127.0.0.1", 5000
-PATIENCE = 60  # seconds for the server to come up
+PATIENCE = 60  # seconds to wait until the server answers
 
 
 def main() -> None:
-    """Print the links to each experiment's comparison, open that of the one trained last, and serve until stopped."""
+    """Print links to the experiments in MLflow, start MLflow until it is stopped, and open the last trained experiment.
+
+    Exits with an error if tracking is off or the configuration cannot be read.
+    """
     project, env = settings.project_folder(), os.environ.get("KEDRO_ENV")
     loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
     try:
@@ -44,7 +47,10 @@ def main() -> None:
 
 
 def links(tracker: tracking.MlflowTracker, base: str) -> dict[str, str]:
-    """Return the page of each experiment, and that of its last comparison, sweep or tuning where there is one."""
+    """Return the addresses of MLflow pages by label: each experiment, and its last comparison, sweep or tuning, if any.
+
+    `base` is the start of an address, to which the number of the experiment is appended.
+    """
     pages = {}
     for name, number in tracker.experiments().items():
         parent = tracker.save_view(number)
@@ -55,7 +61,7 @@ def links(tracker: tracking.MlflowTracker, base: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return the first port, from MLflow's own on, on which no program listens."""
+    """Return the first of 100 ports, starting with MLflow's default port, on which no program listens."""
     for port in range(PORT, PORT + 100):
         with contextlib.suppress(OSError), socket.create_server((HOST, port)):
             return port
@@ -63,10 +69,10 @@ def free_port() -> int:
 
 
 def serve(store: str, port: int) -> None:
-    """Run MLflow's server on `store` until it is stopped, without the parts that make it slow to start.
+    """Run MLflow's server on `store` until it is stopped, without the parts that make the start slow.
 
-    The store travels in the environment: every user of the machine sees a command, and an address may hold a password.
-    A line for each request would scroll the links away.
+    The address of the store may contain a password. It is passed in an environment variable, because other users can
+    see the command line. Requests are not logged, so that the printed links stay visible.
     """
     command = [sys.executable, "-m", "mlflow", "ui", "--host", HOST, "--port", str(port)]
     command += ["--uvicorn-opts", "--log-level=warning --no-access-log"]
@@ -76,9 +82,9 @@ def serve(store: str, port: int) -> None:
 
 
 def run_until_stopped(command: list[str], environment: dict[str, str]) -> None:
-    """Run a command until it ends, or until Ctrl-C or SIGTERM, which also end the processes that the command started.
+    """Run a command until it ends, or until Ctrl-C or SIGTERM. Then end the command and all processes that it started.
 
-    MLflow starts its server in a process of its own, which a signal to the command alone leaves running.
+    MLflow starts its server in a separate process, which would not receive a signal to the command alone.
     """
     heed()
     server = subprocess.Popen(command, env=environment, start_new_session=True)
@@ -93,7 +99,7 @@ def run_until_stopped(command: list[str], environment: dict[str, str]) -> None:
 
 
 def open_when_up(page: str, port: int) -> None:
-    """Open `page` in the browser as soon as the server answers; without a browser the printed link must do."""
+    """Open `page` in the browser as soon as the server answers. Without a browser, nothing happens."""
     for _ in range(2 * PATIENCE):
         try:
             socket.create_connection((HOST, port), timeout=1).close()
