@@ -1,1 +1,1 @@
-"""What is under conf/: its schema, parsing, checks, files, and what tunings leave."""
+"""The configuration under conf/: schema, parsing, checks, reading of files, and results of tunings."""

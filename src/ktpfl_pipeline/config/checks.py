@@ -1,8 +1,7 @@
 """Checks of settings that are valid one by one but may not fit together: names, devices, privacy, adversaries.
 
-Each function returns nothing, or raises an `InputError` that names the value, what is allowed and how to fix it.
-`parsing` calls them; `check_methods` needs to know which methods are run. Messages begin with the experiment's name, or
-with the path to the setting, `where`.
+Each function ``check_...`` returns None, or raises an `InputError` that names the value, the allowed values and how to
+fix it. Messages begin with the name of the experiment, `name`, or with the path of the setting, `where`.
 """
 
 import contextlib
@@ -25,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def saying(where: str) -> Iterator[None]:
-    """Put the place in the configuration in front of the message of an `InputError` from the block."""
+    """Prefix the message of any `InputError` that the block raises with `where`, the place in the configuration."""
     try:
         yield
     except InputError as error:
@@ -33,18 +32,18 @@ def saying(where: str) -> Iterator[None]:
 
 
 ALWAYS = (*(compared(one_architecture)[0] for one_architecture in (False, True)), "local")
-"""Methods that no comparison leaves out: KT-pFL in the form that fits, and local-only training."""
+"""Methods that every comparison includes: KT-pFL for the experiment's `exchange`, and local-only training."""
 
 
 def check_known(where: str, given: str, known: Collection[str]) -> None:
-    """Check that a name is one of those known; the message suggests the nearest."""
+    """Check that the name `given` is in `known`. The error message suggests the most similar known name."""
     if given not in known:
         hint = nearest(given, known, f"choose from {', '.join(known)}.")
         raise InputError(f"{where} is {given!r}, which does not exist; {hint}")
 
 
 def check_extension(where: str, given: str, known: Collection[str], find: Callable[[str], object]) -> None:
-    """Check that a name is in the registry `known`, or is a dotted path that `find` can import."""
+    """Check that the name `given` is in the registry `known`, or is a dotted path that `find` can import."""
     if given not in known and (meant := dotted(given)):
         raise not_a_path(f"{where} is {given!r}, which", meant)
     if ":" not in given:
@@ -54,7 +53,7 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
 
 
 def check_names(name: str, experiment: Experiment) -> None:
-    """Check that what is named exists: architectures of ours, methods, schemes, sources, devices."""
+    """Check that the named built-in architectures, methods, partition schemes, sources and devices exist."""
     from ktpfl_pipeline import models
     from ktpfl_pipeline.data import sources
     from ktpfl_pipeline.data.partition import NATURAL, SCHEMES
@@ -78,10 +77,10 @@ def check_names(name: str, experiment: Experiment) -> None:
         ("public", [*sources.SOURCES, OPEN_PART, NO_PUBLIC, "included"]),
     ):
         source = getattr(experiment, kind).source
-        if (kind, source) == ("private", REAL):  # refused where a command would run it: see `check_here`
+        if (kind, source) == ("private", REAL):  # `check_here` raises an error if a command would run it
             continue
         given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
-        if sources.of_file(given):  # before it is taken for a dotted path without its colon
+        if sources.of_file(given):  # first, so that it is not read as a dotted path without a colon
             with saying(f"{name}.{kind}.source: "):
                 sources.find(source)
         check_extension(f"{name}.{kind}.source", given, known, sources.find)
@@ -89,7 +88,7 @@ def check_names(name: str, experiment: Experiment) -> None:
 
 
 def check_together(name: str, experiment: Experiment) -> None:
-    """Check that the settings of an experiment go together."""
+    """Check that the settings of an experiment do not exclude each other."""
     check_federation(name, experiment)
     if wrong := problems(None, experiment):
         raise InputError(" ".join(f"{name}.{each}" for each in wrong))
@@ -98,7 +97,7 @@ def check_together(name: str, experiment: Experiment) -> None:
 
 
 def check_federation(name: str, experiment: Experiment) -> None:
-    """Check that clients, partition, architectures and workers go together."""
+    """Check that the settings of clients, samples, partition, architectures and executor do not exclude each other."""
     from ktpfl_pipeline.core import executors
     from ktpfl_pipeline.data.partition import NATURAL
 
@@ -129,7 +128,7 @@ def check_federation(name: str, experiment: Experiment) -> None:
 
 
 def check_families(name: str, experiment: Experiment) -> None:
-    """Check that models of other libraries exist: only where they are run, as the libraries take seconds to import."""
+    """Check that models of other libraries exist. Only runs call this check: importing a library takes seconds."""
     from ktpfl_pipeline import models
 
     for architecture in filter(models.is_family, experiment.models()):
@@ -149,13 +148,13 @@ def check_device(where: str, device: str) -> None:
 
 
 def check_training(name: str, experiment: Experiment) -> None:
-    """Check that images can be augmented so, and that these models can be trained privately."""
+    """Check that the images support the augmentation, and that private training supports the models."""
     from ktpfl_pipeline import models
     from ktpfl_pipeline.core import augmentation, kinds, privacy
 
     image, compute, training = experiment.image, experiment.compute, experiment.training
     if image is None:
-        return  # the shape is not known before the data are; `Setting` checks it then
+        return  # the shape is known only after the data are loaded; `Setting` checks it then
     with saying(f"{name}."):
         augmentation.check_channels(training.augmentation, image.channels)
         if training.privacy is not None:
@@ -164,7 +163,7 @@ def check_training(name: str, experiment: Experiment) -> None:
 
 
 def check_compare(name: str, experiment: Experiment) -> None:
-    """Check what a comparison names and what it leaves out."""
+    """Check the methods that `compare` names and those that it excludes."""
     for method in (*experiment.named, *experiment.left_out):
         check_extension(f"{name}.compare", method, [ALL, *METHODS], find)
     if experiment.left_out and ALL not in experiment.compare:
@@ -192,7 +191,7 @@ def warn_of_unlisted(name: str, experiment: Experiment) -> None:
 
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
-    """Check that every method supports the settings; without any, that KT-pFL does, which every comparison runs."""
+    """Check that each of `methods` supports the settings. If `methods` is empty, check KT-pFL instead."""
     if (given := changed(experiment.knowledge)) and experiment.exchange == "parameters":
         raise InputError(
             f"{name}.knowledge.{next(iter(given))} is about sending predictions, but {name}.exchange is parameters, "
@@ -208,7 +207,7 @@ def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> 
 
 
 def check_configured(name: str, experiment: Experiment, study: str) -> None:
-    """Check for configured hyperparameters in a `study`, a sweep's or the paper's section: tuned ones are not read."""
+    """Check that `hyperparameters` is not ``tuned`` in an experiment of `study`, a sweep's or the paper's section."""
     if experiment.hyperparameters == "tuned":
         kind = "the paper" if study == PAPER else "a sweep"
         raise InputError(
@@ -217,13 +216,13 @@ def check_configured(name: str, experiment: Experiment, study: str) -> None:
 
 
 def check_here(name: str, experiment: Experiment) -> None:
-    """Check that the experiment does not ask for real clients, which a separate command runs."""
+    """Check that the experiment does not have real clients, which only Flower runs."""
     if experiment.private.source == REAL:
         raise InputError(f"{name}.private.source is {REAL}. {RUN_BY_FLOWER}")
 
 
 def check_newcomers(name: str, experiment: Experiment) -> None:
-    """Check that clients can be held out, and that the other settings allow it."""
+    """Check that clients can be held out of training as newcomers, and that the other settings allow newcomers."""
     share = experiment.newcomers
     if share == 0:
         return

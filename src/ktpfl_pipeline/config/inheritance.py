@@ -1,4 +1,4 @@
-"""Sections of conf/ that say only what differs from another: ``like: hetero_digits``."""
+"""Inheritance between sections of conf/: a section with ``like: hetero_digits`` has only the settings that differ."""
 
 import re
 from collections.abc import Mapping
@@ -11,29 +11,32 @@ from ktpfl_pipeline.core.errors import InputError, nearest, written
 from ktpfl_pipeline.core.validation import rules, spelt_out
 
 LIKE = "like"
-"""The key that names the section from which is taken what a section leaves out."""
+"""The key of a section that names the section from which missing settings are inherited."""
 WHOLE = ("architectures", "executor")
-"""Settings whose mapping is one value: a federation of 9 LeNets and 3 MLPs, say."""
+"""Settings whose mapping is a single value, which is replaced and not merged, such as ``{lenet: 9, mlp: 3}``."""
 RESERVED = (COMPARE, "overview")
-"""How no experiment's name begins: pipelines are called so."""
+"""Prefixes that are reserved for names of pipelines; no section may have a name that starts with one of them."""
 MODELS: dict[str, type] = {"": Experiment, SWEEP: Sweep, TUNE: Tune, PAPER: Paper}
-"""What may be in a section, by its `_kind`."""
+"""The schema of a section, by the kind that `_kind` returns."""
 WHAT = {"": "an experiment", SWEEP: "a sweep", TUNE: "a tuning", PAPER: "the section of the paper"}
-"""What a section is called in messages."""
+"""The description of each kind of section in messages."""
 
 
 def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all sections, each completed at any depth by the section that its key `like` names.
+    """Return the sections by name, each with the settings that it inherits at any depth, and without its key `like`.
 
-    A section is like one of its kind. Those whose names begin with ``_`` exist only to be inherited and are left out.
-    An `InputError` says that a name cannot be a pipeline's, that there is no such section, or that sections are like
-    each other in a circle.
+    A section can inherit only from a section of the same kind. Sections whose names begin with ``_`` exist only to be
+    inherited, and are not returned.
+
+    Raises:
+        InputError: if a section's name is not valid, if `like` does not name a section of the same kind, or if
+            sections inherit from each other in a circle.
     """
     named = [name for name in sections if not name.startswith("_")]
     for name in named:
         _check_name(name)
     chains = {name: _chain(name, sections) for name in named}
-    ordered = sorted(chains, key=lambda name: len(chains[name]))  # an error names the section that has it
+    ordered = sorted(chains, key=lambda name: len(chains[name]))  # bases first: errors then name the right section
     own = {
         name: {key: section[key] for key in section if key != LIKE} if isinstance(section, Mapping) else section
         for name, section in sections.items()
@@ -42,9 +45,10 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deep_merge(base: Any, change: Any) -> Any:
-    """Return `base` with the values of `change` in place, at any depth; lists and `WHOLE` settings are replaced.
+    """Return `base` updated with `change` at any depth. Lists and the settings in `WHOLE` are replaced as a whole.
 
-    A word that stands for a group, as in ``schedule: cosine``, is kept where `change` sets more of that group.
+    A group in `base` may be written as one word, as in ``schedule: cosine``. If `change` sets further settings of that
+    group, the meaning of the word is kept.
     """
     if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
         return change
@@ -53,7 +57,7 @@ def deep_merge(base: Any, change: Any) -> Any:
 
 
 def _chain(name: str, sections: Mapping[str, Any]) -> list[str]:
-    """Return a section's name, that of the section that it is like, and so on."""
+    """Return the name of a section, the name of the section that it inherits from, and so on."""
     chain = [name]
     while isinstance(section := sections[chain[-1]], Mapping) and LIKE in section:
         other, where = section[LIKE], f"{chain[-1]}.{LIKE}"
@@ -65,7 +69,10 @@ def _chain(name: str, sections: Mapping[str, Any]) -> list[str]:
 
 
 def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) -> None:
-    """Check that what a section `name` is like is another section of its kind; `where` is the path to its `like`."""
+    """Check that `other`, the value of `like` in the section `name`, names another section of the same kind.
+
+    `where` is the path of this `like` in messages.
+    """
     kind = _kind(name)
     kin = [each for each in sections if _kind(each) == kind and each != name]
     if isinstance(other, str) and other in kin:
@@ -84,12 +91,12 @@ def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) 
 
 
 def _kind(name: str) -> str:
-    """Return what the names of a section's kind begin with: nothing for experiments."""
+    """Return the kind of a section, a key of `MODELS`: the prefix of its name, ``paper``, or empty for experiments."""
     return next((kind for kind in (SWEEP, TUNE) if name.removeprefix("_").startswith(kind)), PAPER * (name == PAPER))
 
 
 def _has_settings_of(kind: str, section: Any) -> bool:
-    """Return whether a section has only settings of one kind; a section that only holds a YAML anchor has others."""
+    """Return whether all settings of a section belong to `kind`. A section that only holds a YAML anchor has others."""
     known = {LIKE, *rules(MODELS[kind])}
     return isinstance(section, Mapping) and known.issuperset(section)
 

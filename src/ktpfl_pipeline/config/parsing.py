@@ -26,7 +26,11 @@ from ktpfl_pipeline.methods import METHODS, create, find
 
 
 def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sections under conf/ with what ``--params`` gives, `runtime`, in place, and with what they inherit."""
+    """Return the sections of conf/, updated with ``--params`` (`runtime`), and with the settings that they inherit.
+
+    Raises InputError if the name of a section is not a string, if `runtime` has an unknown section, or if a section
+    cannot inherit.
+    """
     if odd := [name for name in configured if not isinstance(name, str)]:
         raise InputError(
             f"A section in conf/ is called {odd[0]!r}. Names of sections must be strings: give it a name with letters."
@@ -49,7 +53,7 @@ def experiments(parameters: Collection[str]) -> list[str]:
 
 
 def check(parameters: Mapping[str, Any]) -> None:
-    """Check each value by itself in every section: unknown keys, types, ranges, names; the rest is left to `used`."""
+    """Check single values in every section: keys, types, ranges and names. `used` checks combinations of values."""
     for name in experiments(parameters):
         parse(name, parameters[name], together=False)
     for name, values in parameters.items():
@@ -85,12 +89,12 @@ def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tupl
 
 
 def form(name: str, values: Any) -> Experiment:
-    """Return an experiment from its section, with only its form checked: not whether what it names exists."""
+    """Return an experiment from its section. Keys, types and ranges are checked, but not whether names exist."""
     return _section(Experiment, name, values, "an experiment")
 
 
 def parse(name: str, values: Any, together: bool = True) -> Experiment:
-    """Return an experiment from its section."""
+    """Return an experiment from its section, with its values, names and hyperparameters checked."""
     experiment = form(name, values)
     checks.check_names(name, experiment)
     if together:
@@ -101,7 +105,7 @@ def parse(name: str, values: Any, together: bool = True) -> Experiment:
 
 
 def _check_values(name: str, experiment: Experiment, methods: Collection[str]) -> None:
-    """Check the methods' hyperparameters in an experiment, and the defaults of the methods that it does not list."""
+    """Check the hyperparameters of `methods` in an experiment. Methods without settings there have their defaults."""
     for method in methods:
         given = experiment.methods.get(method, {})
         if method not in METHODS and (meant := paths.with_colon(method, given)):
@@ -113,7 +117,7 @@ def _check_values(name: str, experiment: Experiment, methods: Collection[str]) -
 
 
 def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together: bool = True) -> Sweep:
-    """Return a sweep from its section, with every point of it checked."""
+    """Return a sweep from its section, with the experiment at each value of the sweep checked."""
     sweep = _section(Sweep, name, values, "a sweep")
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
@@ -140,7 +144,7 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
 
 
 def points(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: bool = True) -> list[Experiment]:
-    """Return the experiment of a sweep at each of its values, in their order."""
+    """Return the experiment at each value of a sweep, in the order of the values."""
     found = []
     for value in sweep.values:
         change = value
@@ -173,7 +177,7 @@ def sweep_cells(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[
 
 
 def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
-    """Return the paper's tables and figures from their section; what columns change is left to `paper_columns`."""
+    """Return the paper's tables and figures from their section. `paper_columns` checks the changes of the columns."""
     paper = _section(Paper, PAPER, values, "the paper's tables and figures")
     parts = {name: part for name, part in paper.parts.items() if part is not None}
     for experiment in (name for name, change in paper.experiments.items() if change is not None):
@@ -189,7 +193,7 @@ def parse_paper(values: Any, parameters: Mapping[str, Any]) -> Paper:
 
 
 def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> list[tuple[str, str, Experiment]]:
-    """Return the columns of the paper's part `name`: experiment, what its setting is called, its settings there."""
+    """Return the columns of the paper's part `name`: the experiment's section, the column's name, and the settings."""
     part, found = paper.chosen()[name], []
     seeds = {"seeds": part.seeds or paper.seeds}
     for experiment in part.experiments:
@@ -208,9 +212,10 @@ def paper_columns(name: str, paper: Paper, parameters: Mapping[str, Any]) -> lis
 
 
 def paper_cells(paper: Paper, parameters: Mapping[str, Any]) -> list[CellSettings]:
-    """Return the cells of the parts that are asked for, column by column.
+    """Return the cells of the requested parts, column by column.
 
-    A method that chooses on validation samples takes a share of its training samples where the others have none.
+    If the experiment has no validation samples, methods that fit something on validation samples get the share
+    `paper.validation_share` of the training samples for validation.
     """
     found = []
     for name, part in paper.chosen().items():
@@ -224,7 +229,7 @@ def paper_cells(paper: Paper, parameters: Mapping[str, Any]) -> list[CellSetting
 
 
 def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
-    """Return a tuning from its section, with every value that it may try checked."""
+    """Return a tuning from its section. Each value of its spaces, and both ends of each range, are checked."""
     tune = _section(Tune, name, values, "a tuning")
     tuned = name.removeprefix(TUNE)
     checks.check_known(f"The experiment of {name}", tuned, experiments(parameters))
@@ -240,7 +245,7 @@ def parse_tune(name: str, values: Any, parameters: Mapping[str, Any]) -> Tune:
 
 
 def _tried(where: str, tried: Any) -> list[Any]:
-    """Return the values of a list, or the ends of a range."""
+    """Return the values of a list, or the two ends of a range."""
     if isinstance(tried, Mapping):
         ends = parse_group(Range, tried, where)
         if ends.low >= ends.high:
@@ -255,15 +260,15 @@ def _tried(where: str, tried: Any) -> list[Any]:
 
 
 def method_of(experiment: Experiment, method: str) -> Any:
-    """Return a method with the hyperparameters that the experiment has for it."""
+    """Return a method object with the hyperparameters that the experiment sets for it."""
     return create(method, experiment.methods.get(method, {}))
 
 
 def _section(kind: type[Group], name: str, values: Any, what: str) -> Group:
-    """Return the section `name` as a `kind`; `what` it is called in messages."""
+    """Return the section `name` as an object of the class `kind`. Messages call it `what`."""
     try:
         repr(values)
-    except (ValueError, RecursionError):  # Python would not write it into any message
+    except (ValueError, RecursionError):  # no message could contain the value
         raise InputError(f"{name} has a number of more than 4,300 digits, or contains itself. Correct it.") from None
     if not isinstance(values, Mapping):
         raise InputError(f"{name} is {written(values)}; it must be a section with the settings of {what}.")

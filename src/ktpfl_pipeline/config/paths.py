@@ -10,11 +10,11 @@ from typing import Any
 from ktpfl_pipeline.core.extensions import PATH, is_path
 
 GROUPS = ("methods", "spaces")
-"""Settings whose names are methods: those of an experiment, and those of a tuning."""
+"""The groups whose keys are names of methods: in an experiment, and in a tuning."""
 
 
 def split(path: str) -> list[str]:
-    """Return the names in a path, ``["methods", "my_package.my_method:Nearest", "own"]``."""
+    """Return the names in a path, such as ``["methods", "my_package.my_method:Nearest", "own"]``."""
     group, _, rest = path.partition(".")
     if group == GROUPS[0] and (method := re.match(rf"({PATH.pattern})(?:\.|$)", rest)):
         after = rest[method.end() :]
@@ -23,16 +23,18 @@ def split(path: str) -> list[str]:
 
 
 def rejoined(values: Any) -> Any:
-    """Return a section as ``--params`` give it, with methods' dotted paths whole, which Kedro splits at every dot."""
+    """Return a section of ``--params`` with methods' dotted paths rejoined, because Kedro splits names at every dot."""
     if not isinstance(values, Mapping):
         return values
     return {name: _with_methods(own) if name in GROUPS else own for name, own in values.items()}
 
 
 def with_colon(name: str, values: Any) -> str:
-    """Return what a method that ``--params`` names by dots only was meant to be: ``my_package.my_method:Nearest.k=1``.
+    """Return the correct form of a setting whose method was written without a colon, for an error message.
 
-    That is its `name` before the first dot, and the `values` below it. Empty where it was not meant so.
+    The path ``my_package.my_method.Nearest.k=1`` of ``--params`` becomes the key `name`, ``my_package``, with nested
+    mappings in `values`. The result is ``my_package.my_method:Nearest.k=1``. It is empty if `name` and `values` cannot
+    be such a path.
     """
     found = [name]
     while isinstance(values, Mapping) and len(values) == 1:
@@ -55,7 +57,7 @@ def _with_methods(group: Any) -> Any:
 
 
 def _leaves(name: Any, values: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what is below a name, by all names down to a dotted path that is whole, or to a value."""
+    """Yield the values below a name by their dotted names. A complete dotted path of a method is not split further."""
     if is_path(str(name)) or not isinstance(values, Mapping):
         yield str(name), values
         return

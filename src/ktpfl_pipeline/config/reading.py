@@ -1,7 +1,7 @@
-"""The files under conf/, read through Kedro's loader, for the hooks and for the registry of pipelines.
+"""Reading of the files under conf/ with Kedro's configuration loader, for the hooks and the pipeline registry.
 
-Kedro registers pipelines without any settings at hand, but not before they are asked for. By then the hook that reads
-the settings has called `remember`; where none was called, as in `kedro registry list`, `recall` reads them itself.
+Kedro calls the pipeline registry without the settings. In a run, the hook that reads the settings has called `remember`
+before. In commands without hooks, such as `kedro registry list`, `recall` reads the settings itself.
 """
 
 import contextlib
@@ -35,26 +35,31 @@ _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
 
 
 def sections(loader: Any) -> dict[str, Any]:
-    """Return all experiments, sweeps and tunings by name, with ``--params`` in place and what they inherit."""
+    """Return all sections by name, updated with ``--params``, and with the settings that they inherit.
+
+    Raises:
+        InputError: if a file cannot be read, a section cannot inherit, or ``--params`` names an unknown section.
+        MissingConfigException: if the base environment has no file of parameters.
+    """
     base, overlay = loader.base_env, loader.env or loader.default_run_env
     configured = _sections_of(loader, base)
     if overlay != base:
-        with contextlib.suppress(MissingConfigException):  # it need not have any
+        with contextlib.suppress(MissingConfigException):  # an environment may have no parameters
             configured = deep_merge(configured, _sections_of(loader, overlay))
     return parsing.merged(configured, loader.runtime_params or {})
 
 
 def _sections_of(loader: Any, environment: str) -> dict[str, Any]:
-    """Return what is in one environment. Kedro would not put a mapping in place of a list."""
+    """Return the sections of one environment. They are read separately: Kedro cannot replace a list by a mapping."""
     alone = copy.copy(loader)
     alone.base_env = alone.env = environment
     alone.inherits, alone.data = False, {}
-    alone.runtime_params = {}  # Kedro lets `--params` make sections that no file has
+    alone.runtime_params = {}  # Kedro would let `--params` add sections that are in no file
     return read(alone, "parameters")
 
 
 def hidden(loader: Any) -> tuple[str, frozenset[str]]:
-    """Return the environment in use, and the sections of conf/local that are not read because of it."""
+    """Return the environment in use, and the names of sections in conf/local that are not read because of it."""
     default, env = loader.default_run_env, loader.env or loader.default_run_env
     if env in (default, loader.base_env):
         return env, frozenset()
@@ -65,7 +70,7 @@ def hidden(loader: Any) -> tuple[str, frozenset[str]]:
 
 
 def unread(name: str) -> str:
-    """Return why a section is not known although conf/local has it; empty where conf/local does not have it."""
+    """Return the reason why a section of conf/local was not read, for an error message; empty if there is none."""
     env, names = _hidden.get()
     if name not in names:
         return ""
@@ -76,18 +81,18 @@ def unread(name: str) -> str:
 
 
 def remember(found: dict[str, Any] | None, left_out: tuple[str, frozenset[str]] = ("", frozenset())) -> None:
-    """Keep what `sections` returned for `recall` and what `hidden` did for `unread`, or forget both."""
+    """Store the result of `sections` for `recall`, and the result of `hidden` for `unread`. None deletes the first."""
     _found.set(found)
     _hidden.set(left_out)
 
 
 def project_folder() -> Path:
-    """Return the project that the current folder is in, as Kedro finds it, or else the current folder."""
+    """Return the folder of the Kedro project that contains the current folder, or the current folder if none does."""
     return Path(find_kedro_project(Path.cwd()) or Path.cwd())
 
 
 def recall() -> dict[str, Any]:
-    """Return the remembered sections, or else, with the errors of `sections`, those of the current folder's project."""
+    """Return the stored sections, or else read those of the current project. Raises the same errors as `sections`."""
     if (found := _found.get()) is not None:
         return found
     from kedro.framework.project import settings
@@ -97,14 +102,16 @@ def recall() -> dict[str, Any]:
 
 
 def read(loader: Any, name: str) -> dict[str, Any]:
-    """Return the merged content of the configuration's files of this name.
+    """Return the merged content of the files for the key `name`, such as ``parameters``.
 
-    An `InputError` says that they cannot be read, a MissingConfigException that there are none.
+    Raises:
+        InputError: if a file cannot be read.
+        MissingConfigException: if there is no such file.
     """
     _check_size(loader, name)
     try:
         return dict(loader[name])
-    except (AttributeError, TypeError) as error:  # Kedro looks for names before it looks at what it has
+    except (AttributeError, TypeError) as error:  # Kedro assumes that the content is a mapping
         raise InputError(
             f"A file {name}*.yml under conf/ has no names at its top level. Write settings as names with values, for "
             "example `rounds: 30`."
@@ -114,7 +121,7 @@ def read(loader: Any, name: str) -> dict[str, Any]:
 
 
 def _check_size(loader: Any, name: str) -> None:
-    """Check that no file of this name has more than `MAX_BYTES` bytes or `MAX_VALUES` values.
+    """Check that no file for the key `name` has more than `MAX_BYTES` bytes or `MAX_VALUES` values.
 
     Kedro's loader copies each alias in full: a few lines of nested aliases would become billions of values.
     """
@@ -131,7 +138,7 @@ def _check_size(loader: Any, name: str) -> None:
 
 
 def _values(content: bytes) -> float:
-    """Return how many names and values YAML has with every alias expanded; counting stops above `MAX_VALUES`."""
+    """Return the number of keys and values in YAML after all aliases are expanded; infinity if above `MAX_VALUES`."""
     sizes: dict[str, float] = {}
     opened: list[tuple[str | None, float]] = [(None, 0)]
     for event in yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
@@ -153,7 +160,7 @@ def _values(content: bytes) -> float:
 
 
 def _files(loader: Any, name: str) -> Iterator[Path]:
-    """Yield the files of this name that Kedro reads from a folder of configuration."""
+    """Yield the files that Kedro reads for the key `name`, in the base environment and in the environment in use."""
     for environment in sorted({loader.base_env, loader.env or loader.default_run_env}):
         folder = Path(loader.conf_source) / environment
         found = {each for of in loader.config_patterns[name] for each in glob.glob(of, root_dir=folder, recursive=True)}
@@ -161,7 +168,7 @@ def _files(loader: Any, name: str) -> Iterator[Path]:
 
 
 def _unreadable(error: Exception, loader: Any, name: str) -> str:
-    """Return what is wrong with a file of the configuration: its name and, if known, the line."""
+    """Return the error message for the first file that cannot be read, with its line number if known."""
     for file in _files(loader, name):
         try:
             OmegaConf.load(file)
@@ -183,5 +190,5 @@ def _unreadable(error: Exception, loader: Any, name: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return an error's first line, without the name that its library gives the text and without Python's advice."""
+    """Return the first line of an error, without the library's name for the YAML text and without Python's advice."""
     return re.split(r'\n|  ?in "<|; use sys', str(error))[0].strip()

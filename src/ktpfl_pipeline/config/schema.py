@@ -1,4 +1,4 @@
-"""The settings of an experiment: a section of conf/. Groups that other layers read too are in their `settings`."""
+"""The settings of an experiment, which is a section of conf/. Some groups are defined in `core` and `data`."""
 
 import math
 from collections.abc import Iterable
@@ -40,11 +40,11 @@ from ktpfl_pipeline.core.validation import (
 from ktpfl_pipeline.data.settings import Partition, Text
 
 ALL = "all"
-"""Under `compare`, in place of a method's name: all methods of the registry that fit the experiment."""
+"""The value in `compare` that stands for all methods of the registry that fit the experiment."""
 BUT = "-"
-"""The prefix of a method under `compare` that is left out of `ALL`."""
+"""The prefix of a method in `compare` that is excluded from `ALL`."""
 OPEN_PART, NO_PUBLIC = "open_part", "none"
-"""In place of a public source: a part of the private samples, and no public samples."""
+"""Values of `public.source` that are not sources: a part of the private samples, and no public samples."""
 REAL = "real_clients"
 """The private source of an experiment with real clients, which only Flower runs (distribution `ktpfl_flower`)."""
 RUN_BY_FLOWER = "Real clients are run by Flower: `flwr run flower/app`, with a federation.yml (docs/real_clients.md)."
@@ -58,16 +58,16 @@ REPLACED = {
 REPORTED = ("headline", "subject")
 """Settings of reports; no run depends on them."""
 CHOICE = ("methods", "compare", "exchange", *REPORTED)
-"""Settings that say which methods are run and what a report leads with; no run of a method depends on them."""
+"""Settings that select the methods to run and the contents of reports. No run of a method depends on them."""
 
 
 def one_or_more(value: Any) -> Any:
-    """Return a list as it is, and a single value as a list of one."""
+    """Return a list unchanged, and a single string or number as a list with one element."""
     return [value] if isinstance(value, str | int | float) else value
 
 
 def joined(value: Any) -> Any:
-    """Return the parts of a string that are joined with +, because Kedro splits --params at commas; else the value."""
+    """Return a string split at +, which replaces the comma of a list in --params; else as `one_or_more`."""
     return one_or_more(value.split("+") if isinstance(value, str) else value)
 
 
@@ -104,7 +104,7 @@ def _architectures(value: Any) -> Any:
 
 
 Clients = Annotated[int, Ge(1), Le(100_000)]
-"""More clients do not fit in one process; the bound is checked before anything is made for each of them."""
+"""The number of clients. The bound, above which memory does not suffice, is checked before anything is allocated."""
 Seeds = Annotated[list[Seed], Reads(_integers), MinLen(1), Distinct()]
 Names = Annotated[list[str], Reads(joined), MinLen(1), Distinct()]
 Architectures = Annotated[
@@ -122,13 +122,13 @@ class Private:
     """Samples that belong to the clients.
 
     Attributes:
-        source: ``digits``, ``mnist``, ``fashion_mnist``, ``emnist:<split>``, ``cifar10``, ``cifar100``,
-            ``folder:<folder>``, or ``npz:<file>``, ``clients:<folder>``, ``leaf:<path>``, ``table:<file.csv>`` and
-            ``text:<file.csv>``, which may name the owner of each sample.
+        source: ``digits``, ``mnist``, ``fashion_mnist``, ``emnist:<split>``, ``cifar10``, ``cifar100`` or
+            ``folder:<folder>``. The sources ``npz:<file>``, ``clients:<folder>``, ``leaf:<path>``,
+            ``table:<file.csv>`` and ``text:<file.csv>`` may also contain the client of each sample.
         classes: keep only these labels, renumbered from 0; null keeps all.
-        samples: how many samples to draw, by class, the same for every seed; null keeps all.
-        samples_per_client: the same as a multiple of the number of clients, after the open part is taken off; all
-            samples if the source has fewer.
+        samples: the number of samples to draw, stratified by class; the same samples for every seed. null keeps all.
+        samples_per_client: the number of samples to draw per client, in addition to the public samples of an open
+            part; all samples if the source has fewer.
         shape: the shape of one sample whose values are stored as a list, such as [1, 28, 28]; null keeps the shape.
     """
 
@@ -145,12 +145,12 @@ class Public:
 
     Attributes:
         source: ``open_part``: a part of the private samples, split off before partitioning; ``included``: the public
-            samples of the private source; ``none``: no public samples, for methods that need none. Or any source of
-            `private.source`.
+            samples of the private source; ``none``: no public samples, for methods that need none. All sources of
+            `private.source` are possible too.
         share: the share of the private samples that becomes public; only with ``open_part``.
-        batch: |D_r|, public samples per round, drawn in each round.
-        transport: how the batch reaches a client, for the counted bytes only: ``uint8`` or ``float32`` pixels, or
-            ``indices`` into a copy that every client holds.
+        batch: |D_r|, the number of public samples that are drawn in each round.
+        transport: the form in which clients receive the batch: ``uint8`` or ``float32`` values, or ``indices`` of
+            samples that every client has stored. It only affects the counted bytes.
     """
 
     source: str = OPEN_PART
@@ -166,8 +166,10 @@ class Image:
     Attributes:
         channels: 1 to 4.
         size: pixels per side, or [height, width].
-        window: for gray image files with more than 8 bits, the values that become black and white, such as [0, 4095].
-        unreadable: ``error``: list all image files that cannot be read; ``skip``: leave them out and warn.
+        window: for grayscale image files with more than 8 bits, the values that are mapped to black and to white, such
+            as [0, 4095].
+        unreadable: what happens if image files cannot be read. ``error``: an error lists them; ``skip``: they are left
+            out, with a warning.
     """
 
     channels: Annotated[int, Ge(1), Le(4)]
@@ -184,16 +186,18 @@ class Image:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is measured in addition to the accuracy of the clients' models before adaptation.
+    """Measurements in addition to the accuracy of the clients' models before adaptation.
 
     Attributes:
-        adapt_epochs: epochs of further local training after which every method's models are evaluated too, in the last
-            five evaluations; the adapted models are discarded. E is `training.epochs`; 0 is always evaluated.
-        global_samples: test samples of all clients, at most, on which every model is evaluated at the end.
-        closing_round: whether all clients take part in the last round although `participation` is below 1.
-        patience: early stopping, the same for every method. A run ends after this number of evaluations in a row
-            without a higher mean validation accuracy, and the best round counts. null: all rounds are run, and the last
-            five evaluations count.
+        adapt_epochs: numbers of further local epochs. In the last five evaluations, the models of every method are also
+            evaluated after each of these numbers of epochs, and the adapted models are discarded. E stands for
+            `training.epochs`; the models without adaptation, 0, are always evaluated.
+        global_samples: the largest number of pooled test samples of all clients on which every model is evaluated at
+            the end.
+        closing_round: whether all clients take part in the last round even if `participation` is below 1.
+        patience: early stopping, the same for every method. A run ends after this number of consecutive evaluations
+            without a higher mean validation accuracy, and the best round is the final value. null: all rounds are run,
+            and the final value is the mean of the last five evaluations.
     """
 
     adapt_epochs: AdaptEpochs = field(default_factory=lambda: [0, 1, "E"])
@@ -202,7 +206,7 @@ class Evaluation:
     patience: Count | None = None
 
     def epochs(self, of_round: int) -> tuple[int, ...]:
-        """Return the numbers of further epochs above 0, ascending, where E is `of_round`."""
+        """Return the numbers of further epochs above 0, ascending; `of_round`, the epochs of a round, replaces E."""
         return tuple(sorted({of_round if each == "E" else int(each) for each in self.adapt_epochs} - {0}))
 
 
@@ -211,43 +215,45 @@ class Experiment(Section):
     """One experiment: the settings that all methods of a comparison share, and each method's hyperparameters.
 
     Attributes:
-        seeds: one run per method and seed; several seeds give every number of the report a spread.
+        seeds: each method is run once per seed. With several seeds, the report shows the spread of every number.
         rounds: communication rounds.
         evaluate_every: rounds between evaluations.
-        evaluate_last: this number of last rounds is always evaluated; the final value is the mean of the last five
+        evaluate_last: the number of last rounds that are always evaluated. The final value is the mean of the last five
             evaluations.
-        evaluation: what is measured.
-        theorem_samples: test samples per client, at most, on which Theorem 1 is checked at the end; 0: no check.
-        clients: N; null: all clients of the source, with partition.scheme ``natural``.
-        participation: r, the share of clients in each round's cohort.
+        evaluation: further measurements, and early stopping.
+        theorem_samples: the largest number of test samples per client on which Theorem 1 is checked at the end; 0: no
+            check.
+        clients: N, the number of clients; null: all clients of the source, with partition.scheme ``natural``.
+        participation: r, the share of clients that are sampled in each round.
         on_divergence: what happens when a client's training becomes NaN or infinite: ``stop`` the run, ``skip`` the
             client in this round, or ``restore`` its weights from before that training.
         adversaries: malicious clients.
         availability: the probability that a sampled client takes part in a round.
         stragglers: late clients.
         budgets: clients with limited compute.
-        newcomers: the share of clients, drawn by seed, that are held out of training; they join after the last round
-            and are evaluated after 0, 1 and E epochs.
-        architectures: a list, assigned to the clients in turn; or a mapping by number or share of clients,
-            ``{lenet: 15, cnn: 5}``, ``{lenet: 0.75, cnn: 0.25}``, or by client, ``{0: lenet, 1: cnn}``.
-        pretrained: files of weights to start from, by architecture.
+        newcomers: the share of clients that are held out of training, drawn for each seed. These clients join after
+            the last round and are evaluated after 0, 1 and E epochs.
+        architectures: a list, whose architectures are assigned to the clients in turn; or a mapping from architectures
+            to numbers or shares of clients, ``{lenet: 15, cnn: 5}`` or ``{lenet: 0.75, cnn: 0.25}``; or a mapping from
+            clients to architectures, ``{0: lenet, 1: cnn}``.
+        pretrained: files of initial weights, by architecture.
         private: private samples.
         public: public samples.
-        image: the format of images; null leaves inputs as they are, such as features.
-        text: how texts become tokens.
-        partition: which client has which samples.
+        image: the format of images; null: inputs are not images, or are not converted.
+        text: how texts are converted to tokens.
+        partition: how the private samples are distributed among the clients.
         training: local training.
         distillation: distillation on public samples.
-        knowledge: how predictions are sent.
+        knowledge: how predictions are encoded and sent.
         compute: device, precision and processes.
-        hyperparameters: ``configured``: those under `methods`; ``tuned``: those that tune_<experiment> chose.
-        compare: the methods of compare_<experiment>: all, a list, or all without some, as in [all, -fedkd]. KT-pFL and
-            local-only training are always included.
-        exchange: which methods are compared: ``predictions``, those for clients of any architectures; ``parameters``,
-            those that need one architecture.
-        headline: the metric that leads the report of a comparison or a sweep; ``auc`` is one class against the rest,
-            averaged over classes.
-        subject: the method that the report of a comparison is about; null: KT-pFL if it is compared.
+        hyperparameters: ``configured``: the values under `methods`; ``tuned``: the values that tune_<experiment> chose.
+        compare: the methods of compare_<experiment>: all, a list of names, or all except some, as in [all, -fedkd].
+            KT-pFL and local-only training are always included.
+        exchange: the kind of methods that are compared. ``predictions``: methods for clients of any architectures;
+            ``parameters``: methods that need one architecture for all clients.
+        headline: the metric that the report of a comparison or a sweep shows first; ``auc`` is one class against the
+            rest, averaged over classes.
+        subject: the method that the report of a comparison compares with the others; null: KT-pFL if it is compared.
         methods: hyperparameters by method.
     """
 
@@ -285,12 +291,12 @@ class Experiment(Section):
 
     @property
     def named(self) -> list[str]:
-        """The methods that ``compare`` names, without `ALL` and without excluded methods."""
+        """The methods that `compare` names, without `ALL` and without excluded methods."""
         return [each for each in self.compare if each != ALL and not each.startswith(BUT)]
 
     @property
     def left_out(self) -> list[str]:
-        """The methods that ``compare`` leaves out of `ALL`: ``[all, -fedkd]``."""
+        """The methods that `compare` excludes from `ALL`, such as ``fedkd`` in ``[all, -fedkd]``."""
         return [each.removeprefix(BUT) for each in self.compare if each.startswith(BUT)]
 
     @property
@@ -307,9 +313,10 @@ class Experiment(Section):
         return self.public.source != NO_PUBLIC
 
     def private_samples(self, available: int) -> int:
-        """Return how many private samples are drawn from a source that has `available`, including an open part.
+        """Return the number of private samples that are drawn from a source with `available` samples.
 
-        With `private.samples_per_client` it is this number for each client, or all if the source has fewer.
+        The number includes the samples of an open part, which become public. With `private.samples_per_client`, the
+        remaining samples are this number per client, unless the source has fewer.
         """
         if self.private.samples_per_client is None:
             return available if self.private.samples is None else self.private.samples
@@ -318,19 +325,19 @@ class Experiment(Section):
         return min(available, math.ceil(clients / (1 - opened)))
 
     def of_data(self) -> dict[str, Any]:
-        """Return the settings that the data of the federation depend on, as plain values."""
+        """Return the settings that determine the data of the federation, as plain values."""
         names = ("seeds", "clients", "pretrained", "private", "image", "text", "partition")
         public = {"source": self.public.source, "share": self.public.share}
         return {**{name: plain(getattr(self, name)) for name in names}, "public": public}
 
     def shared(self) -> dict[str, Any]:
-        """Return what the runs of all methods depend on, as plain values."""
+        """Return the settings that runs of all methods depend on, as plain values."""
         return self._without((*CHOICE, "hyperparameters"))
 
     def settings(self) -> dict[str, Any]:
-        """Return what all methods of a comparison must have in common: `shared`, and where hyperparameters come from.
+        """Return the settings that must be equal for all methods of a comparison, as plain values.
 
-        Where clients are computed is not part of it.
+        These are the settings of `shared`, and `hyperparameters`. The executor is not included.
         """
         return self._without(CHOICE)
 

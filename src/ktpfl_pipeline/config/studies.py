@@ -1,6 +1,6 @@
-"""What may be under a sweep, a tuning or the paper in conf/: sections that run experiments in several settings.
+"""The settings of studies, which run experiments in several settings: sweeps, tunings and the paper's tables.
 
-Each setting is documented where it is set, in `conf/base/parameters_{sweep,tune,paper}.yml`.
+The files `conf/base/parameters_{sweep,tune,paper}.yml` document and set them.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ from ktpfl_pipeline.core.validation import Count, Distinct, Reads, Section, Shar
 from ktpfl_pipeline.methods import find
 
 SWEEP, TUNE, COMPARE = "sweep_", "tune_", "compare_"
-"""What the names of sweeps, tunings and comparisons begin with; the experiment's follows in the last two."""
+"""Prefixes of the names of sweeps, tunings and comparisons. In the last two, the experiment's name follows."""
 DOWNLOADED = ("mnist", "fashion_mnist", "emnist", "cifar10", "cifar100")
-"""Sources that `Paper.files` replaces by files."""
+"""Sources that are downloaded, and that `Paper.files` replaces by local files."""
 PAPER = "paper"
-"""The section, and the pipeline, of the KT-pFL paper's tables and figures."""
+"""The name of the section, and of the pipeline, for the tables and figures of the KT-pFL paper."""
 
 
 @dataclass(frozen=True)
 class CellSettings:
-    """One method in one setting of a study, as it is to be run.
+    """One method in one setting of a study, before it is run.
 
-    The attributes mean the same as in the `analysis.study.Cell` that is made of it. `section` is of conf/, and `where`
-    starts a message about the setting.
+    The attributes have the same meaning as in `analysis.study.Cell`. `section` is the experiment's section of conf/.
+    `where` is the start of error messages about the setting.
     """
 
     section: str
@@ -41,11 +41,11 @@ class CellSettings:
 
 @dataclass(frozen=True)
 class Sweep(Section):
-    """One setting of an experiment at several values, each with the same methods.
+    """A study that runs the same methods with several values of one setting of an experiment.
 
     Attributes:
         experiment: the section of the experiment.
-        parameter: the path of the setting in it: ``training.epochs``.
+        parameter: the path of the setting in the experiment, such as ``training.epochs``.
         values: the values of the setting.
         methods: names in the registry of methods, or dotted paths.
     """
@@ -56,7 +56,7 @@ class Sweep(Section):
     methods: Names
 
     def label(self, value: Any) -> str:
-        """Return the setting at a value in short: ``rho=0.3``."""
+        """Return a short name of the setting with a value, such as ``rho=0.3``."""
         if isinstance(value, Mapping):
             return ",".join(f"{name}={each}" for name, each in value.items())
         return f"{paths.split(self.parameter)[-1]}={value}"
@@ -64,8 +64,8 @@ class Sweep(Section):
     def touches(self, method: str) -> bool:
         """Return whether the method's runs depend on the setting.
 
-        They do not depend on another method's hyperparameters. If the method sends no predictions, they do not depend
-        on `knowledge`.
+        The runs of a method do not depend on the hyperparameters of other methods. They do not depend on `knowledge` if
+        the method sends no predictions.
         """
         group, *path = paths.split(self.parameter)
         if group == "knowledge":
@@ -75,7 +75,7 @@ class Sweep(Section):
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included; integers if both are.
+    """A range of numbers, including `low` and `high`. If both are integers, the range has only integers.
 
     Attributes:
         low: the smallest number.
@@ -95,8 +95,8 @@ class Tune(Section):
     Attributes:
         trials: the largest number of candidates per method.
         seeds: the seeds of every candidate.
-        spaces: each method's hyperparameters with a list of values or a range {low: ..., high: ..., log: ...}. A method
-            without any is run once.
+        spaces: for each method, its hyperparameters with a list of values or a range {low: ..., high: ..., log: ...}.
+            A method without a space is run once per seed.
     """
 
     trials: Count
@@ -104,34 +104,37 @@ class Tune(Section):
     spaces: dict[str, dict[str, Annotated[Any, Reads(one_or_more), Distinct()]]]
 
     def most(self, method: str) -> int:
-        """Return how many candidates of a method there are at most."""
+        """Return the largest number of candidates of a method."""
         return self.trials if self.space(method) else 1
 
     def space(self, method: str) -> dict[str, list[Any] | Range]:
-        """Return the method's hyperparameters with what is tried for them; none for a method without a space."""
+        """Return the search space of a method: values or a range by hyperparameter; empty if the method has none."""
         return {
             name: values if isinstance(values, list) else parse(Range, values, f"{method}.{name}")
             for name, values in self.spaces.get(method, {}).items()
         }
 
     def applied(self, experiment: Experiment) -> Experiment:
-        """Return the experiment as its trials run it: with the tuning's seeds, and nothing that only a report shows."""
+        """Return the experiment for trials: with the seeds of the tuning, and without evaluations only for reports."""
         judged = replace(experiment.evaluation, adapt_epochs=[0], global_samples=0)
         return replace(experiment, seeds=self.seeds, theorem_samples=0, evaluation=judged)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A table or a figure of the KT-pFL paper: experiments, each in several settings, with the same methods.
+    """A table or a figure of the KT-pFL paper: the same methods on several experiments, each in several settings.
 
     Attributes:
         title: the title of the table or figure.
         experiments: sections of conf/.
-        columns: settings by name, with the changes that each makes to every experiment; null leaves a column out.
+        columns: the changes of each column to the settings of every experiment, by the column's name; null leaves a
+            column out.
         methods: names in the registry of methods, or dotted paths.
-        shows: a table of accuracies, accuracy by round, accuracy against bytes, or bytes by what they are.
-        settings: changes that all columns make to every experiment; a column's own changes come after.
-        seeds: the seeds of its cells; null: the seeds of the whole section.
+        shows: ``table``: a table of accuracies; ``curves``: accuracy by round; ``traffic``: accuracy against bytes;
+            ``bytes``: bytes by category.
+        settings: changes of all columns to the settings of every experiment. The changes of a column are applied
+            afterwards.
+        seeds: the seeds of its cells; null: the seeds of the section.
     """
 
     title: str
@@ -149,13 +152,13 @@ class Paper(Section):
 
     Attributes:
         scale: the report's description of the settings.
-        only: the requested parts.
+        only: the names of the requested parts, or all.
         train: whether to train the missing runs.
         files: whether samples come from `npz` files (see `from_files`) instead of downloads.
         seeds: the seeds of every cell.
-        validation_share: `partition.validation_share` for methods that choose on validation samples, if the experiment
-            has no validation samples for the others.
-        experiments: changes that all parts make to an experiment, by its section; null changes nothing.
+        validation_share: `partition.validation_share` for methods that fit something on validation samples, if the
+            experiment has no validation samples.
+        experiments: changes of all parts to the settings of an experiment, by its section; null: no changes.
         parts: tables and figures by name; null leaves a part out.
     """
 
@@ -176,7 +179,7 @@ class Paper(Section):
     def from_files(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return an experiment's section with ``npz:<name>.npz`` in place of each source that is downloaded.
 
-        The file of ``emnist:letters`` is ``emnist.npz``. Without `files` the section is returned as it is.
+        The file of ``emnist:letters`` is ``emnist.npz``. If `files` is false, the section is returned unchanged.
         """
         found = dict(settings)
         for kind in ("private", "public") if self.files else ():

@@ -1,6 +1,6 @@
-"""What a tuning leaves for comparisons: each method's chosen hyperparameters, and what they were chosen for.
+"""The result of a tuning, which comparisons read: the chosen hyperparameters of each method, and their settings.
 
-A comparison takes the values of all its methods from here, or of none: see `resolve`.
+A comparison uses tuned hyperparameters for all its methods or for none; see `resolve`.
 """
 
 import json
@@ -18,15 +18,20 @@ from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.methods import create
 
 FREE = ("seeds", "rounds", "evaluate_every", "evaluate_last", "evaluation", "theorem_samples", "compute")
-"""Settings in which a comparison may differ from what was tuned for: how much is run, and on what machine."""
+"""Settings that may differ between a tuning and a comparison: amount of training and evaluation, and the machine."""
 
 
 @dataclass(frozen=True)
 class TunedMethod:
-    """The hyperparameters chosen for one method, and those configured under conf/, the first candidate.
+    """The chosen hyperparameters of one method, and the hyperparameters under conf/, which are the first candidate.
 
-    Mean validation accuracies are in 0..1; None where training with the configured values diverged. `trials` is the
-    number of candidates. `run_ids` are MLflow's of the chosen one, one a seed; empty texts without tracking.
+    Attributes:
+        values: the chosen hyperparameters.
+        configured: the hyperparameters under conf/.
+        validation: mean validation accuracy with `values`, in 0..1.
+        configured_validation: mean validation accuracy with `configured`, in 0..1; None if their training diverged.
+        trials: the number of candidates.
+        run_ids: MLflow's ids of the runs with `values`, one per seed; empty strings without tracking.
     """
 
     values: dict[str, Any]
@@ -39,10 +44,15 @@ class TunedMethod:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The stored result of a tuning: what was chosen by method, for which settings of an experiment.
+    """The stored result of a tuning.
 
-    The key is a hash of these, of what was searched and of the source: the tag ``key`` of the tuning's MLflow run, with
-    the id `run_id`.
+    Attributes:
+        experiment: the section of the tuned experiment.
+        seeds: the seeds of every candidate.
+        settings: the settings of the experiment that all methods share.
+        key: a hash of the settings, the search spaces and the source code, which is also a tag of the MLflow run.
+        run_id: the id of the tuning's run in MLflow.
+        methods: the results by method.
     """
 
     experiment: str
@@ -54,10 +64,17 @@ class Tuned:
 
 
 def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods: Sequence[str]) -> Experiment:
-    """Return the experiment with the hyperparameters that its methods run with: as configured, or all as tuned.
+    """Return the experiment with the hyperparameters to use: unchanged if ``configured``, else the tuned ones.
 
-    `hyperparameters` is what a tuning of it left, as text; empty where there was none. An `InputError` says that a
-    method does not support a setting, has no tuned values although they are wanted, or was tuned for something else.
+    Args:
+        experiment: the experiment.
+        hyperparameters: the text of the tuning's result file; empty if there is none.
+        name: the section of the experiment.
+        methods: the methods that are run.
+
+    Raises:
+        InputError: if a method does not support a setting. If `experiment.hyperparameters` is ``tuned``: also if a
+            method has no tuned values, or if the tuning had other settings.
     """
     checks.check_methods(name, experiment, methods)
     if experiment.hyperparameters == "configured":
@@ -96,7 +113,7 @@ def resolve(experiment: Experiment, hyperparameters: str, *, name: str, methods:
 
 
 def parse(file: str, text: str, command: str) -> Tuned:
-    """Return what the text of a file says; an `InputError` names the `file` and the `command` that makes it."""
+    """Return the result of a tuning from its JSON text. Raises InputError, with `file` and `command` in the message."""
     try:
         return validation.parse(Tuned, json.loads(text), file)
     except (ValueError, RecursionError) as error:
@@ -105,5 +122,5 @@ def parse(file: str, text: str, command: str) -> Tuned:
 
 
 def to_text(tuned: Tuned) -> str:
-    """Return what `parse` reads."""
+    """Return the JSON text that `parse` reads."""
     return json.dumps(asdict(tuned), indent=1, ensure_ascii=False) + "\n"
