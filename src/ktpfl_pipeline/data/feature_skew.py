@@ -1,7 +1,7 @@
-"""Clients whose inputs look different: the same classes through another camera or sensor.
+"""Feature skew: inputs that differ between clients with the same classes, as if from different cameras or sensors.
 
-Client n has level n mod `levels`, so clients of one level see alike, and a method that groups clients has groups
-to find. At level 0 the inputs are as they are; each level more changes them further.
+Client n has level n mod `levels`. Inputs at level 0 are unchanged, and higher levels change them more. Clients of the
+same level form a group that methods with client groups can find.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,26 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rng import stream
 
 BLUR = 0.07
-"""σ at the highest level, in units of the shorter side."""
+"""Standard deviation of the blur at the highest level, as a fraction of the image's shorter side."""
 IMAGE_NOISE, FEATURE_NOISE = 64.0, 0.5
-"""Standard deviation at the highest level: of uint8 images, and of features in units of their own."""
+"""Standard deviation of the noise at the highest level: for uint8 values of images, and for standardized features."""
 
 
 class FeatureSkew(NamedTuple):
-    """How inputs differ between clients: `kind` is noise or one of `KINDS`; the noise comes from the run's `seed`."""
+    """The settings of feature skew.
+
+    Attributes:
+        kind: ``noise`` or a name of `KINDS`.
+        levels: the number of levels, at least 2.
+        seed: the seed of the run, from which the noise is drawn.
+    """
 
     kind: str
     levels: int
     seed: int
 
     def check(self, inputs: Tensor) -> None:
-        """Raise an `InputError` where inputs (M, ...) cannot be skewed so."""
+        """Raise InputError if this kind of skew does not exist for the inputs, (M, ...)."""
         shape = tuple(inputs.shape[1:])
         if (kind := kinds.of(inputs)) is kinds.TOKENS:
             raise InputError(
@@ -47,7 +53,7 @@ class FeatureSkew(NamedTuple):
             )
 
     def applied(self, inputs: Tensor, client: int, split: str) -> Tensor:
-        """Return images or standardized features of one split, (n, ...), as a client has them; of the same type."""
+        """Return the changed inputs of one split of a client: uint8 images or standardized features, (n, ...)."""
         level = client % self.levels
         if level == 0 or len(inputs) == 0:
             return inputs
@@ -61,7 +67,10 @@ class FeatureSkew(NamedTuple):
 
 
 def _rotation(images: Tensor, level: int, levels: int) -> Tensor:
-    """Rotate by level · 360° / levels (Ghosh et al. 2020: rotated MNIST); quarters of squares without interpolation."""
+    """Rotate images, (n, C, H, W), by level · 360° / levels, as in rotated MNIST (Ghosh et al. 2020).
+
+    Half turns, and quarter turns of square images, need no interpolation.
+    """
     quarters, rest = divmod(4 * level, levels)
     if rest == 0 and (images.shape[-2] == images.shape[-1] or quarters == 2):
         return images.rot90(quarters, (-2, -1)).contiguous()
@@ -73,10 +82,10 @@ def _rotation(images: Tensor, level: int, levels: int) -> Tensor:
 
 
 def _blur(images: Tensor, level: int, levels: int) -> Tensor:
-    """Blur with a Gaussian, of the corruptions of Hendrycks and Dietterich (2019)."""
+    """Blur images with a Gaussian kernel, one of the corruptions of Hendrycks and Dietterich (2019)."""
     shorter = min(images.shape[-2:])
     sigma = BLUR * shorter * level / (levels - 1)
-    size = min(2 * int(3 * sigma) + 3, 2 * shorter - 1)  # torch mirrors less than a whole side
+    size = min(2 * int(3 * sigma) + 3, 2 * shorter - 1)  # torch can reflect fewer pixels than the side has
     from torchvision.transforms.v2 import functional as transforms
 
     blurred: Tensor = transforms.gaussian_blur(images, [size, size], [sigma, sigma])
@@ -84,7 +93,7 @@ def _blur(images: Tensor, level: int, levels: int) -> Tensor:
 
 
 def _color(images: Tensor, level: int, levels: int) -> Tensor:
-    """Turn every hue by level · 360° / levels."""
+    """Shift the hue of all pixels by level · 360° / levels."""
     from torchvision.transforms.v2 import functional as transforms
 
     turned: Tensor = transforms.adjust_hue(images, (level / levels + 0.5) % 1 - 0.5)
@@ -92,4 +101,4 @@ def _color(images: Tensor, level: int, levels: int) -> Tensor:
 
 
 KINDS: dict[str, Callable[[Tensor, int, int], Tensor]] = {"rotation": _rotation, "blur": _blur, "color": _color}
-"""``kind(images, level, levels)``: what changes images and draws nothing."""
+"""Functions ``kind(images, level, levels)`` that return changed images. They are not random."""

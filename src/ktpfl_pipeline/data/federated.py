@@ -1,4 +1,4 @@
-"""What every method is given: private samples, the public set, and what each client owns, by seed."""
+"""The data of an experiment, the same for all methods: private samples, public set, and partitions by seed."""
 
 import hashlib
 from dataclasses import astuple, dataclass, field
@@ -18,21 +18,21 @@ class PublicSet:
     """Unlabeled inputs that no client owns.
 
     Attributes:
-        inputs: (M, ...), as the private ones.
-        indices: by seed, which of them are public, (m,) int64 ascending.
+        inputs: (M, ...), in the format of the private inputs.
+        indices: for each seed, the indices of the inputs that are public, (m,) int64 ascending.
     """
 
     inputs: Tensor
     indices: dict[int, Tensor]
 
     def of_seed(self, seed: int) -> Tensor:
-        """Return the public inputs of one seed, (m, ...); the whole set if all of it is public."""
+        """Return the public inputs of one seed, (m, ...). If all inputs are public, `inputs` itself is returned."""
         chosen = self.indices[seed]
         return self.inputs if len(chosen) == len(self.inputs) else self.inputs[chosen]
 
 
 class ClientData(NamedTuple):
-    """The labeled samples of one client, split as its indices are."""
+    """The labeled samples of one client, by split."""
 
     train: LabeledDataset
     validation: LabeledDataset
@@ -44,14 +44,14 @@ class Facts:
     """Recorded facts about the data of one seed's runs.
 
     Attributes:
-        label_counts: (N, K) private samples of each client by class; (N, 1), all classes together, where only the
-            clients themselves know more.
-        fingerprint: of all of it.
-        shape: of an input.
-        native: the same as the private source has it; empty where they had many.
-        kind: name of the kind of inputs, see `core.kinds`.
-        profile: how many ``samples``, ``public samples``, ``clients``, newcomers too, and ``classes`` there are.
-        class_names: (K,) what the source calls them; None where it has no names.
+        label_counts: (N, K) number of private samples per client and class; (N, 1) number of private samples per client
+            if the server does not know the labels.
+        fingerprint: a hash of the data.
+        shape: the shape of an input.
+        native: the shape of an input in the private source; empty if inputs have several shapes there.
+        kind: the name of the kind of inputs, see `core.kinds`.
+        profile: the numbers of ``samples``, ``public samples``, ``clients`` including newcomers, and ``classes``.
+        class_names: (K,) the names of the classes in the source; None if the source has no names.
     """
 
     label_counts: Tensor
@@ -65,14 +65,14 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class SeedData:
-    """The data of one seed's runs. All runs share these read-only tensors, which are made on first use.
+    """The data of the runs with one seed. All these runs share the tensors, which must not be changed.
 
     Attributes:
-        private: all private samples, as their source gives them.
-        public: the public inputs, (m, ...), in the same form.
-        partition: by client, the indices of its private samples.
-        skew: how images differ between clients; None where they do not.
-        names: (N,) what the source calls its clients; empty where a scheme dealt out its samples.
+        private: all private samples of the source, before standardization and feature skew.
+        public: the public inputs, (m, ...), before standardization.
+        partition: the indices of each client's private samples.
+        skew: the feature skew of the clients; None without skew.
+        names: (N,) the names of the clients in the source; empty unless the partition is ``natural``.
     """
 
     private: LabeledDataset
@@ -83,7 +83,7 @@ class SeedData:
 
     @cached_property
     def clients(self) -> dict[int, ClientData]:
-        """Each client's samples as it has them, features standardized, ids ascending."""
+        """The samples of each client by id, ids ascending, after standardization and feature skew."""
         return {n: self._client(n, own) for n, own in sorted(self.partition.items())}
 
     def _client(self, n: int, own: ClientIndices) -> ClientData:
@@ -97,7 +97,7 @@ class SeedData:
 
     @cached_property
     def scale(self) -> Fitted | None:
-        """The fit to the training samples: the scale of features, or the frequent tokens of texts; None for images."""
+        """The fit to the training samples: scale of features, or frequent tokens of texts; None for other data."""
         training, known = (own.train for _, own in sorted(self.partition.items())), self.private.vocabulary
         if self.private.kind.standardized:
             return Standardization.of(self.private.inputs, training)
@@ -106,11 +106,11 @@ class SeedData:
         return None
 
     def standardized(self, inputs: Tensor) -> Tensor:
-        """Return inputs, private or public, as models see them: features standardized, rare tokens replaced."""
+        """Return private or public inputs in the form that models get: features standardized, rare tokens replaced."""
         return inputs if self.scale is None else self.scale(inputs)
 
     def facts(self, clients: list[int]) -> Facts:
-        """Return what is recorded of the data of these clients."""
+        """Return the facts to record about the data; `label_counts` are those of the given clients only."""
         profile = {"samples": len(self.private), "public samples": len(self.public), "clients": len(self.partition)}
         return Facts(
             label_counts=self.label_counts[clients],
@@ -124,12 +124,12 @@ class SeedData:
 
     @cached_property
     def label_counts(self) -> Tensor:
-        """(N, K) private samples of each client by class."""
+        """(N, K) number of private samples per client and class, int64."""
         return label_counts(self.private.labels, self.partition, self.private.classes)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all of it; how features are standardized follows from it."""
+        """A hash of samples, public inputs, partition, feature skew and vocabulary. They also determine `scale`."""
         digest = hashlib.sha256()
         for tensor in (self.private.inputs, self.private.labels, self.public):
             digest.update(str(tuple(tensor.shape)).encode())
@@ -147,16 +147,16 @@ class SeedData:
 
 @dataclass(frozen=True, eq=False)
 class FederatedData:
-    """Everything that all methods of an experiment train and are tested on.
+    """The data on which all methods of an experiment train and are tested.
 
     Attributes:
         private: all private samples, (M, ...).
         public: the public set.
-        partitions: by seed and client, the indices of its private samples.
-        settings: that it was made with, as plain values.
-        skew: kind and levels by which images differ between clients, see `FeatureSkew`; None where they do not.
-        names: by seed, what the source calls the clients; empty where a scheme dealt out its samples.
-        pretrained: by architecture, weights that its clients start from instead of drawn ones.
+        partitions: for each seed, the indices of each client's private samples.
+        settings: the settings that determine the data, as plain values.
+        skew: kind and number of levels of the feature skew, see `FeatureSkew`; None without skew.
+        names: for each seed, the names of the clients in the source; empty unless the partition is ``natural``.
+        pretrained: for an architecture, the pretrained weights that its clients start from.
     """
 
     private: LabeledDataset
@@ -168,7 +168,7 @@ class FederatedData:
     pretrained: dict[str, dict[str, Tensor]] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """Return all of it as tensors and plain values; what `from_plain` takes."""
+        """Return the data as tensors and plain values, which `from_plain` reads."""
         private, known = self.private, self.private.vocabulary
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
         return {
@@ -181,7 +181,7 @@ class FederatedData:
 
     @classmethod
     def from_plain(cls, values: dict[str, Any]) -> "FederatedData":
-        """Return the data that `plain` was called on."""
+        """Return the data from the values that `plain` returned."""
         partitions = {
             seed: {n: ClientIndices(*own) for n, own in clients.items()}
             for seed, clients in values["partitions"].items()
@@ -193,7 +193,7 @@ class FederatedData:
 
     @cached_property
     def seeds(self) -> dict[int, SeedData]:
-        """The data of each seed's runs."""
+        """The data of the runs with each seed."""
         return {
             seed: SeedData(
                 self.private,

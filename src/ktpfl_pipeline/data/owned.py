@@ -1,4 +1,4 @@
-"""Samples that come with their owners: people, cameras, hospitals."""
+"""Samples whose source names their owners, such as people, cameras or hospitals, and names of clients and classes."""
 
 import unicodedata
 from collections import Counter
@@ -13,16 +13,18 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, plural
 
-MAX_NAME = 100  # characters of the name of a client or a class, which is shown in tables and pictures
+MAX_NAME = 100  # characters in the name of a client or a class, because tables and figures show it
 
 
 @dataclass(frozen=True, eq=False)
 class OwnedDataset(LabeledDataset):
-    """Samples, each with the client that it belongs to: what the scheme `natural` keeps.
+    """Labeled samples with the client that owns each sample. The partition scheme `natural` uses these clients.
+
+    Raises InputError if two clients have the same name.
 
     Attributes:
-        owners: (M,) int64, from 0: a row of `names`.
-        names: what the source calls each client, in the order of its numbers; two with one name are an `InputError`.
+        owners: (M,) int64, the owner of each sample as an index into `names`.
+        names: the names of the clients.
     """
 
     owners: Tensor
@@ -42,31 +44,35 @@ class OwnedDataset(LabeledDataset):
 
 
 def composed(name: object) -> str:
-    """Return a name in the one form (NFC) in which names are compared: macOS writes ö as two characters, others as one.
+    """Return the name of a class or a client in the Unicode form NFC, so that equal names compare equal.
 
-    Names are those of classes and clients. Paths stay as they are.
+    macOS writes ö in file names as two characters, and other systems write it as one. Paths are not converted.
     """
     return unicodedata.normalize("NFC", str(name))
 
 
 def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
-    """Return the names of clients as text, having checked that a table can show each; `where` they are from."""
+    """Return the names of clients as strings. Raises InputError, which names `where`, if a name cannot be shown."""
     return _shown(names, "client", where)
 
 
 def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str, ...]]:
-    """Return the owner of each sample, (M,) int64, from its name, and the sorted names; `where` they are from."""
+    """Return the owner of each sample, (M,) int64, as an index into the sorted names, and these names.
+
+    `names`, (M,), has the name of each sample's owner. Error messages begin with `where`.
+    """
     found, owners = np.unique(np.asarray(names), return_inverse=True)
-    if found.dtype.kind == "U":  # numbers keep their order
+    if found.dtype.kind == "U":  # numbers need no NFC and stay sorted as numbers
         found, same = np.unique([composed(name) for name in found], return_inverse=True)
         owners = same[owners]
     return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)
 
 
 def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple[str, ...]:
-    """Return the names of classes as text, having checked that each label, (M,), has one of its own.
+    """Return the names of classes, (K,), as strings, in the order of the class numbers.
 
-    The `names`, (K,), are in the order of the class numbers; messages say `where` they are from.
+    Raises InputError, which names `where`, if a label in `labels`, (M,), has no name, if two classes have the same
+    name, or if a name cannot be shown.
     """
     texts = _shown(names, "class", where)
     if len(texts) <= (highest := int(labels.max())):
@@ -81,7 +87,7 @@ def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple
 
 
 def _shown(names: Iterable[object], what: str, where: object) -> tuple[str, ...]:
-    """Return names as text in one form, having checked that a table can show each."""
+    """Return names as strings in NFC. Raises InputError if a name is empty, too long or not printable."""
     texts = tuple(map(composed, names))
     for text in texts:
         if not 0 < len(text) <= MAX_NAME or not text.isprintable():

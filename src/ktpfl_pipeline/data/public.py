@@ -1,7 +1,7 @@
-"""The public set: inputs without labels that all clients share, on which they exchange soft predictions.
+"""The public set: unlabeled inputs that all clients share, and on which they exchange soft predictions.
 
-It is another source than the private data (KT-pFL section 5.2.1: MNIST for EMNIST and Fashion-MNIST, CIFAR-100 for
-CIFAR-10; no sample of it may be private, see `without_overlap`) or a part of the same one (its Table 5; `open_part`).
+The public set is a separate dataset (KT-pFL section 5.2.1: MNIST for EMNIST and Fashion-MNIST, CIFAR-100 for CIFAR-10),
+see `without_overlap`. Or it is a part of the private dataset (KT-pFL Table 5), see `open_part`.
 """
 
 import hashlib
@@ -17,14 +17,22 @@ from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.data.partition import draw_stratified
 
 logger = logging.getLogger(__name__)
-MAX_OVERLAP = 0.01  # a few equal images happen (blank ones, say); more mean that the sources are the same
+MAX_OVERLAP = 0.01  # a few equal images, such as blank ones, occur by chance; more indicate equal sources
 
 
 def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """Split off a public share of a dataset, with its label distribution, before the rest is partitioned.
 
-    Of samples with `labels`, (M,), it returns the public and the private indices, both int64 and ascending. An
-    `InputError` says that the share is out of range, or that either part would have no sample.
+    Args:
+        labels: (M,), class numbers of all samples.
+        share: the share of the samples that becomes public, above 0 and below 1.
+        seed: the seed of the draw.
+
+    Returns:
+        The indices of the public and of the private samples, both int64 and ascending.
+
+    Raises:
+        InputError: if the share is out of range, or one of the two parts would have no sample.
     """
     if not 0 < share < 1:
         raise InputError(f"the public share {share} must be above 0 and below 1, for example 0.1.")
@@ -40,9 +48,10 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def open_indices(private: LabeledDataset, share: float, seed: int) -> tuple[Tensor, int]:
-    """Return the indices of an open part of all private samples, without samples that also occur in the rest.
+    """Return the indices, (m,) int64, of an open part of the private samples, and the number of excluded samples.
 
-    The second value is how many were left out: these stay private. More than 1 % of the part are warned of.
+    Drawn samples that are equal to a remaining private sample are excluded and stay private. If they are more than 1 %
+    of the part, a warning is logged.
     """
     chosen, rest = open_part(private.labels, share, seed)
     shared = also_private(private.inputs[chosen], private.inputs[rest])
@@ -56,7 +65,10 @@ def open_indices(private: LabeledDataset, share: float, seed: int) -> tuple[Tens
 
 
 def without_overlap(public: Tensor, private: Tensor) -> Tensor:
-    """Return the public samples, (M, ...), that equal no private one, (n, ...); more than 1 % is an `InputError`."""
+    """Return the public samples, (M, ...), without those that are equal to a private sample, (n, ...).
+
+    Raises InputError if they are more than 1 % of the public samples.
+    """
     shared = also_private(public, private)
     found = int(shared.sum())
     if found > MAX_OVERLAP * len(public):
@@ -68,7 +80,7 @@ def without_overlap(public: Tensor, private: Tensor) -> Tensor:
 
 
 def also_private(public: Tensor, private: Tensor) -> Tensor:
-    """Return which public samples are, number by number, equal to a private one, (M,) bool; shapes as above."""
+    """Return whether each public sample, (M, ...), is exactly equal to a private sample, (n, ...), as (M,) bool."""
     if public.shape[1:] != private.shape[1:]:
         raise ValueError(f"public samples {tuple(public.shape[1:])} and private {tuple(private.shape[1:])} differ")
     secret = set(_digests(private))
@@ -76,9 +88,9 @@ def also_private(public: Tensor, private: Tensor) -> Tensor:
 
 
 def check_size(available: int, batch: int, left_out: int = 0) -> None:
-    """Raise an `InputError` where a round uses more public samples, `batch` (|D_r|), than are `available`.
+    """Raise InputError if the public samples per round, `batch` (|D_r|), are more than the `available` public samples.
 
-    The message says how many were `left_out` because they are also private.
+    The message includes `left_out`, the number of samples that were excluded because they equal private samples.
     """
     if batch > available:
         without = f", without {plural(left_out, 'private one')}" if left_out else ""
@@ -91,6 +103,6 @@ def check_size(available: int, batch: int, left_out: int = 0) -> None:
 
 
 def _digests(inputs: Tensor) -> list[bytes]:
-    """Return a hash of each input: equal inputs have equal ones, and no two others in practice (128 bits)."""
+    """Return a 128-bit hash of each input. Only equal inputs have equal hashes, up to a negligible probability."""
     rows = inputs.flatten(1).numpy()
     return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]

@@ -8,18 +8,18 @@ from annotated_types import Ge, Gt, Le
 from ktpfl_pipeline.core.validation import Count, Natural, Part, Positive, Share
 
 AUTO = "auto"
-"""The tokenizer that depends on the labels of the texts."""
+"""The value of `Text.tokenizer` that selects a tokenizer by the labels of the texts."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """How the texts of ``text:<file.csv>`` and ``leaf:<path>`` become tokens; see `data.sources.tokens`.
+    """The conversion of texts from ``text:<file.csv>`` and ``leaf:<path>`` to tokens; see `data.sources.tokens`.
 
     Attributes:
-        tokenizer: ``words``; ``characters``; the tokenizer.json of a model; ``auto``: characters if the label of a text
-            is its next character, else words. Public texts are read as the private ones.
-        vocabulary: how many words or characters models know: the most frequent ones of the training texts. A tokenizer
-            file keeps its own vocabulary.
+        tokenizer: ``words``; ``characters``; the tokenizer.json of a model; or ``auto``: characters if the label of a
+            text is its next character, else words. Public texts are tokenized like private texts.
+        vocabulary: the number of words or characters that models know, the most frequent ones of the training texts. A
+            tokenizer file has its own vocabulary.
         length: tokens per text; longer texts are cut and shorter ones padded. null: the length of the longest text.
     """
 
@@ -33,20 +33,20 @@ class Partition:
     """How the private samples are distributed among the clients.
 
     Attributes:
-        scheme: ``two_labels``, ``all_labels`` (the two of the paper), ``lognormal``, ``k_labels``, ``dirichlet``,
-            ``shards``, ``quantity``, ``iid``; ``natural`` keeps the owners that the source names.
-        alpha: α of ``dirichlet`` and ``quantity``: the smaller, the more skewed.
+        scheme: ``two_labels`` or ``all_labels``, both from the paper; ``lognormal``, ``k_labels``, ``dirichlet``,
+            ``shards``, ``quantity`` or ``iid``; or ``natural``, which uses the clients that the source names.
+        alpha: α of ``dirichlet`` and ``quantity``; smaller values give more skew.
         balanced: whether all clients get the same number of samples; only with ``dirichlet``.
         labels_per_client: labels per client; only with ``k_labels``.
         shards_per_client: shards per client; only with ``shards``.
-        sigma: σ of ``lognormal``: the larger, the more clients differ in their number of samples of a class.
+        sigma: σ of ``lognormal``; larger values give larger differences between clients in the samples of a class.
         minimum: the smallest number of samples per client; ``natural`` leaves out owners with fewer.
-        feature_skew: ``none``; or ``rotation``, ``blur``, ``color``, ``noise``, which client n gets at level n mod
-            `feature_levels`; level 0 and the public set are unchanged.
-        feature_levels: levels of `feature_skew`.
-        test_share: the share of each client's samples for testing, with the client's own label distribution.
-        validation_share: the share of the other samples for validation, on which no method trains. FedFomo and
-            KT-pFL (likelihood) weigh models with it.
+        feature_skew: ``none``, ``rotation``, ``blur``, ``color`` or ``noise``. The inputs of client n are changed at
+            level n mod `feature_levels`. Level 0 and the public set are unchanged.
+        feature_levels: the number of levels of `feature_skew`.
+        test_share: the share of each client's samples for testing, stratified by class.
+        validation_share: the share of each client's other samples for validation. No method trains models on them.
+            FedFomo and KT-pFL (likelihood) use them to weight models.
     """
 
     scheme: str = "dirichlet"
@@ -54,7 +54,7 @@ class Partition:
     balanced: bool = False
     labels_per_client: Count = 2
     shards_per_client: Count = 2
-    sigma: Annotated[float, Gt(0), Le(20)] = 2.0  # with 100 clients one has all of a class long before
+    sigma: Annotated[float, Gt(0), Le(20)] = 2.0  # at 20, one of 100 clients gets all samples of a class
     minimum: Natural = 0
     feature_skew: Literal["none", "rotation", "blur", "color", "noise"] = "none"
     feature_levels: Annotated[int, Ge(2), Le(360)] = 4

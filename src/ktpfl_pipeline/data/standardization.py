@@ -1,10 +1,12 @@
-"""Quantities fitted to the clients' training samples before training: the scale of features, the vocabulary of texts.
+"""Quantities that are fitted to the clients' training samples before training: feature scale and text vocabulary.
 
-Features are standardized to mean 0 and standard deviation 1, channel by channel. Mean and deviation are computed from
-the training samples of all clients together, never from test samples, and also scale the public features. A real
-federation would share them, or their sums, once before the first round. Images need no scaling, because their range is
-known. Texts keep the tokens that are most frequent in the training samples of all clients together; a real federation
-would agree on a published tokenizer, or on the words of its public texts.
+Features are standardized to mean 0 and standard deviation 1 per channel. The mean and the standard deviation are
+computed from the training samples of all clients, never from validation or test samples. Public features are
+standardized with the same values. A real federation would share these values, or sums of them, before the first round.
+Images are not scaled here, because their range is known.
+
+Texts keep the tokens that are most frequent in the training samples of all clients. A real federation would agree on a
+published tokenizer, or on the words of its public texts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +22,9 @@ from torch import Tensor
 class Standardization:
     """Mean and standard deviation of each channel of a series or an image, or of each feature of a vector.
 
-    Both are (C,) float64; the deviation is 1 where all values are equal.
+    Attributes:
+        mean: (C,) float64.
+        std: (C,) float64; 1 for a channel whose values are all equal.
     """
 
     mean: Tensor
@@ -28,8 +32,11 @@ class Standardization:
 
     @classmethod
     def of(cls, features: Tensor, training: Iterable[Tensor]) -> "Standardization":
-        """Return that of features, (M, C, ...) float32, from the indices of each client's `training` samples."""
-        own = features[torch.cat(list(training))].numpy()  # NumPy sums alike on any number of threads
+        """Return the mean and standard deviation of `features`, (M, C, ...) float32, over all training samples.
+
+        `training` has the indices of each client's training samples.
+        """
+        own = features[torch.cat(list(training))].numpy()  # NumPy's sums do not depend on the number of threads
         along = (0, *range(2, own.ndim))
         mean = own.mean(axis=along, dtype=np.float64, keepdims=True)
         std = np.sqrt(np.square(own - mean).mean(axis=along))
@@ -40,20 +47,22 @@ class Standardization:
         return {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Return features, (M, C, ...), standardized, float32."""
+        """Return the standardized features, (M, C, ...) float32."""
         mean, std = (each.view(-1, *[1] * (features.ndim - 2)) for each in (self.mean, self.std))
         return ((features - mean) / std).float()
 
 
 PADDING, UNKNOWN = 0, 1
-"""The ids that every built-in tokenizer gives to the filling of short texts and to tokens outside the vocabulary."""
+"""Ids of every built-in tokenizer: for the padding of short texts, and for tokens outside the vocabulary."""
 
 
 @dataclass(frozen=True, eq=False)
 class FrequentTokens:
-    """The tokens that models see: those most frequent in the training texts; all others become `UNKNOWN`.
+    """The most frequent tokens of the training texts. Models get all other tokens as `UNKNOWN`.
 
-    Of the source's `size` ids, (n,) int64 are `kept`, the most frequent first; models see them as ids 2 to n + 1.
+    Attributes:
+        kept: (n,) int64, the source's ids of these tokens, the most frequent first. Models get them as ids 2 to n + 1.
+        size: the number of ids in the source.
     """
 
     kept: Tensor
@@ -61,10 +70,13 @@ class FrequentTokens:
 
     @classmethod
     def of(cls, tokens: Tensor, training: Iterable[Tensor], size: int, frequent: int) -> "FrequentTokens":
-        """Return the most frequent tokens of the training texts; of equally frequent ones, the lower ids first.
+        """Return the most frequent tokens of the training texts. Of equally frequent tokens, lower ids come first.
 
-        `tokens`, (M, L) int64, are of `size` ids, and `training` has the indices of each client's training samples.
-        Models see `frequent` ids, `PADDING` and `UNKNOWN` among them.
+        Args:
+            tokens: (M, L) int64, the ids of all texts.
+            training: the indices of each client's training samples.
+            size: the number of ids in the source.
+            frequent: the largest number of ids that models get, including `PADDING` and `UNKNOWN`.
         """
         counts = tokens[torch.cat(list(training))].flatten().bincount(minlength=size).numpy()
         counts[: UNKNOWN + 1] = 0
@@ -76,7 +88,7 @@ class FrequentTokens:
         return {"kept": self.kept.tolist(), "size": self.size}
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """Return tokens, (M, L), as models see them."""
+        """Return tokens of the source, (M, L), as ids for models."""
         ids = torch.full((self.size,), UNKNOWN)
         ids[PADDING] = PADDING
         ids[self.kept] = torch.arange(len(self.kept)) + 2
@@ -87,7 +99,7 @@ Fitted = Standardization | FrequentTokens
 
 
 def of_plain(values: Mapping[str, Any]) -> Fitted:
-    """Return what `plain` was called on."""
+    """Return the object from the values that its method `plain` returned."""
     if "kept" in values:
         return FrequentTokens(torch.tensor(values["kept"], dtype=torch.int64), values["size"])
     return Standardization(*(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std")))

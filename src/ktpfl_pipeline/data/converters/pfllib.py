@@ -1,7 +1,7 @@
-"""PFLlib's clients: `train/0.npz`, `test/0.npz`, `train/1.npz` and so on (Zhang et al., "PFLlib", JMLR 2025).
+"""Converter of PFLlib's datasets: `train/0.npz`, `test/0.npz`, `train/1.npz`, ... (Zhang et al., JMLR 2025).
 
-Each file has one array of objects, `data`, whose only object is the dict ``{"x": inputs, "y": labels}``: a pickle,
-which numpy would run. HtFLlib and FL-IoT write the same.
+Each file has one object array, `data`, with the dict ``{"x": inputs, "y": labels}``. NumPy would read it with pickle,
+which can run code; `pickles` reads it safely. HtFLlib and FL-IoT write the same format.
 """
 
 import zipfile
@@ -22,9 +22,17 @@ Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
 def convert(folder: Path) -> Arrays:
-    """Return the arrays of all clients, each with its number: what it trains and, marked `test`, is tested on.
+    """Return the samples of all clients, as arrays for an `.npz` file.
 
-    The folder has the folders `train` and `test`. An `InputError` names a file that is not as PFLlib writes it.
+    Args:
+        folder: a folder that contains the folders `train` and `test` of PFLlib.
+
+    Returns:
+        ``images`` or ``features``; ``labels``; ``clients``, the number of each sample's client; and ``test``, whether
+        the sample is for test. All arrays have one row per sample.
+
+    Raises:
+        InputError: if files are missing or do not have the format of PFLlib.
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}: name the one that has PFLlib's train and test.")
@@ -55,7 +63,7 @@ def convert(folder: Path) -> Arrays:
 
 
 def _shards(place: Path, root: Path) -> dict[int, Path]:
-    """Return the files of a part by the client's number; a `config.json` next to them is passed over."""
+    """Return the `.npz` files of `train` or `test` by the number of the client."""
     return {int(file.stem): file for file in files_in(place, root, (".npz",)) if file.stem.isdecimal()}
 
 
@@ -65,7 +73,7 @@ def _size(file: Path) -> int:
 
 
 def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
-    """Return inputs (n, ...) and labels (n,) of one file, whose size was checked."""
+    """Return the inputs, (n, ...), and labels, (n,), of one file. The caller has checked its size."""
     with readable(file), zipfile.ZipFile(file) as archive, archive.open(DATA) as content:
         if not read_header(content)[1].hasobject:
             raise ValueError("its array 'data' is not the dict of a client")
@@ -90,7 +98,7 @@ def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
 
 
 def _inputs(x: "np.ndarray[Any, Any]") -> Arrays:
-    """Return inputs by the name that they have here: images with their channels last, or features."""
+    """Return inputs by the name of their array in our `.npz` files: images with channels last, or features."""
     if x.dtype != np.uint8:  # PFLlib writes series, such as HAR's, as (n, 9, 1, 128)
         return {"features": x.squeeze(2) if x.ndim == 4 and x.shape[2] == 1 < x.shape[3] else x}
     return {"images": x.transpose(0, 2, 3, 1) if x.ndim == 4 else x}

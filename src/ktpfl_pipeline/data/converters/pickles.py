@@ -1,8 +1,8 @@
-"""Arrays of numbers out of a pickle, by an unpickler that knows five names.
+"""Safe reading of NumPy arrays from a pickle: the unpickler knows only five names and runs no code of the pickle.
 
-A pickle names what it calls. Here the five names that numpy's arrays need are replaced by functions of this file;
-any other name is an error before anything is imported or called. So no code of a pickle can run. numpy's own dtype is
-not used: its state, read from a pickle, can make an array of objects out of any bytes.
+A pickle contains the names of the functions that it calls. NumPy's arrays need five names, which are replaced by
+functions of this module. Any other name is an error before anything is imported or called. NumPy's own dtype is not
+used, because a dtype's state from a pickle could turn arbitrary bytes into an array of objects.
 """
 
 import io
@@ -16,7 +16,7 @@ _TYPE = re.compile(r"[biuf][1248]|O8")
 
 
 class _Type:
-    """A type of values; the order of their bytes is in its state."""
+    """A replacement for numpy.dtype: the type of an array's values. The byte order is in the state."""
 
     def __init__(self, text: Any, *_: Any) -> None:
         if not _TYPE.fullmatch(str(text)):
@@ -30,16 +30,16 @@ class _Type:
 
 
 class _Array:
-    """An array, whose values are in its state."""
+    """A replacement for numpy.ndarray. The values are in the state."""
 
     values: Any = None
 
     def __init__(self, *_: Any) -> None:
-        """Ignore the kind and the shape of the empty array that numpy would make before its state is set."""
+        """Ignore the arguments, with which NumPy would make an empty array before the state is set."""
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, by_column, values = state
-        if kind.text == "O8":  # the dict of a client, an array without dimensions, or a list of texts
+        if kind.text == "O8":  # a dict in an array without dimensions, or a list of strings
             self.values = values if shape else values[0]
         else:
             array = np.frombuffer(values, np.dtype(kind.order + kind.text))
@@ -47,7 +47,7 @@ class _Array:
 
 
 def _bytes(text: str, encoding: str) -> bytes:
-    """Return bytes as protocols before 3 write them."""
+    """Return bytes from the form in which pickle protocols before 3 write them."""
     if encoding != "latin1":
         raise ValueError("it encodes something other than bytes")
     return text.encode("latin1")
@@ -56,7 +56,7 @@ def _bytes(text: str, encoding: str) -> bytes:
 _NAMES: dict[str, Any] = {
     "numpy.core.multiarray._reconstruct": _Array,
     "numpy._core.multiarray._reconstruct": _Array,
-    "numpy.ndarray": None,  # what `_reconstruct` is to make: it is passed on, and cannot be called
+    "numpy.ndarray": None,  # an argument of `_reconstruct`, which is ignored and cannot be called
     "numpy.dtype": _Type,
     "_codecs.encode": _bytes,
 }
@@ -67,26 +67,29 @@ class _Refused(ValueError):
 
 
 class _Unpickler(pickle._Unpickler):
-    """Python's unpickler, which remembers objects in a dict: the one in C makes room for as many as a file claims."""
+    """Python's unpickler in Python. The one in C would allocate memory for as many objects as a file claims to have."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a name stands for here."""
+        """Return the replacement of a name. Raises _Refused for any other name."""
         if f"{module}.{name}" not in _NAMES:
             raise _Refused(f"it names {module}.{name}, which could run code")
         return _NAMES[f"{module}.{name}"]
 
 
 def read(content: bytes) -> Any:
-    """Return what a pickle describes: dicts, lists, tuples, numbers, text, and arrays of numbers; else a ValueError."""
+    """Return the content of a pickle of dicts, lists, tuples, numbers, strings and numeric arrays.
+
+    Raises ValueError if the pickle contains anything else or is incomplete.
+    """
     try:
         found = plain(_Unpickler(io.BytesIO(content)).load())
     except _Refused:
         raise
-    except Exception as error:  # wrong bytes make an unpickler stumble in any way
+    except Exception as error:  # invalid bytes can cause any error in an unpickler
         raise ValueError(f"it is not a whole pickle of arrays of numbers: {type(error).__name__}, {error}") from error
     return {name: plain(value) for name, value in found.items()} if isinstance(found, dict) else found
 
 
 def plain(value: Any) -> Any:
-    """Return the values of an array; anything else as it is."""
+    """Return the values of an array, and any other object unchanged."""
     return value.values if isinstance(value, _Array) else value

@@ -1,7 +1,7 @@
-"""A CSV file of features, with a column of labels and perhaps one of clients: `ktpfl convert csv`.
+"""Converter of CSV files with features, a label column and optionally a client column: `ktpfl convert csv`.
 
-Columns of numbers are features as they are, and columns of text become one feature per value, 0 or 1. A column with a
-new text in almost every row (an id, a name, free text) is refused instead, since it would become one feature per row.
+A numeric column becomes one feature with the same values. A text column is one-hot encoded: one feature per value, 0 or
+1. A text column with more than `MAX_VALUES` values, such as an id, a name or free text, is an error.
 """
 
 import math
@@ -20,12 +20,12 @@ from ktpfl_pipeline.data.sources.labels import NUMBER, numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
 MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
-"""Texts of features that count as missing. They may be names of classes and clients, as + and - are."""
+"""Cells that count as missing in feature columns. In the columns of labels and clients they are names."""
 LARGEST = float(np.finfo(np.float32).max)
-MAX_VALUES = 50  # of a column of text: more become so many features that it is hardly what was meant
+MAX_VALUES = 50  # of a text column; more values are probably not categories
 DECIMALS = (".", ",")
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII)
-"""A number with points between thousands."""
+"""A number with points as thousands separators and a comma as decimal separator."""
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
@@ -39,12 +39,24 @@ def convert(
     drop_rows: bool = False,
     decimal: str = ".",
 ) -> tuple[Arrays, list[str]]:
-    """Return a table's arrays, and a line on what became of each column; the options are those of `ktpfl convert csv`.
+    """Return the arrays for an `.npz` file, and one line of text about the conversion of each column.
 
-    A cell is missing if it is empty or one of `missing`, and in a column of features also if it is one of `MISSING`.
-    Rows without a label or a client are left out. Unless `drop_rows` leaves out all rows with a missing value, a
-    missing number becomes the median of its column, and a missing text counts as a separate value. An `InputError` says
-    that the file is not a table, lacks a column, has one class, or has a column that cannot be a feature.
+    A cell is missing if it is empty or one of `missing`. In a feature column, a cell in `MISSING` is missing too. Rows
+    without a label, or without a client, are left out.
+
+    Args:
+        file: the CSV file.
+        label: the column of labels.
+        client: the column of clients; None if there is none.
+        drop: columns to leave out.
+        missing: further strings that mean a missing value.
+        drop_rows: whether to leave out all rows with a missing value. Otherwise, a missing number is replaced by the
+            median of its column, and a missing text is a separate value.
+        decimal: the decimal separator, ``"."`` or ``","``.
+
+    Raises:
+        InputError: if the file is not a table, a column does not exist, there is only one class, or a column cannot be
+            converted to features.
     """
     if decimal not in DECIMALS:
         raise InputError(f"--decimal is {decimal!r}, and only '.' and ',' are possible: choose one of them.")
@@ -81,7 +93,7 @@ def convert(
     for name in needed:
         if odd := sorted({*MISSING}.intersection(map(str, table[name]))):
             said.append(f"{name}: {odd[0]!r} is a name here; if it means a missing value, add --missing {odd[0]!r}")
-    rows_kept = [row for row, keep in enumerate(kept, 2) if keep]  # as the file counts them, after the names
+    rows_kept = [row for row, keep in enumerate(kept, 2) if keep]  # row numbers in the file, where row 1 has the names
     parts = [_feature(file, name, cells, rows_kept, decimal) for name, cells in table.items() if name not in needed]
     if not parts:
         raise InputError(f"{file} has no column besides {' and '.join(needed)}: features are needed.")
@@ -91,7 +103,7 @@ def convert(
 
 
 class _Feature(NamedTuple):
-    """The features of one column: (N, F) float32, the names of the F features, and a line that describes them."""
+    """The features of one column: values, (N, F) float32, names of the F features, and a line of text about them."""
 
     values: "np.ndarray[Any, Any]"
     names: list[str]
@@ -119,9 +131,9 @@ def _feature(file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: 
 def _as_numbers(
     file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: str
 ) -> "np.ndarray[Any, Any] | None":
-    """Return numbers, (N,) float64 with NaN for what is missing; None where a value is not a number.
+    """Return a column as numbers, (N,) float64, with NaN for missing values; None if a value is not a number.
 
-    The `InputError` for a number that may mean another one, or is too large, has its place in `rows`.
+    Raises InputError for a number that is ambiguous or too large. `rows` has the row numbers for the message.
     """
     given = [(row, cell) for row, cell in zip(rows, cells, strict=True) if cell is not None]
     if not all(_is_plain(cell, decimal) or (decimal == "," and GROUPED.fullmatch(cell)) for _, cell in given):

@@ -1,6 +1,6 @@
-"""Which client gets which samples, and which of them are for training, validation and test.
+"""The distribution of samples among clients, and the split of each client's samples into train, validation and test.
 
-`partition` shares samples out by a scheme of `SCHEMES`; `natural` leaves them with the owners that they came with.
+`partition` distributes samples by a scheme of `SCHEMES`. `natural` uses the clients that the source names.
 """
 
 from dataclasses import replace
@@ -50,26 +50,31 @@ def partition(
     test: Tensor | None = None,
     **settings: Any,
 ) -> dict[int, ClientIndices]:
-    """Share the samples out among the clients, and split each client's share into train, validation and test.
+    """Distribute the samples among the clients, and split each client's samples into train, validation and test.
 
-    Every sample of the pool goes to exactly one split of one client. Within a client the splits are stratified: each
-    has the client's own label distribution, up to rounding (KT-pFL section 5.1: 75 % train, 25 % test). Validation
-    samples, which the paper does not have, are taken from the training part.
+    Every sample of the pool belongs to exactly one split of one client. The splits of a client are stratified: each has
+    the client's label distribution, up to rounding (KT-pFL section 5.1: 75 % train, 25 % test). Validation samples are
+    taken from the training part; the paper has none.
 
     Args:
         labels: (M,), class numbers of the dataset.
-        clients: N, how many clients.
+        clients: N, the number of clients.
         scheme: a name of `SCHEMES`.
-        seed: the run's seed; the split of a client depends only on it, the client's number and the client's samples.
-        pool: (n,), indices of the samples to share out, each once; None for all.
-        test: (M,) bool, the samples that the source gives to test on; None draws them.
+        seed: the seed of the run. The split of a client depends only on the seed, the client's number and its samples.
+        pool: (n,), indices of the samples to distribute, without repetition; None for all samples.
+        test: (M,) bool, the test samples of the source; None draws test samples.
         settings: fields of `data.settings.Partition` in addition to `scheme`. With a `minimum`, `dirichlet` is drawn
-            again until all clients have it, `quantity` gives it to all, and with another scheme fewer samples are an
-            error. The test samples are rounded up, the validation samples rounded, to at least one unless their share
-            is 0.
+            again until all clients have the minimum, and `quantity` gives the minimum to all clients. With other
+            schemes, a client with fewer samples is an error. The number of test samples is rounded up. The number of
+            validation samples is rounded, to at least one unless their share is 0.
 
-    It returns the indices of the clients 0 to N - 1, each with at least two training samples, one test sample and,
-    unless the validation share is 0, one validation sample; else an `InputError` says what is not possible.
+    Returns:
+        The indices of the clients 0 to N - 1. Each client has at least two training samples, one test sample and,
+        unless the validation share is 0, one validation sample.
+
+    Raises:
+        InputError: if the scheme is unknown, a setting is invalid, or the samples cannot be distributed so that each
+            client has enough.
     """
     if scheme not in SCHEMES:
         raise unknown("partition scheme", scheme, SCHEMES)
@@ -81,7 +86,7 @@ def partition(
     if len(np.unique(indices)) < len(indices):
         raise ValueError("the pool names a sample twice")
     shares: dict[int, Array] = {}
-    if fits(len(indices) // clients, how):  # some client gets at most so many
+    if fits(len(indices) // clients, how):  # at least one client gets at most this number
         surely = enough(how, limit=len(indices))
         raised = replace(how, minimum=max(how.minimum, surely))
         owner = SCHEMES[scheme](labels.numpy()[indices], clients, seed, raised, surely)
@@ -107,11 +112,11 @@ def partition(
 
 
 def label_counts(labels: Tensor, indices: dict[int, ClientIndices], classes: int) -> Tensor:
-    """Return how many samples of each class each client has, all splits together, (N, K) int64, in order of client."""
+    """Return the number of samples per client and class over all splits, (N, K) int64, clients in ascending order."""
     return torch.stack([torch.bincount(labels[torch.cat(indices[n])], minlength=classes) for n in sorted(indices)])
 
 
 def label_similarity(counts: Tensor) -> Tensor:
-    """Return the cosine similarity of the clients' label distributions, (N, N) float64 in [0, 1], of (N, K) counts."""
+    """Return the cosine similarity of clients' label distributions, (N, N) float64 in 0..1, from `counts`, (N, K)."""
     directions = torch.nn.functional.normalize(counts.double(), dim=1)
     return (directions @ directions.T).clamp(0, 1)

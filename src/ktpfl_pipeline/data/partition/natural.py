@@ -1,4 +1,4 @@
-"""The natural partition: every sample stays with the owner that it came with."""
+"""The natural partition: every sample belongs to the client that the source names as its owner."""
 
 import logging
 from typing import Any
@@ -13,7 +13,7 @@ from ktpfl_pipeline.data.partition.split import ClientIndices, is_whole, shortag
 from ktpfl_pipeline.data.settings import Partition
 
 NATURAL = "natural"
-"""The scheme's name, in conf/ and in reports."""
+"""The name of the scheme in conf/ and in reports."""
 
 logger = logging.getLogger(__name__)
 
@@ -21,29 +21,32 @@ logger = logging.getLogger(__name__)
 def natural(
     dataset: OwnedDataset, clients: int | None, seed: int, *, pool: Tensor | None = None, **settings: Any
 ) -> dict[int, ClientIndices]:
-    """Leave the samples with their owners, and split each owner's into train, validation and test.
+    """Give the samples to their owners, and split each owner's samples into train, validation and test.
 
-    If the source marks test samples, these are used; otherwise they are drawn as in `partition`. Validation samples are
-    drawn from the remaining samples.
+    If the source marks test samples, these are used. Otherwise test samples are drawn as in `partition`. Validation
+    samples are drawn from the remaining samples.
 
     Args:
-        dataset: M samples.
-        clients: N, how many of the owners take part, drawn again with each seed; None for all.
-        seed: the run's seed; the split of an owner does not depend on the other owners.
-        pool: (n,), indices of the samples that take part, each once; None for all.
-        settings: `minimum`, `test_share` and `validation_share` of `data.settings.Partition`. An owner with fewer than
-            `minimum` samples, or with none, is left out, and the log says so; if it is above 0, so is an owner whose
-            samples cannot be split. The test share is not used if the source names the test samples.
+        dataset: M samples with their owners.
+        clients: N, the number of owners that become clients, drawn for each seed; None for all owners.
+        seed: the seed of the run. The split of an owner does not depend on the other owners.
+        pool: (n,), indices of the samples to use, without repetition; None for all samples.
+        settings: `minimum`, `test_share` and `validation_share` of `data.settings.Partition`. Owners with fewer than
+            `minimum` samples, or without samples, are left out. If `minimum` is above 0, owners whose samples cannot be
+            split are left out too. The log lists them. `test_share` is not used if the source marks test samples.
 
-    It returns the indices of the clients 0 to N - 1, in the order of the owners' numbers. An `InputError` says that
-    there are too few owners, or that one has too few samples to be split.
+    Returns:
+        The indices of the clients 0 to N - 1, in the order of the owners' numbers.
+
+    Raises:
+        InputError: if there are too few owners, or a drawn owner has too few samples to be split.
     """
     how = Partition(NATURAL, **settings)
     check(how, "partition")
     indices = np.arange(len(dataset)) if pool is None else np.sort(pool.numpy())
     owners = dataset.owners.numpy()[indices]
     sizes = np.bincount(owners, minlength=len(dataset.names))
-    fewest = max(how.minimum, 1)  # private.classes and private.samples may leave an owner without any
+    fewest = max(how.minimum, 1)  # with private.classes or private.samples, an owner may have no samples
     of_owner = np.split(indices[np.argsort(owners, kind="stable")], np.cumsum(sizes)[:-1])
     parts = {}
     for owner in np.flatnonzero(sizes >= fewest).tolist():

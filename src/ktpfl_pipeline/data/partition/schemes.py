@@ -1,9 +1,9 @@
-"""Which client gets which samples, from the labels only: the ways to share a dataset out among clients.
+"""Partition schemes: they distribute the samples of a dataset among clients, from the labels only.
 
-KT-pFL section 5.1 shares the data out in two ways and contradicts itself about which is which; we name them after what
-they do. By its Table 1 and figure captions `all_labels` is its Non-IID_1 and `two_labels` its Non-IID_2.
+KT-pFL section 5.1 has two schemes, Non-IID_1 and Non-IID_2, and is not consistent about which name belongs to which
+scheme. According to its Table 1 and its figure captions, `all_labels` is Non-IID_1 and `two_labels` is Non-IID_2.
 
-`SCHEMES` is the registry. Legend: N clients, M samples, K classes.
+`SCHEMES` is the registry. N is the number of clients, M of samples and K of classes.
 """
 
 import math
@@ -16,19 +16,19 @@ from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.data.partition.split import Array, stream
 from ktpfl_pipeline.data.settings import Partition
 
-MAX_DRAWS = 100  # how often `dirichlet` is drawn again before it gives up
+MAX_DRAWS = 100  # the largest number of draws of `dirichlet`, after which it raises an error
 
 
 Scheme = Callable[[Array, int, int, Partition, int], Array]
-"""``scheme(labels, clients, seed, how, enough)`` returns the owner of every sample, (M,): each has one owner.
+"""``scheme(labels, clients, seed, how, enough)`` returns the client of every sample, (M,) int64 in 0..N-1.
 
-`how` has the settings, of which a scheme reads its own. A client with `enough` samples can always be split; the minimum
-of `how` is not below.
+`how` has the settings of the partition, of which each scheme reads only its own. A client with `enough` samples can
+always be split into train, validation and test; ``how.minimum`` is at least `enough`.
 """
 
 
 def _iid(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
-    """Every client draws from the same distribution: the shuffled samples are dealt out in equal numbers (± 1)."""
+    """All clients have the same distribution: shuffled samples are assigned to the clients in equal numbers (± 1)."""
     owner = np.empty(len(labels), dtype=np.int64)
     owner[stream(seed, "partition", "iid").permutation(len(labels))] = np.arange(len(labels)) % clients
     return owner
@@ -37,10 +37,10 @@ def _iid(labels: Array, clients: int, seed: int, how: Partition, enough: int) ->
 def _all_labels(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every client has every class, in different amounts (KT-pFL's Non-IID_1 by Table 1).
 
-    The paper does not say how different. Here each client first gets a floor of every class: `enough` samples for one
-    to be trained and one to be tested on, where the class has that many for all, else a single one (none where a class
-    has fewer samples than there are clients). The rest of the class goes by proportions drawn uniformly from all
-    possible ones, Dirichlet(1, ..., 1), drawn again for each class.
+    The paper does not define the amounts. Here, each client first gets a minimum number of samples of every class:
+    `enough` samples, which include at least one training sample and one test sample; one sample if the class has fewer
+    than N · `enough` samples; none if the class has fewer than N samples. The remaining samples of each class are
+    distributed by proportions from the uniform distribution over the simplex, Dirichlet(1, ..., 1).
     """
     counts = _above_a_floor(clients, enough, lambda draw: draw.dirichlet(np.ones(clients)))
     return _deal_classes(labels, counts, seed, "all_labels")
@@ -49,9 +49,10 @@ def _all_labels(labels: Array, clients: int, seed: int, how: Partition, enough: 
 def _lognormal(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
     """Every client has every class, in amounts proportional to lognormal(0, sigma) draws, one per client and class.
 
-    KT-pFL's released code partitions its experiments with one architecture this way, with sigma 2, as the code of
-    pFedMe (Dinh et al., NeurIPS 2020) does. Both give every client a few samples of each class first; here that floor
-    is the one of `all_labels`. Unlike both, every sample has an owner, and no uniform draw is added to the amounts.
+    KT-pFL's released code uses this scheme with sigma 2 for experiments with one architecture, as does the code of
+    pFedMe (Dinh et al., NeurIPS 2020). Both first give every client a few samples of each class; here this number is
+    the minimum of `all_labels`. In contrast to both, every sample belongs to a client, and no uniform draw is added to
+    the amounts.
     """
 
     def proportions(draw: np.random.Generator) -> NDArray[np.float64]:
@@ -65,9 +66,9 @@ def _lognormal(labels: Array, clients: int, seed: int, how: Partition, enough: i
 def _above_a_floor(
     clients: int, enough: int, proportions: Callable[[np.random.Generator], NDArray[np.float64]]
 ) -> Callable[[int, np.random.Generator], Array]:
-    """Return `counts` for `_deal_classes`: a floor for every client, and the rest of the class by proportions.
+    """Return the function `counts` for `_deal_classes`: a minimum for every client, and the rest by proportions.
 
-    The floor is `enough` samples where the class has that many for all clients, else one sample, else none.
+    The minimum is `enough` samples if the class has as many for all clients, else one sample if possible, else none.
     """
 
     def counts(size: int, draw: np.random.Generator) -> Array:
@@ -83,17 +84,17 @@ def _two_labels(labels: Array, clients: int, seed: int, how: Partition, enough: 
 
 
 def _k_labels(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
-    """Every client has k classes, the "pathological" partition of McMahan et al. (2017) with k for its two."""
+    """Every client has k classes; k = 2 is close to the "pathological" partition of McMahan et al. (2017)."""
     return _deal_labels(labels, clients, seed, how.labels_per_client, "k_labels")
 
 
 def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) -> Array:
-    """Return the owners where classes are dealt like cards.
+    """Return the client of every sample, (M,), when every client has k classes.
 
-    From a shuffled deck of all classes each client takes the next k that differ; an empty deck is followed by a freshly
-    shuffled one. So the numbers of owners of any two classes differ by at most one (20 clients, 10 classes, k = 2: four
-    owners each). A class is shared out evenly among its owners (± 1). With fewer than K / k clients some classes would
-    have no owner and their samples would be lost, so that is refused.
+    Each client takes the next k different classes from a shuffled list of all classes; further shuffled lists are
+    appended as needed. The numbers of clients of two classes therefore differ by at most one. The samples of a class
+    are distributed evenly among its clients (± 1). Raises InputError for fewer than k classes, or if fewer than K / k
+    clients would leave a class without a client.
     """
     classes = np.unique(labels)
     if len(classes) < k or k * clients < len(classes):
@@ -106,7 +107,7 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
     hands: list[list[int]] = [[] for _ in range(clients)]
     for hand in hands:
         while len(hand) < k:
-            if all(card in hand for card in deck):  # it waits for a card that this deck no longer has
+            if all(card in hand for card in deck):  # the list has no class that the client lacks
                 deck.extend(draw.permutation(classes).tolist())
             hand.append(deck.pop(next(place for place, card in enumerate(deck) if card not in hand)))
 
@@ -119,9 +120,9 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
 
 
 def _dirichlet(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
-    """Every class goes to the clients by proportions drawn from Dirichlet(alpha, ..., alpha) (Yurochkin et al. 2019).
+    """Every class is distributed by proportions drawn from Dirichlet(alpha, ..., alpha) (Yurochkin et al. 2019).
 
-    The whole partition is drawn again until every client has `minimum` samples, at most `MAX_DRAWS` times.
+    The whole partition is drawn until every client has `minimum` samples, at most `MAX_DRAWS` times.
     """
     alpha = how.alpha
     if how.balanced:
@@ -140,11 +141,11 @@ def _dirichlet(labels: Array, clients: int, seed: int, how: Partition, enough: i
 
 
 def _balanced(labels: Array, clients: int, seed: int, alpha: float) -> Array:
-    """Return each sample's client; all clients get the same number of samples (± 1), in different class proportions.
+    """Return the client of every sample, (M,), when all clients have the same number of samples (± 1).
 
     A client's proportions come from Dirichlet(alpha · K · p), where p are the proportions of the whole dataset (Hsu et
-    al., 2019). Their α is K times ours, so that ours equals the α of `dirichlet` if all classes have the same size. The
-    clients take turns and draw the class of one sample each. A class without samples left is removed from all
+    al., 2019). The α of Hsu et al. is K · alpha; alpha equals the α of `dirichlet` if all classes have the same size.
+    In turn, each client draws the class of one sample. A class without remaining samples is removed from all
     proportions.
     """
     classes, places = np.unique(labels, return_inverse=True)
@@ -157,10 +158,10 @@ def _balanced(labels: Array, clients: int, seed: int, alpha: float) -> Array:
     for turn, pick in enumerate(picks):
         client = order[turn % clients]
         chances = np.cumsum(wanted[client] * (left > 0))
-        if chances[-1] < 1e-9:  # nothing that it wants is left
+        if chances[-1] < 1e-9:  # no samples remain of the client's classes
             chances = np.cumsum(left)
         place = min(int(np.searchsorted(chances, pick * chances[-1], side="right")), len(classes) - 1)
-        if not left[place]:  # rounding
+        if not left[place]:  # possible by rounding
             place = int(left.argmax())
         owner[pools[place].pop()] = client
         left[place] -= 1
@@ -168,9 +169,9 @@ def _balanced(labels: Array, clients: int, seed: int, alpha: float) -> Array:
 
 
 def _shards(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
-    """The samples, sorted by class, are cut into equal shards (± 1) of which every client gets as many (McMahan 2017).
+    """Samples sorted by class are divided into shards of equal size (± 1), assigned in equal numbers (McMahan 2017).
 
-    A shard lies within one class or reaches over into the next, so a client has about as many classes as shards.
+    A shard may contain samples of consecutive classes, so a client has about as many classes as shards.
     """
     shards = how.shards_per_client
     if (total := clients * shards) > len(labels):
@@ -186,9 +187,9 @@ def _shards(labels: Array, clients: int, seed: int, how: Partition, enough: int)
 
 
 def _quantity(labels: Array, clients: int, seed: int, how: Partition, enough: int) -> Array:
-    """Clients differ in how many samples they have, and not in their labels (Li et al. 2022, NIID-Bench).
+    """Clients differ in their number of samples but not in their label distribution (Li et al. 2022, NIID-Bench).
 
-    Every client first gets `minimum` samples; the others go by proportions drawn from Dirichlet(alpha, ..., alpha).
+    Every client first gets `minimum` samples. The others are distributed by Dirichlet(alpha, ..., alpha) proportions.
     """
     draw, spare = stream(seed, "partition", "quantity"), len(labels) - clients * how.minimum
     if spare < 0:
@@ -203,7 +204,7 @@ def _quantity(labels: Array, clients: int, seed: int, how: Partition, enough: in
 def _deal_classes(
     labels: Array, counts: Callable[[int, np.random.Generator], Array], seed: int, *names: int | str
 ) -> Array:
-    """Return the owners when `counts(size of the class, its stream)` says how many samples each client gets, (N,)."""
+    """Return the client of every sample, (M,). For each class, `counts(size, generator)` gives the numbers, (N,)."""
     owner = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         draw = stream(seed, "partition", *names, int(label))
@@ -214,7 +215,7 @@ def _deal_classes(
 
 
 def _portions(proportions: NDArray[np.float64], total: int) -> Array:
-    """Return integers near `proportions` x `total` that add up to `total`."""
+    """Return `proportions` · `total` rounded to integers that add up to `total`."""
     bounds = np.rint(np.cumsum(proportions) * total).astype(np.int64)
     return np.diff(bounds, prepend=0)
 

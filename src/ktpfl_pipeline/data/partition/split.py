@@ -1,4 +1,4 @@
-"""A client's samples, split into those to train on, to validate on and to test on."""
+"""The split of a client's samples into train, validation and test."""
 
 import math
 from bisect import bisect_left
@@ -18,7 +18,7 @@ Array = NDArray[np.int64]
 
 
 class ClientIndices(NamedTuple):
-    """The samples of one client, as ascending indices into the dataset, (n,) int64 each, `validation` perhaps empty."""
+    """The samples of one client: ascending indices into the dataset, (n,) int64 each. `validation` may be empty."""
 
     train: Tensor
     validation: Tensor
@@ -26,13 +26,13 @@ class ClientIndices(NamedTuple):
 
 
 def least(how: Partition) -> str:
-    """Return the number of samples that a client needs, in words."""
+    """Return the numbers of samples that a client needs, as text for messages."""
     validated = "1 to validate on, " if how.validation_share else ""
     return f"each client needs at least 2 to train on, {validated}and 1 to test on"
 
 
 def shortage(own: ClientIndices, how: Partition) -> str:
-    """Return the numbers of samples that a client has, and those that it needs, in words."""
+    """Return the numbers of samples that a client has and that it needs, as text for messages."""
     others = len(own.train) + len(own.validation)
     return f"{plural(others, 'sample')} to train and validate on and {len(own.test)} to test on, and {least(how)}"
 
@@ -40,9 +40,14 @@ def shortage(own: ClientIndices, how: Partition) -> str:
 def split(
     mine: Array, labels: Tensor, how: Partition, draw: np.random.Generator, test: Tensor | None = None
 ) -> ClientIndices:
-    """Split the samples `mine`, (n,), stratified by class.
+    """Split the samples of a client, stratified by class.
 
-    `labels`, (M,), are those of all samples. `test`, (M,) bool, says which are tested on; None draws them too.
+    Args:
+        mine: (n,), indices of the client's samples.
+        labels: (M,), class numbers of all samples.
+        how: the shares of the splits.
+        draw: the random generator.
+        test: (M,) bool, the test samples of the source; None draws test samples.
     """
     known = labels.numpy()[mine]
     tested = draw_stratified(known, sizes(len(mine), how)[1], draw) if test is None else test.numpy()[mine]
@@ -52,7 +57,7 @@ def split(
 
 
 def sizes(samples: int, how: Partition) -> tuple[int, int]:
-    """Return how many of a client's samples are for training, and for test."""
+    """Return the numbers of training samples and of test samples of a client with `samples` samples."""
     test = rounded_up(how.test_share, samples)
     return samples - test - _validation(samples - test, how), test
 
@@ -62,18 +67,18 @@ def _validation(rest: int, how: Partition) -> int:
 
 
 def fits(samples: int, how: Partition) -> bool:
-    """Return whether two samples to train on remain, and one to test on."""
+    """Return whether a client with `samples` samples has at least two for training and one for test."""
     train, test = sizes(samples, how)
     return train >= 2 and test >= 1
 
 
 def is_whole(own: ClientIndices, how: Partition) -> bool:
-    """Return whether a client has two samples to train on, one to test on and, if asked, one to validate on."""
+    """Return whether a client has at least two training samples, one test sample and, if needed, one for validation."""
     return len(own.train) >= 2 and len(own.test) > 0 and (not how.validation_share or len(own.validation) > 0)
 
 
 def enough(how: Partition, limit: int) -> int:
-    """Return the smallest number of samples, of a client or of one class, that can always be split.
+    """Return the smallest number of samples of a client, or of one class, that can always be split.
 
     A class with this many samples has at least one test sample (its quota is at least one) and at least one training
     sample, even if largest remainders round both other quotas up. With the default shares the number is four; it is
@@ -85,13 +90,13 @@ def enough(how: Partition, limit: int) -> int:
         train = rest - (math.floor(rest * how.validation_share + 0.5) + 1 if how.validation_share else 0)
         return train >= 1 and samples * how.test_share >= 1 and fits(samples, how)
 
-    return bisect_left(range(limit), True, key=holds)  # once it holds, it holds for all larger numbers
+    return bisect_left(range(limit), True, key=holds)  # if true for a number, it is true for all larger numbers
 
 
 def draw_stratified(labels: Array, total: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return which samples a random draw of `total` takes, (M,) bool, with the distribution of `labels`, (M,).
+    """Return a stratified random draw of `total` samples, as (M,) bool, from the samples with `labels`, (M,).
 
-    Each class gives its proportional number, rounded by largest remainders; equal remainders are settled by lot.
+    The number of samples per class is proportional, rounded by the largest-remainder method. Ties are broken at random.
     """
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quota, remainder = np.divmod(counts * total, max(len(labels), 1))
@@ -106,5 +111,5 @@ def draw_stratified(labels: Array, total: int, rng: np.random.Generator) -> NDAr
 
 
 def stream(seed: int, purpose: str, *names: int | str) -> np.random.Generator:
-    """Return numpy's generator of a named stream, see `core.rng.derive`."""
+    """Return a NumPy generator for a named random stream, see `core.rng.derive`."""
     return np.random.default_rng(derive(seed, purpose, *names))
