@@ -1,9 +1,9 @@
 """Sources of samples: downloaded datasets, and the user's files and folders.
 
-`SOURCES` is the registry: a new source is one file and one line. A source outside this package is named by its dotted
-path, ``my_package.sources:load_csv:argument``. Every source returns all its samples unchanged: images in uint8 with
-their own channels and size, features in float32, or tokens in int64. Sources that know the owner of each sample return
-an `OwnedDataset`. `adapt` converts images to the channels and size of a federation.
+`SOURCES` is the registry. A source outside this package is named by its dotted path,
+``my_package.sources:load_csv:argument``. Every source returns all its samples: images in uint8 with their original
+channels, features in float32, or tokens in int64. Sources that know the owner of each sample return an `OwnedDataset`.
+`adapt` converts images to the channels and size of a federation.
 """
 
 import inspect
@@ -30,7 +30,7 @@ from ktpfl_pipeline.data.sources.returned import check_returned
 __all__ = ["SOURCES", "Reading", "Source", "adapt", "find", "load", "load_public", "load_with_vocabulary"]
 
 Source = Callable[[str, Path], LabeledDataset]
-"""Called with what is behind the colon of `source:`, and the folder where datasets are and relative paths start."""
+"""``source(argument, folder)``: the argument after the colon, and the folder of downloads and of relative paths."""
 
 SOURCES: dict[str, Source] = {
     "digits": digits.load,
@@ -51,31 +51,31 @@ INCLUDED: dict[str, Callable[..., Tensor]] = {
     "clients": clients.included,
     "text": text.included,
 }
-"""Sources that may bring public inputs with the private ones: what ``public.source: included`` reads."""
+"""Sources that may contain public inputs besides the private samples, for ``public.source: included``."""
 UNLABELLED: dict[str, Callable[..., tuple[Tensor, Vocabulary | None]]] = {
     "npz": npz.unlabeled,
     "folder": folder.unlabeled,
     "table": table.unlabeled,
     "text": text.unlabeled,
 }
-"""Sources whose inputs need no labels where they are public, with what the ids of tokens mean."""
+"""Functions that return a source's inputs without labels, for public samples, and the vocabulary of tokens."""
 SIZED = (folder.load, clients.load, table.load)
-"""What reads image files, which may be of many sizes."""
+"""Sources that read image files, which may have several sizes."""
 FILES = {".npz": ("npz",), ".csv": ("table", "text"), ".json": ("leaf",)}
-"""The sources that read one file, by the ending of its name."""
+"""The sources that read one file, by the file's suffix."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
 """A source outside this package, and its argument; the dot in its module distinguishes it from ``name:argument``."""
 
 
 def of_file(name: str) -> str:
-    """Return how a file is given as a source, ``'npz:mine.npz'``; empty unless a source reads such a file."""
+    """Return how to write a file as a source, such as ``'npz:mine.npz'``; empty if no source reads such files."""
     kinds = () if ":" in name else FILES.get(Path(name).suffix, ())
     return " or ".join(repr(f"{kind}:{name}") for kind in kinds)
 
 
 def find(source: str) -> tuple[Source, str]:
-    """Return the function of a source, given as for `load`, and its argument; an unknown one is an InputError."""
+    """Return the function and the argument of a source, given as for `load`. Raises InputError if it is unknown."""
     name, _, argument = source.partition(":")
     if name in SOURCES:
         return SOURCES[name], argument
@@ -94,17 +94,20 @@ def find(source: str) -> tuple[Source, str]:
 def load(
     source: str, folder: Path, classes: Sequence[int] | None = None, reading: Reading = AS_THEY_ARE
 ) -> LabeledDataset:
-    """Return all samples of a source with their labels, and with their owners where it knows them.
+    """Return all labeled samples of a source: an `OwnedDataset` if the source knows the owner of each sample.
 
     Args:
         source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``; or a dotted
             path with or without an argument, ``"my_package.sources:load_csv:mine.csv"``.
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
-        classes: keep only the samples of these classes, renumbered 0, 1, ... in the order given; None keeps all.
-        reading: how image files are read: their size, their scaling, and what becomes of unreadable ones.
+        classes: keep only the samples of these classes, renumbered 0, 1, ... in this order; None keeps all.
+        reading: how image files and texts are read.
 
-    The paper's EMNIST task, letters A to J, is ``load("emnist:letters", raw, classes=range(10))``. An `InputError` says
-    that a source or class is unknown, a file cannot be used, a download failed, or the user's own source raised.
+    The paper's EMNIST task, letters A to J, is ``load("emnist:letters", raw, classes=range(10))``.
+
+    Raises:
+        InputError: if the source or a class is unknown, a file cannot be used, a download fails, or a source outside
+            this package raises an error.
     """
     function, argument = find(source)
     samples: LabeledDataset
@@ -116,10 +119,10 @@ def load(
 
 
 def load_public(source: str, private: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the inputs that a public set is taken from, (M, ...); the arguments and errors are those of `load`.
+    """Return the inputs of a public source, (M, ...). Arguments and errors are as for `load`.
 
-    The `source` need not be labeled. It may be ``"included"``: what comes with the `private` source, if that brings
-    public inputs.
+    The source does not need labels. For the source ``"included"``, the function returns the public inputs that the
+    source `private` contains.
     """
     if source != "included":
         return load_with_vocabulary(source, folder, reading)[0]
@@ -134,7 +137,7 @@ def load_public(source: str, private: str, folder: Path, reading: Reading = AS_T
 
 
 def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
-    """Return the inputs of a public source, (M, ...), and the vocabulary of tokens; None for other kinds of data."""
+    """Return the inputs of a public source, (M, ...), and the vocabulary of tokens; None if they are not tokens."""
     name, _, argument = source.partition(":")
     if name in UNLABELLED:
         found: tuple[Tensor, Vocabulary | None] = _read(UNLABELLED[name], argument, folder, reading)
@@ -144,7 +147,7 @@ def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_A
 
 
 def missing(source: str, folder: Path) -> str:
-    """Return which archives of a source belong where below `folder`; empty if none is missing or none is needed."""
+    """Return, as text, the missing archives of a source and the folders for them; empty if no archive is missing."""
     function = find(source)[0]
     if isinstance(function, partial) and function.func is downloads.load:
         return downloads.missing(function.args[0], folder)
@@ -152,18 +155,18 @@ def missing(source: str, folder: Path) -> str:
 
 
 def sized(source: str) -> bool:
-    """Return whether a source, given as for `load`, reads photographs, which may be of many sizes."""
+    """Return whether a source, given as for `load`, reads image files, which may have several sizes."""
     return find(source)[0] in SIZED
 
 
 def _read(function: Callable[..., Any], argument: str, folder: Path, reading: Reading) -> Any:
-    """Call a function of a source, with the settings for reading files if it has them."""
+    """Call a function of a source, with `reading` if the function has this parameter."""
     told = "reading" in inspect.signature(function).parameters
     return function(argument, folder, reading) if told else function(argument, folder)
 
 
 def _called(path: str, function: Source, argument: str, folder: Path, reading: Reading) -> Any:
-    """Return what the function at a dotted path returns; whatever it raises becomes an `InputError`."""
+    """Call the function at a dotted path. Its errors, except for exhausted memory, are raised as InputError."""
     try:
         return _read(function, argument, folder, reading)
     except InputError:
@@ -178,7 +181,7 @@ def _called(path: str, function: Source, argument: str, folder: Path, reading: R
 
 
 def _keep(samples: LabeledDataset, classes: Sequence[int], source: str) -> LabeledDataset:
-    """Return the samples of `classes`, renumbered in that order; they keep the order of the source."""
+    """Return the samples of `classes`, renumbered in the order of `classes`. The samples stay in their order."""
     present = np.unique(samples.labels.numpy()).tolist()
     unknown = [label for label in classes if label not in present]
     if unknown:
@@ -198,7 +201,7 @@ def _keep(samples: LabeledDataset, classes: Sequence[int], source: str) -> Label
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Return sorted `numbers` in words: ``0 to 9``, or each of them when some are missing in between."""
+    """Return sorted `numbers` as text: ``0 to 9``, or a list if they are not consecutive."""
     if numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]} to {numbers[-1]}"
     return textwrap.shorten(", ".join(str(number) for number in numbers), 120, placeholder=" ...")

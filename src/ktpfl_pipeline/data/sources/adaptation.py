@@ -1,4 +1,4 @@
-"""Images of any source with the channels and the size of a federation."""
+"""Conversion of images from any source to the channels and the size of a federation."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,19 @@ _CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
 
 
 def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
-    """Return the images with the channels and size of the federation; `images` itself when nothing is to be done.
+    """Return images converted to the channels and the size of a federation; `images` itself if no change is needed.
 
-    Gray becomes any number of channels by repetition, RGB becomes gray by the luma of ITU-R BT.601 (0.299 R + 0.587 G +
-    0.114 B). Sizes change by bilinear interpolation, with antialiasing when shrinking; values are rounded once, at the
-    end. The images are (M, 1 to 4, height, width), uint8; messages call them `what`.
+    Grayscale images are repeated for further channels. RGB images become grayscale by the luma of ITU-R BT.601
+    (0.299 R + 0.587 G + 0.114 B). Sizes are changed by bilinear interpolation, with antialiasing if a side shrinks.
+    Values are rounded once, at the end.
 
-    An `InputError` says that they cannot be converted to these channels, or that the result would be too large.
+    Args:
+        images: (M, 1 to 4, height, width) uint8.
+        shape: the channels, height and width of the result.
+        what: the name of the images in messages.
+
+    Raises:
+        InputError: if the images cannot be converted to these channels, or the result would be too large.
     """
     number, given, *sides = images.shape
     channels, *size = shape
@@ -52,9 +58,9 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
 
 
 def described(shape: Sequence[int], kind: str = "") -> str:
-    """Return the shape of one input in words: ``28 × 28 gray``, ``series of 9 × 128``, ``texts of 80 tokens``.
+    """Return the shape of an input as text: ``28 × 28 gray``, ``series of 9 × 128``, ``texts of 80 tokens``.
 
-    The `kind` is its name in `core.kinds.KINDS`; empty where it is not known.
+    `kind` is the name of the input's kind in `core.kinds.KINDS`; empty if unknown.
     """
     if kind == kinds.TOKENS.name:
         return f"texts of {plural(shape[0], 'token')}"
@@ -70,8 +76,8 @@ def _sides(shape: Sequence[int]) -> str:
 def converted(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
     """Return a description of inputs and their conversion, such as ``8 × 8 gray, resized to 28 × 28``.
 
-    `native` is the shape of an input in its source, empty for images of several sizes or of an unknown size; `shape` is
-    the one that models take, of a `kind` as for `described`.
+    `native` is the shape of an input in its source; empty if images have several sizes or an unknown size. `shape` is
+    the shape of the models' inputs. `kind` is as for `described`.
     """
     if tuple(native) == tuple(shape):
         return described(shape, kind)

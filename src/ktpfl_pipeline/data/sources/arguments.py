@@ -1,4 +1,4 @@
-"""What is behind the colon of a source: nothing, or a path."""
+"""The argument of a source, which follows the colon: empty, or a path."""
 
 import os
 from pathlib import Path
@@ -7,21 +7,21 @@ from ktpfl_pipeline.core.errors import InputError
 
 
 def check_no_argument(argument: str) -> None:
-    """Raise an `InputError` where a source that takes no argument was given one."""
+    """Raise InputError if `argument` is not empty, for sources without an argument."""
     if argument:
         raise InputError(f"this source takes no argument, but was given {argument!r}: leave out ':{argument}'.")
 
 
 def file_in(name: str, argument: str, folder: Path, example: str) -> Path:
-    """Return the file in a source's argument; see `path_in`."""
+    """Return the path of a file in a source's argument, as `path_in` does. Raises InputError if it is not a file."""
     path = path_in(name, argument, folder, example)
-    if not os.path.isfile(path):  # unlike Path.is_file, False for a name that is too long or may not be looked at
+    if not os.path.isfile(path):  # unlike Path.is_file, False for too long or inaccessible paths
         raise no_such("file", path, folder)
     return path
 
 
 def folder_in(name: str, argument: str, folder: Path) -> Path:
-    """Return the folder in a source's argument; arguments and errors are those of `path_in`."""
+    """Return the path of a folder in a source's argument, as `path_in` does. Raises InputError if there is none."""
     path = path_in(name, argument, folder, "yourfolder")
     if not os.path.isdir(path):
         raise no_such("folder", path, folder)
@@ -29,9 +29,10 @@ def folder_in(name: str, argument: str, folder: Path) -> Path:
 
 
 def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
-    """Return the path in the argument of the source `name`: absolute as it is, relative from `folder` and within it.
+    """Return the path in the argument of the source `name`. A relative path starts at `folder`.
 
-    An `InputError` says that it is not a path, as in the `example`, or that it leaves the folder.
+    Raises InputError if the argument is empty or not a path, or if a relative path leaves `folder`. The message shows
+    the `example`.
     """
     if not argument:
         raise InputError(f"source {name!r} needs a path: write {f'{name}:{example}'!r}.")
@@ -48,7 +49,7 @@ def path_in(name: str, argument: str, folder: Path, example: str) -> Path:
 
 
 def no_such(kind: str, path: Path, folder: Path) -> InputError:
-    """Return the error for a path where there is no `kind`, ``"file"`` or ``"folder"``."""
+    """Return the error for a path that is not a `kind`, ``"file"`` or ``"folder"``."""
     if os.path.isdir(path):
         return InputError(
             f"{path} is a folder and not a file: folders are given as 'folder:<folder>' or 'clients:<folder>'."

@@ -1,4 +1,4 @@
-"""A folder with one subfolder per client, so that no array of owners is needed."""
+"""The source `clients`: a folder with one subfolder per client."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,19 +20,22 @@ from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import agreed
 
 PUBLIC = "public"
-"""The name, as a folder or as an `.npz` file, of the inputs that belong to no client."""
+"""The name of the folder, or of the `.npz` file, with public inputs."""
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
-    """Return the samples of all clients, which are numbered by the sorted names of their subfolders.
+    """Return the samples of all clients. Clients are numbered in the order of the sorted names of their subfolders.
 
-    All subfolders have the same one of these layouts:
-        a subfolder of images per class: classes are numbered by the names that any client has, `in_order`;
-        `train`, `test` and optionally `val`, each with a subfolder per class, as for the source `folder`;
-        ``data.npz``, with images, features or tokens, and labels, as for the source `npz`;
-        ``train.npz`` and ``test.npz``: the client is tested on the second.
+    All subfolders must have the same layout, which is one of these:
+        A subfolder of images per class. Classes are numbered by the names of all clients' subfolders, see `in_order`.
+        The folders `train`, `test` and optionally `val`, each with a subfolder per class, as for the source `folder`.
+        The file ``data.npz``, with labels and images, features or tokens, as for the source `npz`.
+        The files ``train.npz`` and ``test.npz``. The samples of the second file are test samples.
 
     A subfolder named `public` is not a client; see `included`.
+
+    Raises:
+        InputError: if the folder has another layout, or a file cannot be used.
     """
     root = folder_in("clients", argument, folder)
     places = [place for place in subfolders(root, root) if place.name != PUBLIC]
@@ -55,7 +58,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the public inputs next to the clients, (M, ...), from the folder `public` or the file `public.npz`."""
+    """Return the public inputs, (M, ...), from the folder `public` or the file `public.npz`."""
     root = folder_in("clients", argument, folder)
     if (root / f"{PUBLIC}.npz").is_file():
         check_file(root / f"{PUBLIC}.npz", root)
@@ -69,7 +72,7 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
 
 
 def _arrays(place: Path, root: Path) -> list[Path]:
-    """Return a client's `.npz` files: one with all data, or one each for training and testing, or none."""
+    """Return the `.npz` files of a client: one with all samples, or one each for training and test, or none."""
     both = [place / "train.npz", place / "test.npz"]
     found = [file for file in (place / "data.npz", *both) if file.exists() or file.is_symlink()]
     for file in found:
@@ -83,7 +86,7 @@ def _arrays(place: Path, root: Path) -> list[Path]:
 
 
 def _from_images(root: Path, names: tuple[str, ...], places: Sequence[Path], reading: Reading) -> OwnedDataset:
-    """Return the images of the clients' folders; images of a part for testing are marked."""
+    """Return the images in the clients' folders. Images of test folders are marked as test samples."""
     found = [parts_of(place, root) for place in places]
     if odd := next((place for place, (_, test) in zip(places, found, strict=True) if not test), None):
         given = next((place for place, (_, test) in zip(places, found, strict=True) if test), None)
@@ -102,7 +105,7 @@ def _from_images(root: Path, names: tuple[str, ...], places: Sequence[Path], rea
 
 
 def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) -> OwnedDataset:
-    """Return the samples of the clients' `.npz` files; samples of a file for testing are marked."""
+    """Return the samples in the clients' `.npz` files. Samples of ``test.npz`` are marked as test samples."""
     files = [file for own in clients for file in own]
     check_claim(root, sum(map(npz.claim, files)), "take fewer clients or samples")
     extents: list[Extent] = []
@@ -133,14 +136,14 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
 
 
 def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the names of all classes: the files' list if it is the same in all files, otherwise all, `in_order`."""
+    """Return the names of all classes: the list of a file if all lists are equal, otherwise all names, `in_order`."""
     if not named:
         return None
     return named[0] if len(set(named)) == 1 else tuple(in_order(set().union(*named)))
 
 
 def _renumbered(part: LabeledDataset, names: tuple[str, ...] | None) -> Tensor:
-    """Return a client's labels, (n,), as numbers of the classes `names`: a name is one class at every client."""
+    """Return a client's labels, (n,), as indices into `names`, so that a class has the same number at all clients."""
     if names is None or part.class_names in (None, names):
         return part.labels
     return torch.tensor([names.index(name) for name in part.class_names or ()])[part.labels]

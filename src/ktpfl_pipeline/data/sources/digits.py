@@ -1,4 +1,4 @@
-"""scikit-learn's digits."""
+"""The source `digits`: the handwritten digits of scikit-learn."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +12,10 @@ from ktpfl_pipeline.data.sources.arguments import check_no_argument
 
 
 def load(argument: str, folder: Path) -> LabeledDataset:
-    """Return the 1,797 digits of 8 x 8 pixels that come with scikit-learn; the values 0 to 16 become 0 to 255.
+    """Return the 1,797 images of scikit-learn's digits, (1797, 1, 8, 8) uint8. Values 0 to 16 are scaled to 0 to 255.
 
-    Its file is read without importing scikit-learn, which takes longer than all that a run does before it trains.
+    The file is read without importing scikit-learn, because the import would take most of a run's time before training.
+    Raises InputError if scikit-learn is not installed, or an argument is given.
     """
     check_no_argument(argument)
     package = find_spec("sklearn")

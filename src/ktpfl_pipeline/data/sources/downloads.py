@@ -1,4 +1,4 @@
-"""torchvision's datasets: downloaded once, whole files or none."""
+"""Datasets of torchvision, which are downloaded once. A failed download leaves no incomplete files."""
 
 import math
 import os
@@ -19,8 +19,8 @@ from ktpfl_pipeline.data.sources.arguments import check_no_argument
 from ktpfl_pipeline.data.sources.limits import brief
 
 EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
-EMNIST_LETTERS = 26  # torchvision names a class 0 before them, "N/A"
-_SILENCE_SECONDS = 60.0  # torchvision sets no timeout, and a firewall that drops packets would hang the run
+EMNIST_LETTERS = 26  # torchvision has a further class 0, "N/A"
+_SILENCE_SECONDS = 60.0  # torchvision sets no timeout; a firewall that drops packets would block the run
 
 
 class DownloadError(InputError):
@@ -28,7 +28,7 @@ class DownloadError(InputError):
 
 
 def load(dataset: str, argument: str, folder: Path) -> LabeledDataset:
-    """Return a dataset of torchvision, where its class is called `dataset`."""
+    """Return the training and test samples of a torchvision dataset; `dataset` is the name of its class there."""
     check_no_argument(argument)
     return _both_parts(dataset, folder)
 
@@ -36,14 +36,14 @@ def load(dataset: str, argument: str, folder: Path) -> LabeledDataset:
 def load_emnist(argument: str, folder: Path) -> LabeledDataset:
     """Return one split of EMNIST, upright and with labels from 0.
 
-    The split is `letters` unless the argument names another: with ``classes: 0..9`` these are the letters A to J, the
-    ten classes of the paper (KT-pFL section 5.1 says "EMNIST" and ten classes, not which).
+    The argument names the split; the default is `letters`, whose classes 0 to 9 are the letters A to J. KT-pFL section
+    5.1 uses ten classes of EMNIST and does not say which; we use these.
     """
     split = argument or "letters"
     if split not in EMNIST_SPLITS:
         raise unknown("the split of emnist:<split>", split, EMNIST_SPLITS)
     samples = _both_parts("EMNIST", folder, split=split)
-    upright = samples.inputs.transpose(2, 3).contiguous()  # the files hold every image column by column
+    upright = samples.inputs.transpose(2, 3).contiguous()  # the files store the images transposed
     labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
     if labels.min() < 0:
         raise InputError(f"emnist:letters in {folder} has a label 0, and A is 1: delete its files to fetch them again.")
@@ -52,9 +52,9 @@ def load_emnist(argument: str, folder: Path) -> LabeledDataset:
 
 
 def _both_parts(dataset: str, folder: Path, **options: str) -> LabeledDataset:
-    """Return the train and the test part of a torchvision dataset together: each client splits its share again.
+    """Return the training and the test samples of a torchvision dataset together, because each client splits again.
 
-    What is in `folder` is used; what is missing or cannot be read is downloaded, or unpacked from an archive there.
+    Files in `folder` are used. Missing or unreadable files are unpacked from an archive in `folder`, or downloaded.
     """
     import torchvision
 
@@ -82,8 +82,8 @@ def _read(kind: Any, root: Path, **options: Any) -> list[Any]:
 
 
 def _idx_files(kind: Any, folder: Path, split: str = "") -> list[Path]:
-    """Return the unpacked files of MNIST and its like that torchvision would read whole; none of CIFAR."""
-    if hasattr(kind, "tgz_md5"):  # its files are read only if their MD5 sums are those of the real ones
+    """Return the paths of the unpacked files of MNIST, Fashion-MNIST or EMNIST; empty for CIFAR."""
+    if hasattr(kind, "tgz_md5"):  # torchvision checks the MD5 sums of these files
         return []
     stems = [f"emnist-{split}-train", f"emnist-{split}-test"] if split else ["train", "t10k"]
     place = folder / _archives(kind)[0]
@@ -91,7 +91,7 @@ def _idx_files(kind: Any, folder: Path, split: str = "") -> list[Path]:
 
 
 def _whole_idx(path: Path) -> bool:
-    """Return whether a file holds the images or labels that its header claims; refuse one too large to be read."""
+    """Return whether a file has the size that its header claims. Raises InputError if it is too large to be read."""
     dimensions = 3 if "idx3" in path.name else 1
     try:
         with path.open("rb") as file:
@@ -106,10 +106,10 @@ def _whole_idx(path: Path) -> bool:
 
 
 def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list[Any]:
-    """Return the parts of a dataset after downloading it into `folder`, where only whole files ever appear.
+    """Download a dataset into `folder`, and return its two parts. Only complete files are ever in `folder`.
 
-    torchvision takes an unpacked MNIST file for whole because it exists. So everything happens in a folder next to it,
-    and moves over, file by file, once both parts have been read.
+    torchvision does not check whether an unpacked MNIST file is complete. The download and unpacking are therefore done
+    in a temporary folder, whose files are moved to `folder` after both parts were read.
     """
     from torchvision.datasets.utils import check_integrity
 
@@ -145,7 +145,7 @@ def _fetch(kind: Any, folder: Path, unusable: list[str], **options: str) -> list
 
 
 def missing(dataset: str, folder: Path) -> str:
-    """Return which archives of a dataset belong where; empty if they are in `folder`, or their content is."""
+    """Return, as text, the archives of a dataset and their folder; empty if they, or unpacked files, are there."""
     import torchvision
 
     kind = getattr(torchvision.datasets, dataset)
@@ -157,13 +157,13 @@ def missing(dataset: str, folder: Path) -> str:
 
 
 def _addresses(kind: Any, archives: Iterable[str]) -> str:
-    """Return the names of a dataset's archives, each with the address that it can be fetched from."""
+    """Return the names of a dataset's archives, as text, each with its download address."""
     mirrored = hasattr(kind, "mirrors")  # MNIST, Fashion-MNIST
     return ", ".join(f"{name} ({kind.mirrors[0] + name if mirrored else kind.url})" for name in archives)
 
 
 def _archives(kind: Any) -> tuple[str, dict[str, str]]:
-    """Return where torchvision looks for the archives of a dataset, below its root, and {file name: MD5 sum}."""
+    """Return torchvision's folder for the archives of a dataset, relative to the root, and {file name: MD5 sum}."""
     if hasattr(kind, "tgz_md5"):  # CIFAR
         return "", {kind.filename: kind.tgz_md5}
     place = f"{kind.__name__}/raw"

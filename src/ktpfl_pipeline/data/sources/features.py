@@ -1,4 +1,4 @@
-"""Features in float32: finite, and with enough of its numbers between the values of a column."""
+"""Conversion of features to float32, with checks that all values are finite and that columns keep their variation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,14 +10,17 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError
 
 STEPS = 1000
-"""Steps of float32 that a column must span if float32 changes its values: with fewer, it hides their differences.
-A column that spans fewer steps of float64 is constant up to rounding, and loses nothing."""
+"""The smallest range of a column in units of float32's spacing, if float32 changes values of the column. With a smaller
+range, rounding hides differences. A column with a smaller range in float64's spacing counts as constant."""
 
 
 class Extent(NamedTuple):
-    """The lowest and highest value of each column, (C,) float64, and whether float32 changes any of it, (C,) bool.
+    """The range of each column. A column is a feature of a vector, or a channel of a series or an image.
 
-    A column is a feature of a vector, or a channel of a series or an image: what is standardized together.
+    Attributes:
+        low: (C,) float64, the lowest value.
+        high: (C,) float64, the highest value.
+        changed: (C,) bool, whether float32 changes any value. It is computed only for narrow columns.
     """
 
     low: "np.ndarray[Any, Any]"
@@ -26,7 +29,7 @@ class Extent(NamedTuple):
 
     @property
     def narrow(self) -> "np.ndarray[Any, Any]":
-        """Which columns vary by less than `STEPS` of float32, (C,) bool."""
+        """Whether a column's range is below `STEPS` spacings of float32, but not of float64, (C,) bool."""
         span, largest = self.high - self.low, np.maximum(np.abs(self.low), np.abs(self.high))
         steps, noise = STEPS * np.spacing(largest.astype(np.float32)), STEPS * np.spacing(largest)
         narrow: np.ndarray[Any, Any] = (noise < span) & (span < steps)
@@ -34,15 +37,15 @@ class Extent(NamedTuple):
 
 
 def as_float32(values: "np.ndarray[Any, Any]", where: str) -> Tensor:
-    """Return features, (N, ...), in float32, having checked that all are finite there."""
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and an error
+    """Return features, (N, ...), in float32. Raises InputError, which names `where`, if a value is not finite."""
+    with np.errstate(over="ignore"):  # values that are too large become infinite, which is an error below
         features = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
     check_finite(features, where)
     return features
 
 
 def check_finite(features: Tensor, where: str) -> None:
-    """Check that all values of features, (N, ...) float32, are finite; the error names the first row."""
+    """Raise InputError if a value of features, (N, ...) float32, is not finite. The message names the first row."""
     finite = features.isfinite().flatten(1)
     if not finite.all():
         row = int(finite.all(dim=1).logical_not().nonzero()[0, 0])
@@ -51,20 +54,21 @@ def check_finite(features: Tensor, where: str) -> None:
 
 
 def extent(values: "np.ndarray[Any, Any]") -> Extent:
-    """Return the extent of finite features, (N, C, ...), in the type in which they were read."""
+    """Return the extent of finite features, (N, C, ...), before their conversion to float32."""
     along = (0, *range(2, values.ndim))
     low, high = (part.astype(np.float64) for part in (values.min(axis=along), values.max(axis=along)))
     changed = np.zeros(len(low), dtype=bool)
     if values.dtype.itemsize > 4:
-        for column in Extent(low, high, changed).narrow.nonzero()[0]:  # a wide one stays wide next to other files
+        for column in Extent(low, high, changed).narrow.nonzero()[0]:  # other files can only widen a column
             changed[column] = (values[:, column] != values[:, column].astype(np.float32)).any()
     return Extent(low, high, changed)
 
 
 def check_told_apart(extents: Sequence[Extent], called: Callable[[int], str]) -> None:
-    """Check that float32 tells apart the values of each column, of which each file has an extent.
+    """Raise InputError if float32 would round away the differences between the values of a column.
 
-    The `InputError` names the first column that it does not, as `called` does. Images and tokens have no extent.
+    `extents` has the extent of the features of each file; it is empty for images and tokens. `called` returns the name
+    of a column for the message.
     """
     if not extents:
         return

@@ -1,4 +1,4 @@
-"""Photographs of the user's own: folders of image files, one subfolder per class or without labels."""
+"""The source `folder`: image files in one subfolder per class, or without labels."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -16,19 +16,22 @@ from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, IMAGE_SUFFIXES, Reading, photographs
 
 TRAIN, VALIDATION, TEST = {"train", "training"}, {"val", "valid", "validation"}, {"test", "testing"}
-"""What the folders of a given split are called, in lower case."""
+"""Names, in lower case, of the folders for training, validation and test samples."""
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the images of a folder that has one subfolder per class.
 
-    Classes are numbered by the names of the subfolders, `in_order`. Images in folders below a class belong to that
-    class. Images are sorted by name. Names that begin with a dot are skipped; files other than
-    images are skipped with a warning.
+    Classes are numbered by the names of the subfolders, see `in_order`. Images in folders below a subfolder belong to
+    the class of the subfolder. Images are sorted by name. Names that begin with a dot are skipped. Other files are
+    skipped with a warning.
 
-    If the subfolders are `train`, `test` and optionally `val`, each with a subfolder per class, the folder has its own
-    split. Images in `test` are marked as test images. Images in `val` count as training images, from which each client
-    draws its validation images.
+    The subfolders may also be `train`, `test` and optionally `val`, each with a subfolder per class. Images in `test`
+    are then marked as test samples. Images in `val` count as training samples, from which each client draws its
+    validation samples.
+
+    Raises:
+        InputError: if the folder has another layout, or images cannot be read.
     """
     path = folder_in("folder", argument, folder)
     parts, test = parts_of(path, path)
@@ -39,9 +42,9 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
 
 
 def parts_of(place: Path, root: Path) -> tuple[list[dict[str, list[Path]]], list[bool] | None]:
-    """Return the image files by class of each part of a given split, and which of the parts are to test on.
+    """Return the image files by class of each part of a given split, and whether each part is for test.
 
-    A folder without a given split is one part, and the second value is None.
+    A folder without a given split has one part; the second value is then None.
     """
     inside = subfolders(place, root)
     if not is_given_split(inside) or any(files_in(each, root) or not subfolders(each, root) for each in inside):
@@ -52,9 +55,11 @@ def parts_of(place: Path, root: Path) -> tuple[list[dict[str, list[Path]]], list
 def classified(
     root: Path, parts: Sequence[dict[str, list[Path]]], reading: Reading
 ) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
-    """Return the images, (M, C, H, W) uint8, of parts of a folder that each have files by class.
+    """Read the images of the parts of a folder, where each part has image files by class.
 
-    Their labels and the numbers of their parts, (M,) int64 each, and the names of the classes follow.
+    Returns:
+        The images, (M, C, H, W) uint8; their labels, (M,) int64; the index of the part of each image, (M,) int64; and
+        the names of the classes.
     """
     names = in_order(set().union(*parts))
     found = [(file, names.index(name), part) for part, own in enumerate(parts) for name in own for file in own[name]]
@@ -64,9 +69,9 @@ def classified(
 
 
 def _check_classes(places: list[Path], root: Path) -> None:
-    """Reject a folder with one subfolder per client, because its clients would be read as classes.
+    """Raise InputError if the subfolders seem to be clients, which would be read as classes.
 
-    It is one if no subfolder directly contains images, and all contain subfolders of the same names.
+    Subfolders seem to be clients if none directly contains images and all have at least two subfolder names in common.
     """
     if len(places) < 2 or any(files_in(place, root) for place in places):
         return
@@ -80,20 +85,20 @@ def _check_classes(places: list[Path], root: Path) -> None:
 
 
 def tested(names: Iterable[str]) -> list[bool]:
-    """Return of which parts of a given split, by name, the samples are to test on: of test, or of val without test."""
+    """Return whether each part of a given split, by name, is for test: `test`, or `val` if there is no `test`."""
     lower = [name.lower() for name in names]
     chosen = TEST if TEST.intersection(lower) else VALIDATION
     return [name in chosen for name in lower]
 
 
 def is_given_split(places: list[Path]) -> bool:
-    """Return whether folders are named as the parts of a split: train and test or val."""
+    """Return whether folders are named like the parts of a split: train, and test or val."""
     names = {place.name.lower() for place in places}
     return bool(names & TRAIN) and len(names) > 1 and names <= TRAIN | VALIDATION | TEST
 
 
 def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
-    """Return the images in a folder and in all folders below it, (N, C, H, W) uint8, which have no vocabulary."""
+    """Return the images in a folder and in all folders below it, (N, C, H, W) uint8, and None for the vocabulary."""
     path = folder_in("folder", argument, folder)
     files = files_below(path, path)
     if not files:
@@ -104,7 +109,8 @@ def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tu
 def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
     """Return the image files in and below each subfolder of `place`; symbolic links must stay within `root`.
 
-    The error for no subfolder, or one without images, names the other kind of folder where it is one.
+    Raises InputError if there is no subfolder, or a subfolder has no images. If the folder fits the source `folder` or
+    `clients` better, the message says so.
     """
     found = {entry: files_below(entry, root) for entry in subfolders(place, root)}
     if not found:
@@ -136,7 +142,7 @@ def files_below(place: Path, root: Path) -> list[Path]:
 
 
 def subfolders(place: Path, root: Path) -> list[Path]:
-    """Return the folders in `place`, sorted; names that begin with a dot are passed over."""
+    """Return the folders in `place`, sorted, without names that begin with a dot. Links must stay within `root`."""
     with readable(place):
         found = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     for entry in found:
@@ -145,7 +151,7 @@ def subfolders(place: Path, root: Path) -> list[Path]:
 
 
 def files_in(place: Path, root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
-    """Return the files in `place` with these suffixes, sorted; refuse what only looks like one or is outside `root`."""
+    """Return the files in `place` with these suffixes, sorted. Raises InputError for the reasons of `check_file`."""
     with readable(place):
         files = (file for file in place.iterdir() if file.suffix.lower() in suffixes)
         shown = sorted(file for file in files if not file.name.startswith("."))
@@ -155,14 +161,14 @@ def files_in(place: Path, root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES
 
 
 def check_file(file: Path, root: Path) -> None:
-    """Check that `file` is a file, and lies within `root`."""
+    """Raise InputError if `file` is not a regular file, or is a symbolic link out of `root`."""
     _check_inside(file, root)
-    if not file.is_file():  # reading a pipe would wait for ever
+    if not file.is_file():  # reading a pipe would never end
         raise InputError(f"{file} is not a file that can be read (a folder, a pipe, a broken link): remove it.")
 
 
 def _check_inside(path: Path, root: Path) -> None:
-    """Check that no symbolic link leads out of the folder: a folder from elsewhere must not name files of yours."""
-    target = Path(os.path.realpath(path))  # unlike Path.resolve, for a link to itself too
+    """Raise InputError for a symbolic link out of `root`: a foreign dataset must not read other files of the user."""
+    target = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts a link to itself
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(root)):
         raise InputError(f"{path} is a symbolic link out of its folder, to {target}: put a copy in its place.")

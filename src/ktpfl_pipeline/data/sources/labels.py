@@ -1,4 +1,4 @@
-"""Labels as sources have them: class numbers, as integers or as floats with integer values, or names of classes."""
+"""Labels of sources: class numbers, as integers or as floats with integer values, or names of classes."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,14 +13,14 @@ from ktpfl_pipeline.data.owned import composed
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-"""A number, with a point for its decimals. Python's floats may also be 18_25, which is a text here."""
+"""A number with a decimal point. Python also reads 18_25 as a number, which is text here."""
 
 
 def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any, Any]":
-    """Return labels, (M,), as int64: integers, or floats with integer values.
+    """Return labels, (M,), as int64, from integers or from floats with integer values.
 
-    A label column with missing values in pandas, and the generators of FedProx, write 3.0. The error for the first that
-    is not a class number from 0 to 9,999 says `where` it is: in a file, of a user, of a source.
+    Labels such as 3.0 occur in pandas columns with missing values, and in data of FedProx's generators. Raises
+    InputError if a label is not an integer from 0 to 9,999. The message names the first such row and `where`.
     """
     with np.errstate(invalid="ignore"):
         wrong = ~((labels >= 0) & (labels < MAX_CLASSES) & (labels == np.floor(labels)))
@@ -36,13 +36,13 @@ def class_numbers(labels: "np.ndarray[Any, Any]", where: str) -> "np.ndarray[Any
 
 
 def in_order(names: Iterable[object]) -> list[str]:
-    """Return different names of classes in the order of their numbers: as numbers where all are numbers, or as text."""
+    """Return names of classes sorted, without repetition: by value if all names are numbers, otherwise as text."""
     texts = sorted({str(name) for name in names})
     return sorted(texts, key=float) if all(map(NUMBER.fullmatch, texts)) else texts
 
 
 def numbered(texts: Sequence[object]) -> tuple[list[str], Tensor]:
-    """Return the names of classes, in one form of Unicode and `in_order`, and each sample's class, (M,) int64."""
+    """Return the names of classes, in NFC and `in_order`, and the class number of each of the M `texts`, int64."""
     forms = {text: composed(text) for text in map(str, texts)}
     names = in_order(forms.values())
     numbers = {name: number for number, name in enumerate(names)}

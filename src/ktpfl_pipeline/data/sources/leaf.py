@@ -1,8 +1,8 @@
-"""LEAF's JSON files: users, and the samples of each (Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018).
+"""The source `leaf`: JSON files with users and their samples (Caldas et al., "LEAF", 2018, arXiv:1812.01097).
 
-Every file has `users`, a list of names, `num_samples`, a list of how many each has, and `user_data`,
-``{user: {"x": [[0.1, ...], ...], "y": [3, ...]}}``. Shakespeare has a string of 80 characters as each `x`, and the next
-character as its `y`; Sent140 has a list of strings as each `x`, of which the last one is the text.
+Every file has `users`, a list of names; `num_samples`, the list of their numbers of samples; and `user_data`,
+``{user: {"x": [[0.1, ...], ...], "y": [3, ...]}}``. In Shakespeare, each input is a string of 80 characters, and its
+label is the next character. In Sent140, each input is a list of strings, of which the last is the text.
 """
 
 import json
@@ -25,13 +25,16 @@ from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, tokenized
 
-PARSED = 24  # bytes of memory that one byte of JSON may take: "[]," is a list of 56 bytes and its place in another
+PARSED = 24  # bytes of memory per byte of JSON, at most: "[]," is a list of 56 bytes and a pointer to it
 
 
 class _Share(NamedTuple):
-    """One user's samples in one file: x (n, ...) float32 or n texts, y (n,) int64 or n characters.
+    """One user's samples in one file.
 
-    Features have an extent.
+    Attributes:
+        x: (n, ...) float32, or a list of n strings.
+        y: (n,) int64, or a list of n characters.
+        extent: the range of features; None for strings.
     """
 
     x: Any
@@ -40,10 +43,13 @@ class _Share(NamedTuple):
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
-    """Return the samples of all users, sorted by name: features in float32 of the shape that `x` has, or tokens.
+    """Return the samples of all users, sorted by name: features in float32, in the shape of `x`, or tokens.
 
-    The argument is a file; a folder of ``.json`` files; or one with such folders `train` and `test`, where each user is
-    tested on what `test` has.
+    The argument is a file, a folder of ``.json`` files, or a folder with two such folders, `train` and `test`. Samples
+    in `test` are marked as test samples.
+
+    Raises:
+        InputError: if a file is not in the format of LEAF, or its samples cannot be used.
     """
     path = path_in("leaf", argument, folder, "yourfolder")
     read = partial(_joined, path, reading=reading, folder=folder)
@@ -91,7 +97,7 @@ def _users(files: list[Path], root: Path) -> dict[str, _Share]:
 
 
 def _content(file: Path, content: Any) -> dict[str, _Share]:
-    """Return the samples of each user in one file, having checked that the file is what LEAF writes."""
+    """Return the samples of each user in one file. Raises InputError if its content is not in the format of LEAF."""
     parts = content if isinstance(content, dict) else {}
     users, data, numbers = parts.get("users"), parts.get("user_data"), parts.get("num_samples")
     if not isinstance(users, list) or not users or not isinstance(data, dict) or {*map(type, users)} != {str}:
@@ -128,7 +134,7 @@ def _share(where: str, data: Any) -> _Share:
         characters = all(isinstance(label, str) and len(label) == 1 for label in y)
         return _Share(texts, y if characters else _numbers(where, y, ", or the next character of a text"))
     try:
-        inputs = np.array(x, dtype=np.float64)  # with a type, for texts would be given the room of the longest
+        inputs = np.array(x, dtype=np.float64)  # without a dtype, strings would use the memory of the longest
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(
             f"{where} has an 'x' that is neither a list of numbers per sample, all of one length, nor a text"
@@ -142,7 +148,7 @@ def _share(where: str, data: Any) -> _Share:
 
 
 def _numbers(where: str, y: list[Any], other: str = "") -> Any:
-    """Return labels as class numbers, (n,) int64; `other` labels are allowed too, for the message."""
+    """Return labels as class numbers, (n,) int64. `other` describes further allowed labels in the message."""
     if wrong := [label for label in y if type(label) not in (int, float) or abs(label) >= MAX_CLASSES]:
         raise InputError(
             f"{where} has the label {str(wrong[0])[:40]!r}: labels are class numbers from 0 to {MAX_CLASSES - 1}"
@@ -154,7 +160,7 @@ def _numbers(where: str, y: list[Any], other: str = "") -> Any:
 def _joined(
     path: Path, train: dict[str, _Share], test: dict[str, _Share], reading: Reading, folder: Path
 ) -> OwnedDataset:
-    """Return the samples of all users, those to test on after each one's others."""
+    """Return the samples of all users. The test samples of a user follow the user's other samples."""
     names = sorted(train)
     users = [name for name in names for part in (train, test) if part]
     shares = [part[name] for name in names for part in (train, test) if part]

@@ -1,4 +1,4 @@
-"""An `.npz` file of the user's own: checked by its headers, then read."""
+"""The source `npz`: an `.npz` file, whose headers are checked before its arrays are read."""
 
 import contextlib
 import math
@@ -36,32 +36,33 @@ _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
 
 def load(argument: str, folder: Path) -> LabeledDataset:
-    """Return the samples of a file; an `OwnedDataset` where it has `clients`.
+    """Return the samples of a file; an `OwnedDataset` if the file has the array `clients`.
 
-    Its arrays, with a row for each of N samples:
+    The arrays of the file, with one row for each of N samples:
         images: uint8, N x H x W or N x H x W x C with 1 to 4 channels; or
         features: float16, float32 or float64, N x F, N x C x L or N x C x H x W, read as float32; or
-        tokens: integers of any type, N x L, ids from 0 of a vocabulary, read as int64.
-        labels: class numbers from 0, N, as integers or whole floats, used as they are; or text, the names of the
-            classes, which are numbered `in_order`. A class without samples is allowed.
-        clients: optional: whose each sample is, integers or text, N.
-        classes: optional: the names of the classes in the order of their numbers, text, K.
-        columns: optional: the names of the features, for the reader of the file; not read.
-        test: optional, together with clients: which samples they are tested on, true or false or 0 and 1, N.
+        tokens: integers of any type, N x L, ids of a vocabulary from 0, read as int64.
+        labels: N class numbers from 0, as integers or floats with integer values, which are not renumbered; or N names
+            of classes as text, which are numbered `in_order`. Classes may have no samples.
+        clients: optional: N integers or texts, the client that owns each sample.
+        classes: optional: K texts, the names of the classes in the order of their numbers.
+        columns: optional: the names of the features, for human readers; not read.
+        test: optional, only with clients: N booleans, or integers 0 and 1, whether each sample is a test sample.
         public: optional: see `included`.
-        vocabulary: optional, with tokens: the token of each id, text, V. Without it the ids go up to the highest one.
-        padding: optional, with tokens: the id that fills short texts, one integer.
+        vocabulary: optional, only with tokens: V texts, the token of each id. Without it, V is the highest id plus 1.
+        padding: optional, only with tokens: one integer, the id of the padding token for short texts.
 
-    An array of another name is refused: it may be one of these, misspelt. Shapes and types are read from the headers
-    and checked before any array is.
+    Raises:
+        InputError: if the file cannot be read; if an array has an unknown name, which may be misspelled; or if an
+            array has a wrong shape, type or value. Shapes and types are checked before arrays are read.
     """
     return read(_file(argument, folder))
 
 
 def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
-    """Return the images, features or tokens of a file, which need have no labels, and what the ids of tokens mean.
+    """Return the images, features or tokens of a file without labels, and the vocabulary of tokens; None if no tokens.
 
-    Tokens must have the vocabulary of the private ones, `reading.known`, where both are known.
+    Raises InputError if the vocabulary is known and differs from that of the private tokens, `reading.known`.
     """
     path = _file(argument, folder)
     with _opened(path) as archive:
@@ -77,7 +78,7 @@ def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tu
 
 
 def included(argument: str, folder: Path) -> Tensor:
-    """Return the array `public` of a file: images, features or tokens in the form of `load`, without labels."""
+    """Return the array `public` of a file, which has no labels: images, features or tokens, (M, ...), as for `load`."""
     path = _file(argument, folder)
     with _opened(path) as archive:
         headers = _headers(archive, "public")
@@ -94,7 +95,8 @@ def included(argument: str, folder: Path) -> Tensor:
 def read(path: Path, extents: list[Extent] | None = None) -> LabeledDataset:
     """Return the samples of the file `path`, as `load` does.
 
-    For one of several files, the extent of features is appended to `extents`, and not checked for this file alone.
+    If `extents` is given, the extent of features is appended to the list, and the caller checks the extents of all its
+    files.
     """
     with _opened(path) as archive:
         kind, headers = _checked(path, archive, labeled=True)
@@ -113,7 +115,7 @@ def read(path: Path, extents: list[Extent] | None = None) -> LabeledDataset:
 
 
 def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Return class numbers, (N,) int64, and the names of the classes."""
+    """Return class numbers, (N,) int64, and the names of the classes; None if the file has no names."""
     labels, named = arrays["labels"], None
     if labels.dtype.kind in "SU":
         named, found = numbered(_texts(path, labels).tolist())
@@ -125,7 +127,7 @@ def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...]
 
 
 def _vocabulary(path: Path, kind: str, inputs: Tensor, arrays: dict[str, Any]) -> Vocabulary | None:
-    """Return what the ids of tokens mean, having checked the ids; None for other inputs."""
+    """Return the vocabulary of tokens after checking their ids; None for other inputs."""
     if kind != "tokens":
         return None
     words = tuple(map(str, _texts(path, arrays["vocabulary"]))) if "vocabulary" in arrays else None
@@ -138,19 +140,19 @@ def _vocabulary(path: Path, kind: str, inputs: Tensor, arrays: dict[str, Any]) -
 
 
 def _texts(path: Path, array: Any) -> Any:
-    """Return names as they are, or out of UTF-8."""
-    with readable(path, *_BROKEN):  # bytes need not be text
+    """Return an array of strings; bytes are decoded as UTF-8."""
+    with readable(path, *_BROKEN):  # bytes may be invalid UTF-8
         return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
 
 
 def names(argument: str, folder: Path) -> list[str]:
-    """Return the names of the arrays of a file."""
+    """Return the names of the arrays in a file."""
     with _opened(_file(argument, folder)) as archive:
         return _names(archive)
 
 
 def claim(path: Path) -> int:
-    """Return how many bytes `read` will need, having checked all headers of the file."""
+    """Return the number of bytes of memory that `read` needs, after checking the headers of the file."""
     with _opened(path) as archive:
         return _claimed(_checked(path, archive, labeled=True)[1])
 
@@ -166,7 +168,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _arrays(path: Path, archive: zipfile.ZipFile, headers: Headers) -> dict[str, Any]:
-    """Return the arrays whose headers were checked, if together they are not too much."""
+    """Read the arrays with these headers. Raises InputError if they need too much memory."""
     check_claim(path, _claimed(headers), "save fewer or smaller samples")
     found = {}
     for name in headers:
@@ -176,7 +178,7 @@ def _arrays(path: Path, archive: zipfile.ZipFile, headers: Headers) -> dict[str,
 
 
 def _headers(archive: zipfile.ZipFile, *names: str) -> Headers:
-    """Return {array: (shape, dtype)} of the arrays that are there, as their headers claim, having read none."""
+    """Return {array: (shape, dtype)} from the headers of those `names` that are in the file. No array is read."""
     there = archive.namelist()
     return {name: _header(archive, f"{name}.npy") for name in names if f"{name}.npy" in there}
 
@@ -196,7 +198,10 @@ def _header(archive: zipfile.ZipFile, member: str) -> Header:
 
 
 def read_header(file: IO[bytes]) -> Header:
-    """Return shape and dtype of an array in an open `.npy` file, which is then at its values; else a ValueError."""
+    """Return shape and dtype of the array in an open `.npy` file, whose position is then the start of the values.
+
+    Raises ValueError if the header is invalid.
+    """
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)
@@ -204,7 +209,7 @@ def read_header(file: IO[bytes]) -> Header:
 
 
 def _checked(path: Path, archive: zipfile.ZipFile, labeled: bool) -> tuple[str, Headers]:
-    """Return which of `INPUTS` a file has, and its headers, with one sentence for each thing that is wrong."""
+    """Return the name of the inputs in a file, one of `INPUTS`, and the headers. Raises InputError if one is wrong."""
     headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes") if labeled else ()))
     found = [name for name in INPUTS if name in headers]
     if len(found) > 1:
@@ -225,7 +230,14 @@ def _checked(path: Path, archive: zipfile.ZipFile, labeled: bool) -> tuple[str, 
 
 
 class _Form(NamedTuple):
-    """What an array besides the inputs must be, what to save, and what to save in place of Python objects (`plain`)."""
+    """The requirements for an array other than the inputs.
+
+    Attributes:
+        kinds: the allowed dtype kinds, as in ``numpy.dtype.kind``.
+        what: the required type and shape, for messages.
+        save: the advice to save other content, for messages.
+        plain: the advice to save something other than Python objects, for messages.
+    """
 
     kinds: str
     what: str
@@ -261,7 +273,7 @@ _FORMS = {
 
 
 def _check_others(path: Path, kind: str, headers: Headers) -> None:
-    """Check the arrays besides the inputs, which are called `kind`."""
+    """Check the headers of the arrays other than the inputs. `kind` is the name of the inputs' array."""
     if "test" in headers and "clients" not in headers:
         raise InputError(
             f"{path} has an array 'test' but no array 'clients'. Add 'clients' with the owner of each sample, or leave"
@@ -303,7 +315,7 @@ def _check_plain(path: Path, name: str, dtype: "np.dtype[Any]", plain: str) -> N
 
 
 def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtype[Any]", kind: str) -> None:
-    """Check an array of inputs: tokens where the `kind` is that, features where they are floats, images else."""
+    """Check the header of inputs: tokens if `kind` is ``tokens``; else features if floats; else images."""
     where = f"the array {name!r} in {path}"
     _check_plain(path, name, dtype, "plain numbers, all samples of one size")
     if kind == "tokens":
@@ -336,7 +348,7 @@ def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtyp
 
 
 def _claimed(headers: Headers) -> int:
-    """Return the bytes of all arrays, as they are read and as they become: float32 features, int64 labels."""
+    """Return the bytes of all arrays as read, plus those of their conversions to float32 and int64."""
     as_they_are = sum(math.prod(shape) * dtype.itemsize for shape, dtype in headers.values())
     become = sum(4 * math.prod(shape) for shape, dtype in headers.values() if dtype.kind == "f" and dtype.itemsize != 4)
     become += 8 * math.prod(headers["tokens"][0] if "tokens" in headers else (0,))
@@ -346,9 +358,9 @@ def _claimed(headers: Headers) -> int:
 def _inputs(
     path: Path, name: str, arrays: dict[str, Any], kind: str = "", extents: list[Extent] | None = None
 ) -> Tensor:
-    """Return images as (N, C, H, W) uint8, finite features in float32, or tokens in int64, where `kind` is that.
+    """Return images as (N, C, H, W) uint8, finite features in float32, or tokens in int64 if `kind` is ``tokens``.
 
-    The extent of features is appended to `extents`.
+    The extent of features is appended to `extents`. The array is removed from `arrays`.
     """
     array = arrays.pop(name)
     if "tokens" in (name, kind):

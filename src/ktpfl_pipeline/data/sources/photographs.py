@@ -1,4 +1,4 @@
-"""Image files as tensors: upright, in one size and in 8 bits, and unreadable files named together or skipped."""
+"""Reading of image files as tensors of one size with 8 bits per channel. One error lists all unreadable files."""
 
 import logging
 import math
@@ -24,22 +24,22 @@ logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width
 
 IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not all of Pillow's: for EPS it starts Ghostscript
-LYING = (5, 6, 7, 8)  # EXIF orientations with which width and height are exchanged
+IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start Ghostscript
+LYING = (5, 6, 7, 8)  # EXIF orientations in which width and height are swapped
 ORIENTATION = 0x0112  # EXIF's tag
 BITS_PER_SAMPLE = 258  # TIFF's tag
 
 
 class Reading(NamedTuple):
-    """How image files and texts are read.
+    """Settings for reading image files and texts.
 
     Attributes:
-        size: height and width that each image is brought to as it is read; None: the images stay as they are, all of
-            one size.
-        window: values of gray images with more than 8 bits that become 0 and 255; values outside become 0 or 255, and
-            those between are scaled linearly. None: such images are refused, because their range is not known.
-        skip: whether files that cannot be read are left out, and counted in a warning; else they are an error.
-        text: how texts become tokens.
+        size: the height and width to which each image is resized; None: images are not resized and must have one size.
+        window: for grayscale images with more than 8 bits, the values that are mapped to 0 and 255. Values between them
+            are scaled linearly, and values outside are clipped. None: such images are an error, because their range is
+            unknown.
+        skip: whether unreadable files are left out with a warning. Otherwise they are an error.
+        text: how texts are converted to tokens.
         known: the vocabulary of the private texts, which public texts use; None for private texts.
     """
 
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
     known: Vocabulary | None = None
 
     def of_public(self, private: LabeledDataset) -> "Reading":
-        """Return how public samples are read next to these private ones: texts in their vocabulary and length."""
+        """Return the settings for public samples: texts use the vocabulary and the length of the private texts."""
         if private.vocabulary is None:
             return self
         return self._replace(known=private.vocabulary, text=replace(self.text, length=private.shape[0]))
@@ -63,10 +63,10 @@ class _Header(NamedTuple):
     """Facts of an image file before its pixels are decoded.
 
     Attributes:
-        size: displayed width and height.
-        mode: Pillow's, of the pixels that it will decode.
-        bits: per channel in the file, of which Pillow decodes the highest 8 where there are several channels.
-        scale: what a gray value that Pillow decodes is multiplied by to have the one in the file.
+        size: the width and height of the image after rotation by its EXIF orientation.
+        mode: Pillow's mode of the decoded pixels.
+        bits: bits per channel in the file. If there are several channels, Pillow decodes only the highest 8.
+        scale: the factor from a gray value that Pillow decodes to the value in the file.
     """
 
     size: tuple[int, int]
@@ -76,19 +76,19 @@ class _Header(NamedTuple):
 
     @property
     def deep(self) -> bool:
-        """Whether the one channel is decoded with more than 8 bits."""
+        """Whether the image has one channel that is decoded with more than 8 bits."""
         return self.mode.startswith(("I", "F"))
 
 
 class _Unreadable:
-    """The files that could not be read, with their errors, in the order in which they were found."""
+    """The files that could not be read, with their errors, in the order of reading."""
 
     def __init__(self) -> None:
         self.errors: dict[Path, InputError] = {}
 
     @contextmanager
     def collected(self, file: Path) -> Iterator[None]:
-        """Keep the `InputError` of reading a file instead of raising it."""
+        """Store the error of reading `file` as an InputError instead of raising it."""
         try:
             with readable(file, fix="replace or remove it, or set image.unreadable to skip"):
                 yield
@@ -96,7 +96,7 @@ class _Unreadable:
             self.errors[file] = error
 
     def settle(self, where: Path, of: int, skip: bool) -> None:
-        """Raise one `InputError` for all of them, or warn of them where they are skipped."""
+        """Raise one InputError for all stored errors; with `skip`, log a warning unless all `of` files failed."""
         if not self.errors:
             return
         if skip and len(self.errors) < of:
@@ -118,16 +118,25 @@ class _Unreadable:
 def photographs(
     where: Path, files: list[Path], reading: Reading = AS_THEY_ARE, listed: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return image files as they are seen, (M', C, H, W) uint8, and which of the M files these are, (M,) bool.
+    """Read image files, rotated by their EXIF orientation.
 
-    Photographs are turned upright by their EXIF orientation. Gray images stay gray if all of them are; otherwise all
-    become RGB (transparency is dropped). Headers come first: sizes and modes are known, and memory is asked for once,
-    before any pixel is decoded. No more than one image is in memory at its own size. Images are resized by Pillow's
-    bilinear filter, which averages when it shrinks. The files are `listed` if a table names them, so that
-    others next to them are none of its images.
+    If all images are grayscale, they have one channel. Otherwise all are converted to RGB, without transparency. All
+    headers are read before pixels are decoded, so that memory is allocated once. At most one image is in memory at its
+    original size. Images are resized with Pillow's bilinear filter, which averages when it shrinks.
 
-    One `InputError` names all files that cannot be read, unless they are skipped. Others say that images have several
-    sizes where no size is given, or more than 8 bits where no window is given or there are several channels.
+    Args:
+        where: the folder or table of the files, for messages.
+        files: M image files.
+        reading: the settings for reading.
+        listed: whether a table lists the files. If not, other files in their folders cause a warning.
+
+    Returns:
+        The images that could be read, (M', C, H, W) uint8, and whether each file was read, (M,) bool.
+
+    Raises:
+        InputError: if files cannot be read, unless `reading.skip` is set; if images have several sizes and
+            `reading.size` is None; if images have more than 8 bits per channel, and `reading.window` is None or they
+            have several channels.
     """
     if not listed:
         _warn_of_skipped(where, files)
@@ -157,7 +166,7 @@ def photographs(
 
 
 def _warn_of_skipped(where: Path, files: list[Path]) -> None:
-    """Warn of the files next to the images that are none by their names, such as a `.gif`."""
+    """Log a warning about files next to the images whose suffix is not of an image, such as `.gif`."""
     skipped: Counter[str] = Counter()
     for place in {file.parent for file in files}:
         with readable(place):
@@ -169,11 +178,11 @@ def _warn_of_skipped(where: Path, files: list[Path]) -> None:
 
 
 def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
-    """Return Pillow's image upright, with 8 bits per channel: the window's ends become 0 and 255."""
+    """Return a Pillow image, rotated by its EXIF orientation, with 8 bits per channel; `reading.window` is applied."""
     from PIL import Image, ImageOps
 
     if not header.deep:
-        if reading.size and image.size != reading.size[::-1]:  # a JPEG is decoded at a half, a quarter or an eighth
+        if reading.size and image.size != reading.size[::-1]:  # decode a JPEG at 1/2, 1/4 or 1/8 of its size
             turned = reading.size if image.size != header.size else reading.size[::-1]
             image.draft("L" if header.mode == "L" else "RGB", (2 * turned[0], 2 * turned[1]))
         return ImageOps.exif_transpose(image)
@@ -199,10 +208,10 @@ def _header(file: Path) -> _Header:
 
 
 def _depth(image: Any) -> tuple[int, float]:
-    """Return the bits per channel in a file, and the scale of its gray values, as a `_Header` has them."""
+    """Return the bits per channel in a file, and the scale of its gray values, as in `_Header`."""
     codec, *_, coding = image.tile[0]
     if codec.startswith("ppm"):
-        highest: int = coding[-1]  # Pillow stretches gray values above 255 from this to 65535
+        highest: int = coding[-1]  # for a maximum above 255, Pillow scales it to 65535
         return highest.bit_length(), highest / 65535
     if image.format == "TIFF":
         return max(image.tag_v2.get(BITS_PER_SAMPLE, (1,))), 1
@@ -210,7 +219,7 @@ def _depth(image: Any) -> tuple[int, float]:
 
 
 def _sideways(image: Any) -> bool:
-    """Return whether an image is stored on its side; Pillow turns TIFFs by itself. No pixel is decoded for it."""
+    """Return whether the EXIF orientation swaps width and height. Pillow rotates TIFFs itself. No pixel is decoded."""
     from PIL import Image
 
     if image.format == "TIFF" or "exif" not in image.info:
@@ -221,7 +230,7 @@ def _sideways(image: Any) -> bool:
 
 
 def _open(path: Path) -> Any:
-    """Return Pillow's image with its header read, and no pixel yet."""
+    """Return a Pillow image whose header was read. Raises InputError if it has too many pixels."""
     from PIL import Image
 
     try:
@@ -239,9 +248,10 @@ def _open(path: Path) -> Any:
 
 
 def _common_mode(headers: dict[Path, _Header], reading: Reading) -> str:
-    """Return Pillow's mode for all images, ``"L"`` or ``"RGB"``; refuse several sizes, and a range that is not known.
+    """Return the Pillow mode for all images, ``"L"`` or ``"RGB"``.
 
-    The range of a channel of more than 8 bits is not known: scanners fill 10, 12, 14 or 16 of them.
+    Raises InputError if images have several sizes without `reading.size`, or more than 8 bits per channel without a
+    known range. Files with 16 bits per channel may use only 10, 12 or 14 of them.
     """
     first, size = next((file, header.size) for file, header in headers.items())
     for file, header in headers.items():

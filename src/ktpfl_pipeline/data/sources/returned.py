@@ -1,4 +1,4 @@
-"""What a source outside this package returned, before anything is made of it."""
+"""Checks of the samples that a source outside this package returns."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,9 +16,10 @@ from ktpfl_pipeline.data.sources.tokens import check_ids, vocabulary_of
 
 
 def check_returned(samples: Any, source: str) -> LabeledDataset:
-    """Return the samples that the function of a `source` returned, with labels in int64, after checking them.
+    """Return the samples that the function of `source` returned, with labels in int64, after checking them.
 
-    They must be a `LabeledDataset` with one label for each input, and of the numbers that it says.
+    Raises InputError if they are not a `LabeledDataset`, or if types, shapes or values are not as its documentation
+    requires.
     """
     who = f"source {source!r}"
     if not isinstance(samples, LabeledDataset):

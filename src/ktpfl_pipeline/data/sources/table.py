@@ -1,4 +1,4 @@
-"""A table of image files, `table:photos.csv`: a row per image, with its path, its label, and perhaps its client."""
+"""The source `table`: a CSV file with one row per image file: its path, its label, and optionally its client."""
 
 import csv
 import logging
@@ -26,41 +26,44 @@ logger = logging.getLogger(__name__)
 Meaning = TypeVar("Meaning")
 Cells = list[str | None]
 Table = dict[str, Cells]
-"""The cells of each column by its name; None for an empty one."""
+"""The cells of each column by the column's name; None for an empty cell."""
 
 SPLITS = TRAIN | VALIDATION | TEST
 OPTIONAL = ("client", "split")
-"""Columns that a table may have."""
+"""Optional columns."""
 EVERY = slice(None)
-PARSED = 100  # bytes of memory that one byte of a CSV file may take as Python texts
+PARSED = 100  # bytes of memory per byte of a CSV file, at most, as Python strings
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
-    """Return the images that a table lists; an `OwnedDataset` where it has a column `client`.
+    """Return the images that a table lists; an `OwnedDataset` if the table has a column `client`.
 
-    Its columns, named in the first line, in any order; others are passed over:
-        path: of the image file, relative to the table's folder and within it.
-        label: the class, a name or a number. Names are sorted, as numbers where all are numbers.
-        client: optional: whose the image is.
-        split: optional: train, val or test, with the meaning that the folders of these names have for `folder`.
+    The first line names the columns, in any order. Other columns are ignored:
+        path: the path of the image file, relative to the table's folder and within this folder.
+        label: the class, a name or a number; classes are numbered `in_order`.
+        client: optional: the client that owns the image.
+        split: optional: train, val or test, with the same meaning as the folders of these names in the source `folder`.
 
-    An `InputError` names a column or a cell that is missing, all files that are missing, or an unreadable image.
+    Raises:
+        InputError: if a column or a cell is missing, if image files are missing, or if images cannot be read.
     """
     place, table = _table(argument, folder, ("path", "label"))
     return labeled(place, table, *_images(place, table, reading))
 
 
 def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
-    """Return the images that a table lists, (N, C, H, W) uint8, without a vocabulary; it needs only `path`."""
+    """Return the images that a table lists, (N, C, H, W) uint8, and None for the vocabulary; only `path` is needed."""
     place, table = _table(argument, folder, ("path",))
     return _images(place, table, reading)[0], None
 
 
 def read(file: Path) -> Table:
-    """Return the columns of a CSV file by name, as texts without spaces around them, None for an empty cell.
+    """Return the columns of a CSV file by name. Cells are strings without surrounding spaces, or None if empty.
 
-    The separator is a comma, a semicolon, a tab or a bar, found from the first line; texts may be quoted. An
-    `InputError` says that the file is not there, is too large, or is not a table in UTF-8 with equally long rows.
+    The separator is a comma, semicolon, tab or vertical bar; it is detected in the first line. Cells may be quoted.
+
+    Raises:
+        InputError: if the file does not exist, is too large, or is not a UTF-8 table with rows of equal length.
     """
     if not file.is_file():
         raise InputError(f"there is no file {file}: correct the path of the table.")
@@ -86,7 +89,11 @@ def read(file: Path) -> Table:
 def opened(
     name: str, example: str, argument: str, folder: Path, needed: Sequence[str], optional: Sequence[str]
 ) -> tuple[Path, Table]:
-    """Return the path of a table and its columns by their names in lower case; those `needed` must be there."""
+    """Return the path of a table, and its columns by their names in lower case.
+
+    Raises InputError if the file does not exist, or lacks a column in `needed`. The message names the `optional`
+    columns too.
+    """
     place = file_in(name, argument, folder, example)
     found = {column.lower(): cells for column, cells in read(place).items()}
     if lacking := [column for column in needed if column not in found]:
@@ -98,7 +105,7 @@ def opened(
 
 
 def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence[int] | None = None) -> None:
-    """Check that no cell of these columns is empty, if they exist; `rows` as for `labeled`."""
+    """Raise InputError if one of the columns `names` has an empty cell. `rows` is as for `labeled`."""
     for name in names:
         if None in table.get(name, ()):
             row = _number(table[name].index(None), rows)
@@ -106,12 +113,12 @@ def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence
 
 
 def _number(row: int, rows: Sequence[int] | None) -> int:
-    """Return the number in its file of a row of a table, of which only the file's `rows` may be there."""
+    """Return the line number in the file of a row of a table, which may contain only the file's `rows`."""
     return 2 + (row if rows is None else rows[row])
 
 
 def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
-    """Return the path of a table of images and its columns, having checked that no cell is empty."""
+    """Return the path of a table of images, and its columns. Raises InputError if a cell is empty."""
     place, found = opened("table", "photos.csv", argument, folder, needed, OPTIONAL)
     check_filled(place, found, (*needed, *OPTIONAL))
     if not found["path"]:
@@ -120,7 +127,7 @@ def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Ta
 
 
 def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor]:
-    """Return the images that are there, (M', C, H, W) uint8, and which of the M rows these are, (M,) bool."""
+    """Return the images that could be read, (M', C, H, W) uint8, and whether each row's image was read, (M,) bool."""
     paths = [str(path) for path in table["path"]]
     (path, times), *_ = Counter(map(os.path.normpath, paths)).most_common(1)
     if times > 1:
@@ -158,7 +165,7 @@ def meant(
     allowed: str,
     rows: Sequence[int] | None = None,
 ) -> list[Meaning]:
-    """Return what the cells of a column mean; the error for one that means nothing says what is `allowed`."""
+    """Return the value in `meanings` for each cell of a column. Raises InputError, with `allowed`, for other cells."""
     names = [str(cell or "").lower() for cell in cells]
     for row, name in enumerate(names):
         if name not in meanings:
@@ -174,11 +181,18 @@ def labeled(
     vocabulary: Vocabulary | None = None,
     rows: Sequence[int] | None = None,
 ) -> LabeledDataset:
-    """Return inputs, (M', ...), with the labels of their rows, and their clients and split if the table has them.
+    """Return inputs with the labels of their rows, and with clients and test samples if the table has these columns.
 
-    They are the inputs of those of its M rows, without empty cells, that are `kept`, (M,) bool. If the M rows are a
-    part of the file's, `rows` are their places in it, from 0, for messages. An `InputError` says that there are too
-    many classes, that a name cannot be shown, or that a split is none of the three.
+    Args:
+        place: the path of the table, for messages.
+        table: M rows without empty cells.
+        inputs: (M', ...), the inputs of the kept rows.
+        kept: (M,) bool, whether each row is kept; by default, all rows are kept.
+        vocabulary: the vocabulary of tokens.
+        rows: if the M rows are only a part of the file's rows, their indices in the file from 0, for messages.
+
+    Raises:
+        InputError: if there are too many classes, a name cannot be shown, or a split is not train, val or test.
     """
     names, labels = numbered(table["label"])
     if len(names) > MAX_CLASSES:

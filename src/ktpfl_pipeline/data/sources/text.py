@@ -1,4 +1,4 @@
-"""A table of texts, `text:tickets.csv`: a row per text, with its label, and perhaps its client."""
+"""The source `text`: a CSV file with one row per text: the text, its label, and optionally its client."""
 
 from pathlib import Path
 
@@ -14,17 +14,18 @@ _PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false"
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
-    """Return the private texts of a table; an `OwnedDataset` where it has a column `client`.
+    """Return the private texts of a table; an `OwnedDataset` if the table has a column `client`.
 
-    Its columns, named in the first line, in any order; others are ignored:
+    The first line names the columns, in any order. Other columns are ignored:
         text: the text of the sample.
-        label: the class, a name or a number. Names are sorted, as numbers where all are numbers.
-        client: optional: the owner of the text.
+        label: the class, a name or a number; classes are numbered `in_order`.
+        client: optional: the client that owns the text.
         split: optional: train, val or test, as for the source `table`.
-        public: optional: true or false. Public texts belong to no client and need neither label nor client; see
+        public: optional: true or false. Public texts belong to no client, and need no label and no client; see
             `included`.
 
-    An `InputError` names a column or a cell that is missing, or a text that cannot be used.
+    Raises:
+        InputError: if a column or a cell is missing, or a text cannot be used.
     """
     place, table = _table(argument, folder, ("text", "label"))
     rows = [row for row, public in enumerate(_public(place, table)) if not public]
@@ -37,7 +38,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
-    """Return the public texts of a table, (m, L) int64, in the vocabulary of its private ones."""
+    """Return the public texts of a table, (m, L) int64, in the vocabulary of its private texts."""
     place, table = _table(argument, folder, ("text",))
     public = _public(place, table)
     chosen = [text for text, open_ in zip(_texts(table), public, strict=True) if open_]
@@ -52,13 +53,13 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
 
 
 def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tokens:
-    """Return all texts of a table, (M, L) int64, and what their ids mean; it needs only the column `text`."""
+    """Return all texts of a table, (M, L) int64, and their vocabulary. Only the column `text` is needed."""
     place, table = _table(argument, folder, ("text",))
     return tokenized(_texts(table), reading, str(place), folder)
 
 
 def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
-    """Return the path of a table and its columns, having checked that each row has a text."""
+    """Return the path of a table and its columns. Raises InputError if a row has no text."""
     place, table = opened("text", "tickets.csv", argument, folder, needed, (*OPTIONAL, "public"))
     check_filled(place, table, ["text"])
     if not table["text"]:

@@ -1,4 +1,4 @@
-"""Texts as tokens: the built-in tokenizers, tokenizer files of the `tokenizers` package, and checks of ids."""
+"""Tokenization of texts: built-in tokenizers, tokenizer files of the package `tokenizers`, and checks of ids."""
 
 import logging
 import os
@@ -23,28 +23,34 @@ from ktpfl_pipeline.data.standardization import PADDING, UNKNOWN
 logger = logging.getLogger(__name__)
 WORDS, CHARACTERS = "words", "characters"
 MAX_VOCABULARY = 2**20
-"""Ids that a vocabulary may have: each takes a row of numbers in every model of every client."""
+"""The largest number of ids in a vocabulary, because each id needs an embedding in every model of every client."""
 MAX_LENGTH = 1000
-"""Tokens of the longest text that is kept whole without `length`."""
+"""The largest number of tokens of a text if `length` is not set."""
 MAX_WORD = 100
-"""Characters of a word; longer ones, which are addresses or noise, are cut."""
+"""The largest number of characters of a word; longer words, such as addresses, are cut."""
 SPECIAL = ("[PAD]", "[UNK]")
-"""What tokens `PADDING` and `UNKNOWN` of the built-in tokenizers are called."""
+"""The names of the tokens `PADDING` and `UNKNOWN` in the built-in tokenizers."""
 PADDINGS = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>")
-"""What the padding token of a tokenizer file may be called, the usual names first."""
+"""Names of the padding token in tokenizer files, the most usual first."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 Tokens = tuple[Tensor, Vocabulary]
-"""Texts as ids, (M, L) int64, and what the ids mean."""
+"""Texts as ids, (M, L) int64, and their vocabulary."""
 
 
 def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, auto: str = WORDS) -> Tokens:
-    """Return texts, (M,), as tokens.
+    """Return texts as tokens.
 
-    `reading` has the tokenizer, the length, and for public texts the vocabulary of the private ones. The relative path
-    of a tokenizer file starts at `folder`; the tokenizer ``auto`` is that of the private texts, or else `auto`. An
-    `InputError` says that the tokenizer cannot be used, or `where`, in which file, a text has no token or is too long.
+    Args:
+        texts: M texts.
+        reading: the settings: the tokenizer, the length, and for public texts the vocabulary of the private texts.
+        where: the file of the texts, for messages.
+        folder: the folder that the relative path of a tokenizer file starts from.
+        auto: the tokenizer for the setting ``auto``; public texts use the tokenizer of the private texts instead.
+
+    Raises:
+        InputError: if the tokenizer cannot be used, or a text has no token or is too long.
     """
     how, known = reading.text, reading.known
     name = how.tokenizer
@@ -86,7 +92,7 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
 
 
 def _tokenizer_of(known: Vocabulary) -> str:
-    """Return which built-in tokenizer a vocabulary is of; one from a file has characters if no token is longer."""
+    """Return the built-in tokenizer of a vocabulary, inferred from the tokens if the vocabulary does not name it."""
     if known.tokenizer:
         return known.tokenizer
     plain = [word for word in known.words or () if not word.startswith(("[", "<"))]  # besides [PAD], <unk> and the like
@@ -95,7 +101,7 @@ def _tokenizer_of(known: Vocabulary) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case, and its punctuation marks, each a token: ``it's`` has three."""
+    """Return the tokens of a text: words in lower case, and single punctuation marks; ``it's`` has three tokens."""
     return [word[:MAX_WORD] for word in _WORD.findall(unicodedata.normalize("NFC", text).lower())]
 
 
@@ -105,7 +111,7 @@ def _check_none_empty(parts: Sequence[Sequence[Any]], where: str) -> None:
 
 
 def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None, where: str, cut: int = 0) -> Tokens:
-    """Return rows of ids, brought to one length, of which `cut` were cut before."""
+    """Return rows of ids, cut or padded to one length. The tokenizer has already cut `cut` of the rows."""
     longest = max((len(row) for row in rows), default=0)
     if length is None and longest > MAX_LENGTH:
         at = next(row for row, each in enumerate(rows) if len(each) == longest)
@@ -134,7 +140,7 @@ def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None
 
 
 def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Vocabulary | None) -> Tokens:
-    """Return texts as tokens of a tokenizer file, a text of more than `length` tokens cut by the tokenizer."""
+    """Return texts as tokens of a tokenizer file. The tokenizer cuts texts to `how.length` tokens."""
     if not file.is_file():
         raise InputError(
             f"text.tokenizer is {how.tokenizer!r}, and there is no file {file}: choose {WORDS}, {CHARACTERS} or a"
@@ -166,7 +172,7 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
     made.no_padding()
     made.no_truncation()
     if how.length is not None:
-        made.enable_truncation(how.length)  # which keeps special tokens at the end
+        made.enable_truncation(how.length)  # the tokenizer keeps special tokens at the end
     encoded = made.encode_batch(list(texts))
     rows = [each.ids for each in encoded]
     _check_none_empty(rows, where)
@@ -174,9 +180,9 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
 
 
 def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int | None = None) -> Vocabulary:
-    """Return a vocabulary of `size` ids, or up to the highest one used, for the ids of a source, (M, L) int64.
+    """Return the vocabulary of the tokens `ids`, (M, L) int64; without `size`, the highest id determines its size.
 
-    An `InputError` says `where` an id, or that of the padding token, is not in it.
+    Raises InputError, which names `where`, if an id or the id of the padding token is not in the vocabulary.
     """
     if size is None:
         size = max(2, 1 + int(ids.max()), 1 + (padding or 0))
@@ -191,7 +197,7 @@ def vocabulary_of(ids: Tensor, where: str, size: int | None = None, padding: int
 
 
 def check_ids(ids: Tensor, size: int, where: str) -> None:
-    """Check that all ids, (M, L), are in a vocabulary of `size` tokens; else raise InputError naming the first."""
+    """Raise InputError if one of the ids, (M, L), is not in 0..size-1. The message names the first such id."""
     outside = (ids < 0) | (ids >= size)
     if outside.any():
         row, place = outside.nonzero()[0].tolist()
@@ -202,7 +208,10 @@ def check_ids(ids: Tensor, size: int, where: str) -> None:
 
 
 def agreed(known: Iterable[Vocabulary | None], where: Callable[[int], object]) -> Vocabulary | None:
-    """Return the vocabulary that several files share, None if they have none; `where` returns a file by number."""
+    """Return the common vocabulary of several files; None if the first file has none.
+
+    Raises InputError if the vocabularies differ. `where` returns the name of a file by its number, for the message.
+    """
     given = list(known)
     first = given[0]
     if first is None:
