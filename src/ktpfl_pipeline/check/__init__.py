@@ -1,1 +1,1 @@
-"""Checks of one's own parts before a run: `ktpfl check my_package.topk:TopK`; see `command`."""
+"""Checks of a user's methods, models and sources before a run: `ktpfl check my_package.topk:TopK`; see `command`."""

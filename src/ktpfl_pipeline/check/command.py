@@ -1,4 +1,4 @@
-"""`ktpfl check`: whether a method, a model or a source does what is asked of it."""
+"""The command `ktpfl check`: it checks whether a method, a model or a source meets its requirements."""
 
 import inspect
 import linecache
@@ -23,31 +23,31 @@ from ktpfl_pipeline.data import sources
 KINDS = ("method", "model", "source")
 IMAGE = "1,28,28"
 TEXTS = (models.text.__name__, models.transformers.__name__)
-"""Modules whose models take texts."""
+"""Modules whose models have texts as inputs."""
 
 
 @click.command()
 @click.argument("name")
-@click.option("--kind", type=click.Choice(KINDS), help="What NAME is, where its function does not show it.")
-@click.option("--shape", default=IMAGE, show_default=True, help="Of a model's input: sides of an image, or fewer.")
+@click.option("--kind", type=click.Choice(KINDS), help="Kind of NAME, if its parameters do not show it.")
+@click.option("--shape", default=IMAGE, show_default=True, help="Input shape of a model, with commas.")
 @click.option(
     "--vocabulary",
     type=click.IntRange(2),
     help="Number of token ids of a model for texts; --shape is then the length of a text.",
 )
-@click.option("--classes", default=10, show_default=True, type=click.IntRange(2), help="Of a model.")
+@click.option("--classes", default=10, show_default=True, type=click.IntRange(2), help="Number of classes of a model.")
 @click.option(
     "--folder",
     default=Path("data/01_raw"),
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where relative paths of a source start.",
+    help="Folder that relative paths of a source start from.",
 )
 def check(name: str, kind: str | None, shape: str, vocabulary: int | None, classes: int, folder: Path) -> None:
     """Check a method, a model or a source: a registered NAME, or a dotted path such as my_package.topk:TopK.
 
-    A method runs on toy data, a model on drawn samples; a source is read twice. Ends with 0 where all checks pass,
-    and with 1 where one fails.
+    A method is run on toy data. A model is trained on random samples. A source is read twice. The exit code is 0 if all
+    checks pass, and 1 if a check fails.
     """
     try:
         kind = kind or kind_of(name)
@@ -65,7 +65,7 @@ def check(name: str, kind: str | None, shape: str, vocabulary: int | None, class
 
 
 def kind_of(name: str) -> str:
-    """Return which of `KINDS` a name or a dotted path is; an InputError says that its kind cannot be determined."""
+    """Return the kind of a name or a dotted path, one of `KINDS`. Raises InputError if it cannot be determined."""
     registered = {
         "method": name in methods.METHODS,
         "model": name in models.MODELS or models.is_family(name),
@@ -77,7 +77,7 @@ def kind_of(name: str) -> str:
         sources.find(name)
     if not is_path(name):
         path, colon, argument = name.partition(":")
-        own = methods.dotted(path)  # of a source with an argument
+        own = methods.dotted(path)  # a source with an argument
         if meant := methods.dotted(name) or (own and own + colon + argument):
             raise not_a_path(repr(name), meant)
         raise unknown("method, model or source", name, [*methods.METHODS, *models.MODELS, *sources.SOURCES])
@@ -100,9 +100,9 @@ def _shown_by(found: object) -> str:
 
 
 def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> bool:
-    """Run checks one after another and say of each whether it passed; return whether all did.
+    """Run checks in order, print the result of each, and return whether all passed.
 
-    The others look at what the first one made, so none is run after the first one fails.
+    The other checks use the results of the first check, so they are not run if it fails.
     """
     failed = 0
     for place, (what, run) in enumerate(checks.items()):
@@ -115,7 +115,7 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
             frames = [
                 f"{file}, line {line}, in {function}: {linecache.getline(file, line).strip()}"
                 for file, line, function in own_frames(error, name)
-            ]  # of the user's own code; where none is, all
+            ]  # only frames of the user's code; if there are none, all frames
             every = [part for line in traceback.format_exception(error) for part in line.rstrip().splitlines()]
             told = [f"it raised {raised(error, name)}", *(frames or every)]
         failed += not passed
@@ -130,7 +130,7 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
 
 
 def _shape(kind: str, name: str, given: str, vocabulary: int | None) -> Shape:
-    """Return the shape of a model's input: that of a text, padded with id 0, where a vocabulary is given."""
+    """Return the shape of a model's input; with a `vocabulary`, the shape of a text that is padded with id 0."""
     sides = _sides(given)
     if vocabulary is None:
         if kind == "model" and (models.module_of(name) in TEXTS):

@@ -1,6 +1,6 @@
-"""The contract of a method as checks on a toy federation; docs/adding_a_method.md says what each check means.
+"""Checks of the contract of a method on a toy federation. docs/adding_a_method.md explains each check.
 
-`ktpfl check` runs them on one method, and the tests on every method of the registry.
+`ktpfl check` runs the checks on one method. The tests run them on every method of the registry.
 """
 
 import copy
@@ -29,22 +29,22 @@ from ktpfl_pipeline.core.settings import LocalTraining
 SCHEDULE = Schedule(rounds=3, participation=0.6)
 """3 of 5 clients in each round."""
 LONG = 12
-"""Rounds after which a method has learned that has not after three."""
+"""The number of rounds for methods that have not learned enough after the three rounds of `SCHEDULE`."""
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.3)
 CAUTIOUS = replace(TRAINING, learning_rate=0.1)
-"""For a method of which nothing is known: some take steps that are many times as long, as pFedMe does."""
+"""Training settings for unknown methods. Some methods, such as pFedMe, take much larger steps than SGD."""
 SETTINGS = {"what": "toy"}
 SILENT = Observer()
 OF_STORED_MODELS = {"affinity", "relations"}
-"""Server matrices in whose rows the cohort writes what it finds of models that absent clients have stored."""
+"""Server matrices whose columns of absent clients may change: the cohort evaluates stored models of absent clients."""
 
 
 class BrokenError(Exception):
-    """A check failed; the message says in a sentence what was found."""
+    """A check failed. The message describes what was found, in one sentence."""
 
 
 def demand(holds: object, found: str) -> None:
-    """Check that something holds, or raise a `BrokenError` with what was `found`."""
+    """Raise BrokenError with the message `found` unless `holds` is true."""
     if not holds:
         raise BrokenError(found)
 
@@ -63,7 +63,7 @@ class Round:
 
 @dataclass
 class Recorded:
-    """An undisturbed run of a method, what its rounds were given and returned, and their checkpoints, ``t.ckpt``."""
+    """A recorded run of a method: arguments and results of its rounds, and a checkpoint ``<t>.ckpt`` per round."""
 
     method: Method[Any]
     folder: Path
@@ -72,11 +72,11 @@ class Recorded:
     rounds: list[Round] = field(default_factory=list)
 
     def federation(self, **settings: Any) -> Federation:
-        """Return a fresh federation for the method."""
+        """Return a new toy federation for the method."""
         return self.make(self.method, **{"training": self.training, **settings})
 
     def run(self) -> Run:
-        """Run the method and record it."""
+        """Run the method, and record its rounds and checkpoints."""
         file, self.rounds = self.folder / "run.ckpt", []
 
         def keep(record: RoundRecord) -> None:
@@ -89,7 +89,7 @@ class Recorded:
             )
 
     def resumed(self, fed: Federation, t: int, file: Path, observer: Observer = SILENT) -> Run:
-        """Continue from the checkpoint of round t, which is copied to `file`."""
+        """Continue the run from the checkpoint of round t, which is copied to `file`."""
         shutil.copy(self.folder / f"{t}.ckpt", file)
         return engine.run(self.method, fed, SCHEDULE, settings=SETTINGS, checkpoint_file=file, observer=observer)
 
@@ -103,7 +103,7 @@ def recording(method: Method[Any], rounds: list[Round]) -> Iterator[None]:
         before, asked = copy.deepcopy(state), list(cohort)
         found = original(method, state, cohort, t, fed)
         demand(cohort == asked, f"round {t} changed its argument `cohort` from {asked} to {cohort}")
-        if isinstance(found, tuple) and len(found) == 2:  # the engine refuses others in a sentence
+        if isinstance(found, tuple) and len(found) == 2:  # the engine raises an error for other results
             rounds.append(Round(state, before, asked, t, *found))
         return found
 
@@ -112,25 +112,25 @@ def recording(method: Method[Any], rounds: list[Round]) -> Iterator[None]:
 
 
 def timeless(run: Run) -> tuple[Any, ...]:
-    """Return a run without the seconds that it took."""
+    """Return the results of a run that do not depend on time: history, coefficients and state."""
     return [replace(record, seconds={}) for record in run.history], run.coefficients, run.state
 
 
 class ReverseExecutor(SerialExecutor):
-    """Visits the clients in the opposite order."""
+    """An executor that runs the clients in reverse order."""
 
     def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
-        """Return the outcomes of the calls, last one first."""
+        """Return the outcomes of the calls, which are run in reverse order."""
         return super().outcomes(setting, phase, operation, dict(reversed(calls.items())), progress)
 
 
 def entries(state: Any) -> dict[str, Any]:
-    """Return what a state holds by name."""
+    """Return the fields of a state by name."""
     return {entry.name: getattr(state, entry.name) for entry in fields(state)}
 
 
 def learns(recorded: Recorded, run: Run) -> None:
-    """Check that clients classify toy images better than by guessing, after more rounds where three do not suffice."""
+    """Check that the mean accuracy on toy images reaches 0.6, after `LONG` rounds if three rounds do not suffice."""
     accuracy, rounds = fmean(run.history[-1].accuracy[AFTER_TRANSFER]), SCHEDULE.rounds
     if accuracy < 0.6:
         rounds = LONG
@@ -144,7 +144,7 @@ def learns(recorded: Recorded, run: Run) -> None:
 
 
 def keeps_a_history(records: list[RoundRecord]) -> None:
-    """Check that each round was evaluated with numbers, and that its bytes are counted for each of the cohort."""
+    """Check that accuracies and losses of each round are finite, and that the round counts bytes in all ledgers."""
     for record in records:
         for values in (*record.accuracy.values(), *record.loss.values()):
             demand(
@@ -154,7 +154,7 @@ def keeps_a_history(records: list[RoundRecord]) -> None:
 
 
 def leaves_its_arguments(rounds: list[Round]) -> None:
-    """Check that no round wrote to the state that it was given, with the tensors of models in it."""
+    """Check that no round changed the state that it was given, including the tensors of models."""
     for each in rounds:
         where = toy.difference(each.given, each.before)
         demand(
@@ -165,7 +165,7 @@ def leaves_its_arguments(rounds: list[Round]) -> None:
 
 
 def reports_what_it_exchanges(method: Method[Any], rounds: list[Round]) -> None:
-    """Check that each round reports the cohort, and the bytes of exactly what the class says it exchanges."""
+    """Check that each round reports all clients of the cohort, and bytes of exactly the declared `exchanges`."""
     for each in rounds:
         sent = each.report.traffic
         demand(
@@ -191,7 +191,7 @@ def _words(names: set[str] | frozenset[str]) -> str:
 
 
 def leaves_absent_clients(method: Method[Any], rounds: list[Round], fed: Federation) -> None:
-    """Check that in the last round clients outside the cohort kept their models, and their rows of server matrices."""
+    """Check that the last round did not change models or server-matrix rows of clients outside its cohort."""
     last, there = rounds[-1], {n for each in rounds for n in each.cohort}
     cohort, absent = last.cohort, sorted(there - set(last.cohort))
     held, moved = [], set[int]()
@@ -201,7 +201,7 @@ def leaves_absent_clients(method: Method[Any], rounds: list[Round], fed: Federat
 
     for name, old in entries(last.before).items():
         new = entries(last.after)[name]
-        if isinstance(old, dict) and set(absent) <= set(old) <= set(toy.IDS):  # by client: models, their buffers
+        if isinstance(old, dict) and set(absent) <= set(old) <= set(toy.IDS):  # values by client, such as models
             held.append(name)
             for n in absent:
                 kept(old[n], new.get(n), f"{name}[{n}]")
@@ -210,19 +210,19 @@ def leaves_absent_clients(method: Method[Any], rounds: list[Round], fed: Federat
                 same = sorted(set(cohort) & set(old) - changed)
                 demand(not same, f"round {last.t} left the models of {same} unchanged, although they are in its cohort")
             moved |= changed
-        if isinstance(old, Tensor) and old.shape[:1] == (len(toy.IDS),):  # the server's, a row for each client
+        if isinstance(old, Tensor) and old.shape[:1] == (len(toy.IDS),):  # a tensor of the server with a row per client
             rows = fed.rows(absent)
             kept(old[rows], new[rows], f"rows {rows.tolist()} of {name}")
             if old.shape == (len(toy.IDS),) * 2 and name not in OF_STORED_MODELS:
                 kept(old[:, rows], new[:, rows], f"columns {rows.tolist()} of {name}")
-    if type(method).personal is Personal.personal:  # of others, a part of what a client uses is everybody's
+    if type(method).personal is Personal.personal:  # otherwise clients may also use shared parts
         demand(held and moved, f"round {last.t} changed no model of its cohort {cohort}")
         one, other = (method.personal(state, absent, fed) for state in (last.before, last.after))
         kept(one, other, "what `personal` returns")
 
 
 def takes_one_client(method: Method[Any], fed: Federation) -> None:
-    """Check that a cohort may be one client."""
+    """Check that a round works with a cohort of one client."""
     n = toy.IDS[0]
     _, report = method.round(method.init(fed), [n], 1, fed)
     demand(
@@ -232,12 +232,12 @@ def takes_one_client(method: Method[Any], fed: Federation) -> None:
 
 
 def repeats(recorded: Recorded, run: Run) -> None:
-    """Check that a run in another order of visits, and with other global generators, is the same to the bit."""
+    """Check that a run is equal, bit for bit, with another order of clients and other global random generators."""
     import torch
 
     before = torch.get_rng_state()
     try:
-        torch.manual_seed(99)  # which no draw may depend on, and none may move
+        torch.manual_seed(99)  # no draw may depend on global generators or change them
         watched = toy.global_generators()
         again = engine.run(recorded.method, recorded.federation(executor=ReverseExecutor()), SCHEDULE)
         moved = not toy.same(toy.global_generators(), watched)
@@ -250,14 +250,14 @@ def repeats(recorded: Recorded, run: Run) -> None:
 
 
 def resumes(recorded: Recorded, run: Run) -> None:
-    """Check that a run that goes on from the checkpoint of round 1 is the same to the bit."""
+    """Check that a run that is resumed from the checkpoint of round 1 is equal, bit for bit."""
     again = recorded.resumed(recorded.federation(), 1, recorded.folder / "again.ckpt")
     where = toy.difference(timeless(run)[2], timeless(again)[2]) or toy.difference(timeless(run), timeless(again))
     demand(not where, f"a resumed run differs, first in {where}: keep all that crosses rounds in the state")
 
 
 def leaves_data(fed: Federation, before: Federation) -> None:
-    """Check that nothing wrote to the samples of a federation, of which `before` is a copy."""
+    """Check that the samples of a federation are unchanged. `before` is an earlier copy of the federation."""
     for one, other in zip(fed.clients, before.clients, strict=True):
         for split in ("train", "validation", "test"):
             where = toy.difference(getattr(one, split), getattr(other, split))
@@ -266,7 +266,7 @@ def leaves_data(fed: Federation, before: Federation) -> None:
 
 
 def checks(method: Method[Any], folder: Path) -> dict[str, Callable[[], None]]:
-    """Return the checks of a method by name, in their order; the first runs it, with checkpoints in the folder."""
+    """Return the checks of a method by name, in order. The first check runs the method; checkpoints go to `folder`."""
     recorded, runs = Recorded(method, folder, CAUTIOUS), list[Run]()
 
     def finishes() -> None:

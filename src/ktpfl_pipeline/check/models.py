@@ -1,4 +1,4 @@
-"""What a model must do to be trained here, as checks on drawn samples."""
+"""Checks of the requirements for a model, on random samples."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +21,7 @@ ROUNDS = 3
 
 
 def federation(name: str, shape: Shape, classes: int) -> Federation:
-    """Return two clients with the architecture, and drawn samples of a shape: images where it has three sides."""
+    """Return a federation of two clients with the architecture and random samples; three dimensions mean images."""
     sizes = (4 * classes, 2 * classes, 2 * classes)
     splits = {n: [toy.drawn(size, shape, classes, 10 * n + i) for i, size in enumerate(sizes, 1)] for n in (3, 7)}
     clients = tuple(Client(n, name, own[0], own[1], own[2]) for n, own in splits.items())
@@ -37,7 +37,7 @@ def federation(name: str, shape: Shape, classes: int) -> Federation:
 
 
 def described(facts: ModelFacts, fed: Federation, name: str) -> list[str]:
-    """Return in lines what was found about a model."""
+    """Return lines of text with the properties of a model."""
     cost, head = cost_of(fed, name), facts.head
     lines = [
         f"{cost.parameters // 4:,} trained parameters, {cost.flops:,} operations for one sample",
@@ -61,17 +61,17 @@ def described(facts: ModelFacts, fed: Federation, name: str) -> list[str]:
 
 
 def learns(fed: Federation, run: Run) -> None:
-    """Check that the mean training loss falls over the rounds."""
+    """Check that the mean training loss is lower in the last round than in the first."""
     first, last = (fmean(run.history[place].loss["train"]) for place in (0, -1))
     demand(last < first, f"the training loss went from {first:.3f} to {last:.3f} in {ROUNDS} rounds on drawn samples")
 
 
 def checks(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], list[str] | None]]:
-    """Return the checks of an architecture by name, in the order in which they are run."""
+    """Return the checks of an architecture by name, in order."""
     feds, runs = list[Federation](), list[Run]()
 
     def built() -> list[str]:
-        models.build(name, shape, classes)  # a model of one's own is tried
+        models.build(name, shape, classes)  # the first build also tries a user's model
         feds.extend(federation(name, shape, classes) for _ in range(2))
         return described(feds[0].facts(name), feds[0], name)
 

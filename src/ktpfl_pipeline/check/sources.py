@@ -1,4 +1,4 @@
-"""What a source of samples must return, as checks."""
+"""Checks of the requirements for a source of samples."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from ktpfl_pipeline.data.owned import OwnedDataset
 
 
 def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None]]:
-    """Return the checks of a data source, with its argument, by name, in the order in which they are run."""
+    """Return the checks of a source, given with its argument, by name, in order. Relative paths start at `folder`."""
     found = list[LabeledDataset]()
 
     def reads() -> list[str]:

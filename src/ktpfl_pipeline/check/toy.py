@@ -1,8 +1,7 @@
-"""A toy federation on which a method shows in seconds whether it keeps the contract.
+"""A toy federation, on which checks of a method take seconds.
 
-A few clients, 8 x 8 images in three classes that a linear model separates, four tiny architectures. Client ids are not
-row numbers, training sets differ in size, and their last batches are a full one, short ones and a single image, so that
-a mix-up of any of these shows.
+It has up to five clients, 8 x 8 images in three linearly separable classes, and four tiny architectures. To reveal
+errors, client ids differ from row numbers, training sets differ in size, and last batches are full, short or merged.
 """
 
 import random
@@ -22,7 +21,7 @@ from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 
 IDS = (3, 7, 11, 12, 20)
 SIZES = (16, 17, 20, 9, 14)
-"""Training images by client; in batches of 8: 8+8, 8+9, 8+8+4, 9, 8+6."""
+"""Training images per client. With batch size 8, the batches are 8+8, 8+9, 8+8+4, 9 and 8+6."""
 CLASSES = 3
 ARCHITECTURES = ("linear", "conv", "mlp")
 
@@ -41,7 +40,7 @@ def build(name: str) -> nn.Module:
 
 @cache
 def samples(number: int, seed: int, favorite: int = 0) -> LabeledDataset:
-    """Return images that are brightest in the top, middle or bottom third; half of them of the class `favorite`."""
+    """Return images whose class is the brightest third, top, middle or bottom; about half are of class `favorite`."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(number) % CLASSES
     labels[: number // 2] = favorite
@@ -53,7 +52,7 @@ def samples(number: int, seed: int, favorite: int = 0) -> LabeledDataset:
 
 
 def drawn(number: int, shape: Shape, classes: int, seed: int) -> LabeledDataset:
-    """Return samples of any shape, a pattern for each class with noise: images, features, or texts in tokens."""
+    """Return random samples of any shape: images, features or tokens, with a pattern per class and noise."""
     labels = torch.arange(number) % classes
     if isinstance(shape, TokenShape):
         return _texts(labels, shape, seed)
@@ -65,7 +64,7 @@ def drawn(number: int, shape: Shape, classes: int, seed: int) -> LabeledDataset:
 
 
 def _texts(labels: Tensor, shape: TokenShape, seed: int) -> LabeledDataset:
-    """Return texts of several lengths, about half of whose tokens are the one token of their class."""
+    """Return texts of several lengths. About half of the tokens of a text are the token of its class."""
     generator = torch.Generator().manual_seed(seed)
     size, first = (len(labels), *shape), 0 if shape.padding is None else shape.padding + 1
     ids = torch.randint(first, shape.vocabulary, size, generator=generator)
@@ -85,7 +84,7 @@ def federation(
     kind: type[Federation] = Federation,
     **settings: Any,
 ) -> Federation:
-    """Return a fresh toy federation on the CPU; `settings` are other fields of `Federation`."""
+    """Return a new toy federation on the CPU. `settings` are further fields of `Federation`."""
     members = tuple(
         Client(
             id=IDS[i],
@@ -103,7 +102,7 @@ def federation(
         "classes": CLASSES,
         "build": build,
         "training": LocalTraining(epochs=2, batch_size=8, learning_rate=0.1),
-        # Frozen: with it a client that learns from its own predictions stays where it is, as closed forms need.
+        # With frozen BatchNorm, learning from its own predictions does not change a model, as closed forms require.
         "distillation": Distillation(epochs=1, batch_size=8, learning_rate=0.05, batch_norm="frozen"),
         "compute": Compute(device="cpu", dtype=dtype),
     }
@@ -111,17 +110,17 @@ def federation(
 
 
 def federation_for(method: Method[Any], one: str = "both", **settings: Any) -> Federation:
-    """Return a federation of several architectures, or of `one` where the method refuses several."""
+    """Return a federation of several architectures, or only of `one` if the method requires one architecture."""
     return federation(**{**settings, **({"architectures": (one,)} if method.one_architecture else {})})
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two results are the same, tensors bit for bit and of one dtype, dictionaries in any order."""
+    """Return whether two results are equal: tensors bit for bit with equal dtype, dictionaries in any order."""
     return difference(one, other) == ""
 
 
 def difference(one: Any, other: Any, where: str = "") -> str:
-    """Return where two results differ first, such as ``"models[3]['1.weight']"``; empty where they are the same."""
+    """Return the first place where two results differ, such as ``"models[3]['1.weight']"``; empty if they are equal."""
     here = where or "it"
     if type(one) is not type(other):
         return here
@@ -146,6 +145,6 @@ def _first(pairs: list[tuple[str, Any, Any]]) -> str:
 
 
 def global_generators() -> tuple[Any, ...]:
-    """Return the state of every generator that a careless draw would move."""
+    """Return the states of the global random generators of torch, Python and NumPy."""
     legacy: Any = np.random.get_state()
     return torch.get_rng_state(), random.getstate(), legacy[1].tolist()
