@@ -1,6 +1,6 @@
-"""What runs leave behind while they go: checkpoints, and the one door to MLflow.
+"""Tracking of runs: the folder of checkpoints, and the only interface to MLflow.
 
-The engine knows nothing of this; it reports to an observer. Without a tracking store everything still runs.
+The engine does not depend on this package; it reports to an observer. Runs work without a tracking store too.
 """
 
 import logging
@@ -29,13 +29,13 @@ _tracker: ContextVar[Tracker | None] = ContextVar("tracker", default=None)
 
 
 def current() -> Tracker:
-    """Return the tracker of this process; it does nothing until `configure` is called."""
+    """Return the tracker of this process. Before `configure` is called, it is a tracker that does nothing."""
     return _tracker.get() or Tracker()
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """The settings of conf/base/tracking.yml, which describes them."""
+    """The settings of tracking; conf/base/tracking.yml documents them."""
 
     enabled: bool = True
     store: Annotated[str, MinLen(1)] | None = None
@@ -44,7 +44,7 @@ class Tracking:
 
 
 def configure(settings: Mapping[str, Any], project: Path) -> None:
-    """Make the tracker of this process from the content of tracking.yml and the project's folder."""
+    """Set the tracker of this process from the content of tracking.yml. Relative paths start at `project`."""
     read = parse(Tracking, settings, "tracking")
     checkpoints = project / read.checkpoints
     if not read.enabled:
@@ -57,7 +57,7 @@ def configure(settings: Mapping[str, Any], project: Path) -> None:
 
 
 def _store(configured: str | None) -> str:
-    """Return the store's address; say so where the environment names another one than the configuration does."""
+    """Return the address of the store. Log a warning if the environment variable and the configuration differ."""
     given = os.environ.get(URI, "").strip()
     if configured is None:
         return given or DEFAULT_STORE

@@ -1,4 +1,4 @@
-"""Tracking in an MLflow store: one run for each (experiment, method, partition, seed), with a point per round."""
+"""Tracking in an MLflow store: one MLflow run per experiment, method, partition and seed, with metrics per round."""
 
 import contextlib
 import json
@@ -15,24 +15,24 @@ from ktpfl_pipeline.tracking.store import Store, impatient, open_client
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
 
 CLIENTS = "clients.json"
-"""The table with one row a client."""
+"""The artifact with a table of one row per client."""
 MLFLOW_NOTE = "mlflow.note.content"
-"""The tag that a run's page shows first, as Markdown."""
+"""The tag whose Markdown MLflow shows at the top of a run's page."""
 TRAINED = "tags.seed != ''"
-"""The search for runs of one method with one seed."""
+"""The search filter for runs of a method with one seed, as opposed to comparisons and studies."""
 
 
 class MlflowTracker(Tracker):
-    """Tracks runs in an MLflow store."""
+    """A tracker that logs runs to an MLflow store."""
 
     def __init__(self, store: str, artifacts: Path, checkpoints: Path | None = None) -> None:
-        """The store is opened, or made, at the first run; `artifacts` is the folder of files of a local database."""
+        """Set the address of the store, which `run` opens or creates. A local database has its files in `artifacts`."""
         super().__init__(checkpoints)
         self.store, self.artifacts = store, artifacts
 
     @contextlib.contextmanager
     def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator["MlflowRun"]:
-        """Yield the run of an entry; see `Tracker.run`."""
+        """Yield the MLflow run for `entry`, a new or an earlier one; see `Tracker.run`."""
         store = Store(self.store, self.artifacts)
         with store.alone(), store.use() as client:
             tracked = MlflowRun(store, self._find_or_create(client, entry), dataset)
@@ -41,12 +41,12 @@ class MlflowTracker(Tracker):
             with store.use():
                 tracked.stop("FINISHED")
         except BaseException as error:
-            with contextlib.suppress(Exception), impatient():  # what ended it may be that the store is gone
+            with contextlib.suppress(Exception), impatient():  # the store may be unreachable
                 tracked.stop("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
             raise
 
     def experiments(self) -> dict[str, str]:
-        """Return the ids of the experiments by name, the one trained last first, without MLflow's empty default."""
+        """Return the ids of experiments by name, most recently trained first, without MLflow's default experiment."""
         client = open_client(self.store)
         found = {each.name: each.experiment_id for each in client.search_experiments() if each.name != "Default"}
         trained = {name: _last(client, number) for name, number in found.items()}
@@ -54,10 +54,10 @@ class MlflowTracker(Tracker):
         return {name: found[name] for name in sorted(found, key=lambda name: -started[name])}
 
     def save_view(self, experiment_id: str) -> str:
-        """Keep the page that compares the methods of an experiment, and return the id of the run that it shows.
+        """Save the page that compares the methods of an experiment, and return the id of the parent run that it shows.
 
-        It shows the comparison, sweep or tuning trained last; without one, or while a comparison goes on, all runs, and
-        the id is empty.
+        The page shows the runs of the comparison, sweep or tuning that was trained last. If the last trained run has no
+        parent run, the page shows all runs, and the returned id is empty.
         """
         with Store(self.store, self.artifacts).use() as client:
             last = _last(client, experiment_id)
@@ -87,8 +87,8 @@ class MlflowTracker(Tracker):
         begun = client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1)
         made = {"key": key, **_made_by(), **tags}
         run = begun[0] if begun else client.create_run(experiment_id, run_name=name, tags=made)
-        _set_parent(client, run, tags.get(PARENT, ""))  # a sweep with more values takes over what it finds
-        if len(run.data.params) < len(params):  # new, or killed right after it was made
+        _set_parent(client, run, tags.get(PARENT, ""))  # a sweep with more values becomes the parent of earlier runs
+        if len(run.data.params) < len(params):  # new, or killed right after its creation
             client.log_batch(
                 run.info.run_id, params=[Param(path, masked(str(value))) for path, value in params.items()]
             )
@@ -96,7 +96,7 @@ class MlflowTracker(Tracker):
 
 
 def _last(client: Any, experiment_id: str) -> Any:
-    """Return the run of an experiment that was trained last; None where there is none."""
+    """Return the last trained run of an experiment; None if there is none."""
     order = ["attributes.start_time DESC"]
     return next(iter(client.search_runs([experiment_id], TRAINED, max_results=1, order_by=order)), None)
 
@@ -105,7 +105,7 @@ class MlflowRun(TrackedRun):
     """An MLflow run in progress. A finished run is left unchanged, because its key shows that nothing has changed."""
 
     def __init__(self, store: Store, run_id: str, dataset: Dataset | None) -> None:
-        """Look up in the store how far the run is; mark it as running, and log its dataset."""
+        """Read the state of the run from the store. Unless it is finished, mark it as running and log its dataset."""
         run = store.client.get_run(run_id)
         self.store, self.run_id = store, run_id
         self.complete = run.info.status == "FINISHED"
@@ -133,7 +133,7 @@ class MlflowRun(TrackedRun):
         if self.complete:
             return
         with self.store.use() as client:
-            with self.store.alone():  # another process may end the same tuning
+            with self.store.alone():  # another process may finish the same tuning
                 known = client.get_run(self.run_id).data.metrics
                 missing = {name: value for name, value in ending.summary.items() if name not in known}
                 client.log_batch(self.run_id, _points(missing, 0))
@@ -144,7 +144,7 @@ class MlflowRun(TrackedRun):
             if ending.model:
                 self._log_model(client, ending.model)
             if ending.clients and all(file.path != CLIENTS for file in client.list_artifacts(self.run_id)):
-                client.log_table(self.run_id, dict(ending.clients), CLIENTS)  # adds rows to a table that is there
+                client.log_table(self.run_id, dict(ending.clients), CLIENTS)  # a second call would append rows
 
     def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
         """Log a report; see `TrackedRun.report`."""
@@ -169,7 +169,7 @@ class MlflowRun(TrackedRun):
 
 
 def _points(metrics: Mapping[str, float], step: int) -> list[Any]:
-    """Return metrics as points of now, which MLflow logs all or none."""
+    """Return metrics as MLflow objects with the current time."""
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
@@ -177,7 +177,7 @@ def _points(metrics: Mapping[str, float], step: int) -> list[Any]:
 
 
 def _set_parent(client: Any, run: Any, parent: str) -> None:
-    """Put a run below another, unless it is there already."""
+    """Set the parent of a run unless it is set already."""
     if parent and run.data.tags.get(PARENT) != parent:
         client.set_tag(run.info.run_id, PARENT, parent)
 
@@ -190,7 +190,7 @@ def _made_by() -> dict[str, str]:
 
 
 def _input(dataset: Dataset) -> Any:
-    """Return what MLflow calls a dataset as the input of a run."""
+    """Return a dataset as an MLflow input of a run."""
     from mlflow import entities
 
     name = masked(dataset.name)
@@ -200,7 +200,7 @@ def _input(dataset: Dataset) -> Any:
 
 
 def system_metrics() -> dict[str, float]:
-    """Return how busy this machine is, under the names that MLflow gives them."""
+    """Return the CPU and memory usage of this machine, under MLflow's names of system metrics."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -212,7 +212,7 @@ def system_metrics() -> dict[str, float]:
 
 
 def round_metrics(record: RoundRecord) -> dict[str, float]:
-    """Return one round as chart points: slashes make chart groups in MLflow."""
+    """Return the metrics of one round. MLflow groups charts by the part of a name before the slash."""
     from ktpfl_pipeline.core.client.measures import MEASURES
 
     return {

@@ -1,7 +1,7 @@
-"""The personal models of a run as one model of MLflow: client ids and inputs in, probabilities out.
+"""The personal models of a run as one MLflow model, which maps client ids and inputs to probabilities.
 
-`mlflow models predict` and `mlflow models serve` read it (``--env-manager=local``, where this package is installed).
-Weights are read with ``weights_only``, and the models are built by the registry: nothing in the folder is run.
+`mlflow models predict` and `mlflow models serve` load it, with ``--env-manager=local`` if this package is installed.
+Weights are read with ``weights_only``, and models are built by the registry, so no code in the folder is run.
 """
 
 import json
@@ -26,7 +26,7 @@ from ktpfl_pipeline.data.sources.tokens import check_ids
 from ktpfl_pipeline.data.standardization import Fitted, of_plain
 
 NAME = "personal_models"
-"""The folder among the files of a run."""
+"""The name of the model's folder among the files of a run."""
 WEIGHTS, CLIENTS = "weights.pt", "clients.json"
 
 
@@ -38,12 +38,17 @@ def save(
     classes: int,
     scale: Fitted | None = None,
 ) -> None:
-    """Write the whole models of a federation's clients, by id as `state_dict` has them, to a new folder.
+    """Write the models of a federation's clients to a new folder, as one MLflow model.
 
-    `architectures` are registry names, and `examples` one sample of each of the first B clients, as in the source, to
-    try the model with. `scale` was fitted to the training samples; None where nothing was.
+    Args:
+        folder: the folder, which is created.
+        weights: the complete model of each client by id, as in `state_dict`.
+        architectures: the architecture of each client by id.
+        examples: one sample of each of the first B clients, in the form of the source, as an example input.
+        classes: K, the number of classes.
+        scale: the quantities fitted to the training samples; None if there are none.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is first imported
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # mlflow reads the variable on import
     import mlflow.pyfunc
     import numpy as np
     from mlflow.models import Model, ModelSignature
@@ -56,7 +61,7 @@ def save(
     folder.mkdir(parents=True)
     plain = {n: {name: each.cpu() for name, each in own.items()} for n, own in weights.items()}
     with replacing(folder / WEIGHTS, f"The clients' models, {folder / WEIGHTS},") as place, place.open("wb") as file:
-        torch.save(plain, file)  # given a path, torch hides what the system said
+        torch.save(plain, file)  # with a path, torch would hide the system's error message
     built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
     known = {"scale": scale and scale.plain(), "vocabulary": vocabulary and astuple(vocabulary)}
     built |= {"kind": examples.kind.name, **known}
@@ -70,7 +75,7 @@ def save(
 
 
 class PersonalModels:
-    """All clients' models by id, in evaluation mode, with what `save` was given."""
+    """The models of all clients by id, in evaluation mode, loaded from a folder that `save` wrote."""
 
     def __init__(self, folder: Path) -> None:
         built = json.loads((folder / CLIENTS).read_text(encoding="utf-8"))
@@ -87,7 +92,7 @@ class PersonalModels:
 
         def head(architecture: str) -> str:
             found = facts_of(build, architecture, shape, self.kind).head
-            assert found is not None  # only FedMRL's models have two, and FedMRL checks that
+            assert found is not None  # only FedMRL's models are joint models, and FedMRL checks for a head
             return found.name
 
         for n, own in weights.items():
@@ -95,10 +100,14 @@ class PersonalModels:
             self.models[n].load_state_dict(own)
 
     def predict(self, given: Mapping[str, Sequence[Any]]) -> Any:
-        """Return what the clients' models say of their inputs, probabilities, (B, K) float32.
+        """Return the class probabilities, (B, K) float32, that the clients' models predict for inputs.
 
-        `given` has ``client``, (B,) ids, or (1,) for all inputs, and ``input``, (B, ...) as the source has them. An
-        `InputError` names a client or a token that does not exist, or says that there are not as many ids as inputs.
+        Args:
+            given: ``client``: (B,) client ids, or (1,), one id for all inputs; ``input``: (B, ...) inputs in the form
+                of the source.
+
+        Raises:
+            InputError: if a client or a token id does not exist, or the numbers of ids and inputs differ.
         """
         clients, inputs = torch.as_tensor(given["client"]), torch.as_tensor(given["input"])
         if unknown := sorted({*clients.tolist()} - {*self.models}):
@@ -118,5 +127,5 @@ class PersonalModels:
 
 
 def _load_pyfunc(path: str) -> PersonalModels:
-    """Return the models for MLflow."""
+    """Load the models; MLflow calls this function."""
     return PersonalModels(Path(path))

@@ -1,4 +1,4 @@
-"""What can go wrong with MLflow's store, in one sentence each."""
+"""Access to MLflow's store, with one-sentence messages for its errors."""
 
 import contextlib
 import logging
@@ -12,35 +12,35 @@ from ktpfl_pipeline.core.errors import InputError, system_error
 from ktpfl_pipeline.core.machine.files import alone, replacing
 
 BUSY = 20.0
-"""Seconds to wait for a database that another process has locked, as MLflow does."""
+"""Seconds to wait for a database that another process has locked, as in MLflow."""
 SQLITE = "sqlite:///"
 URI = "MLFLOW_TRACKING_URI"
-"""The variable with which MLflow's users name a store."""
+"""MLflow's environment variable for the address of a store."""
 LOCKED = "database is locked"
-"""SQLite's words for a database that another process writes to; nothing is wrong with it, so nothing may be deleted."""
+"""SQLite's message for a database that another process writes to. Such a database is intact; keep it."""
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
-"""How often MLflow asks a server again that does not answer; by default it does for minutes."""
+"""MLflow's environment variable for the number of retries if a server does not answer. The default takes minutes."""
 
 
 def open_client(uri: str) -> Any:
-    """Return MLflow's client of a store, which is made where it is missing; an InputError says why it cannot be."""
-    # Both are read when mlflow is first imported: send nothing, and keep its log to what went wrong.
+    """Return MLflow's client of a store. A missing SQLite file is created. Raises InputError if the store fails."""
+    # mlflow reads both variables on import: they disable telemetry, and reduce the log to warnings.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # logs the traceback of what it raises
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs tracebacks of its errors
     from mlflow import MlflowClient
 
     try:
         file = _sqlite_file(uri)
-        if file and file.exists():  # raise at once what MLflow would try for two minutes: no database, a folder
+        if file and file.exists():  # for an invalid file, MLflow would retry for two minutes
             with contextlib.closing(sqlite3.connect(file, timeout=BUSY)) as opened:
                 opened.execute("PRAGMA schema_version").fetchone()
-        with alone(file.parent) if file else impatient():  # two at once would both make its tables
+        with alone(file.parent) if file else impatient():  # otherwise two processes could both create tables
             if file and not file.exists():
                 _make(file)
             client = MlflowClient(tracking_uri=uri)
             client.search_experiments(max_results=1)
-    except Exception as error:  # a store can fail in as many ways as there are stores
+    except Exception as error:  # the type of error depends on the kind of store
         place = f"the variable {URI}" if os.environ.get(URI, "").strip() == uri else "`store` in conf/base/tracking.yml"
         if file:
             reason = str(error).strip().partition("\n")[0]
@@ -56,17 +56,17 @@ def open_client(uri: str) -> Any:
 
 
 def _make(file: Path) -> None:
-    """Make an empty database next to its place, which it then takes: MLflow cannot go on with half of one."""
+    """Create an empty database under a temporary name, and rename it: MLflow cannot use an incomplete database."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    made: Any = SqlAlchemyStore  # is not typed
+    made: Any = SqlAlchemyStore  # the class has no type annotations
     with replacing(file) as partial:
         made(f"{SQLITE}{partial}", "mlruns").engine.dispose()
 
 
 @contextlib.contextmanager
 def impatient() -> Iterator[None]:
-    """Ask a server that does not answer once again, and not for minutes; what the environment says goes before."""
+    """Limit MLflow to one retry if a server does not answer, unless the environment variable is already set."""
     theirs = os.environ.get(RETRIES)
     os.environ.setdefault(RETRIES, "1")
     try:
@@ -77,28 +77,28 @@ def impatient() -> Iterator[None]:
 
 
 class Store:
-    """An open store: what fails there is one message, and a file that vanishes is noticed.
+    """An open store. Its errors become one-sentence messages, and a deleted or replaced SQLite file is an error.
 
-    A run stops where it cannot be tracked. All that it trained is in its checkpoint by then, and the points that are
-    missing are logged when it is started again.
+    A run that cannot be tracked stops. Its progress is in its checkpoint, and missing metrics are logged when the run
+    is started again.
     """
 
     def __init__(self, uri: str, artifacts: Path) -> None:
-        """Open the store, and remember which file it is, where it is one; see `MlflowTracker` for the arguments."""
+        """Open the store, and remember the identity of an SQLite file. The arguments are as for `MlflowTracker`."""
         self.uri, self.artifacts = uri, artifacts
         self.client = open_client(uri)
         self.file = _sqlite_file(uri)
         self.opened = _identity(self.file)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other processes from checking for the store and making it; only for a store in a file."""
+        """Lock an SQLite store against other processes of this project; no effect for other stores."""
         return alone(self.file.parent) if self.file else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Any]:
-        """Yield MLflow's client, to read or log something.
+        """Yield MLflow's client, for reading or logging.
 
-        An `InputError` says that store or artifacts cannot be reached, or that the store is another one than before.
+        Raises InputError if the store or its artifacts cannot be accessed, or the SQLite file was deleted or replaced.
         """
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
@@ -107,7 +107,7 @@ class Store:
             yield self.client
         except (MlflowException, SQLAlchemyError, OSError) as error:
             raise self._error(_reason(error)) from error
-        if _identity(self.file) != self.opened:  # SQLite goes on writing to a file that was deleted
+        if _identity(self.file) != self.opened:  # SQLite continues to write to a deleted file
             raise self._error("it was deleted, moved or replaced while the run went on")
 
     def _error(self, reason: str) -> InputError:
@@ -121,7 +121,7 @@ class Store:
 
 
 def _remedy(reason: str, otherwise: str) -> str:
-    """Return what to do about a store that fails for a reason: of a locked one nothing is lost, and nothing to free."""
+    """Return the advice for a failed store: to end the locking process if the store is locked, else `otherwise`."""
     return f"end the process that writes to it, for more than {BUSY:.0f} seconds now" if reason == LOCKED else otherwise
 
 
@@ -139,7 +139,7 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what is behind the error of a library: the system's words where there are some, else its first line."""
+    """Return the cause of a library's error: the system's message if any, else the innermost error's first line."""
     if (found := system_error(error)) is not None:
         return f"{found.strerror}{f': {found.filename}' if found.filename else ''}"
     innermost = error

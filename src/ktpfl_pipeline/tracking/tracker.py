@@ -8,11 +8,17 @@ from typing import Any, NamedTuple
 from ktpfl_pipeline.core.metrics import RoundRecord
 
 PARENT = "mlflow.parentRunId"
-"""The tag by which MLflow shows a run below another."""
+"""MLflow's tag with the id of a run's parent."""
 
 
 class Dataset(NamedTuple):
-    """The data that a run uses: where they are from and how they are dealt out, a digest of at most 36 characters."""
+    """The data that a run uses.
+
+    Attributes:
+        name: the source and the partition.
+        digest: a hash of the data, at most 36 characters.
+        profile: numbers that describe the data, such as the number of samples.
+    """
 
     name: str
     digest: str
@@ -20,9 +26,14 @@ class Dataset(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The results at the end of a run by name: final numbers, figures of matplotlib, and plain values, kept as JSON.
+    """The results at the end of a run.
 
-    `clients` are the columns of a table with one row a client, and `model` is the folder of a model of MLflow.
+    Attributes:
+        summary: final numbers by name.
+        figures: Matplotlib figures by name.
+        tables: plain values by name, which are stored as JSON.
+        clients: the columns of a table with one row per client.
+        model: the folder of an MLflow model; None without one.
     """
 
     summary: Mapping[str, float]
@@ -33,10 +44,10 @@ class Ending(NamedTuple):
 
 
 class TrackedRun:
-    """A run in progress; this one keeps nothing."""
+    """A run in progress. This base class logs nothing."""
 
-    run_id = ""  # MLflow's
-    complete = True  # whether nothing is logged to it any more: it was finished before, or there is no store
+    run_id = ""  # the id in MLflow
+    complete = True  # whether nothing more is logged: the run was finished before, or there is no store
 
     def round(self, record: RoundRecord) -> None:
         """Log one finished round, unless it was logged before."""
@@ -45,16 +56,25 @@ class TrackedRun:
         """Log the results at the end of the run."""
 
     def report(self, folder: Path, note: str, metrics: Mapping[str, float], children: Sequence[str]) -> None:
-        """Log the files of a report, a note in Markdown, which the run's page says first, and metrics, once.
+        """Log a report. Unchanged metrics are not logged again.
 
-        The runs that the report compares, `children` by their ids, are below this run from now on.
+        Args:
+            folder: the folder with the report's files.
+            note: Markdown for the top of the run's page.
+            metrics: metrics by name.
+            children: the ids of the runs that the report compares; this run becomes their parent.
         """
 
 
 class Entry(NamedTuple):
-    """The description of a run before it starts, with its experiment and its name in MLflow's lists.
+    """The description of a run before it starts.
 
-    The key identifies the run: equal settings have equal keys. With the tag `PARENT` it becomes a child of that run.
+    Attributes:
+        experiment: the name of the experiment in MLflow.
+        name: the name of the run in MLflow.
+        key: the identifier of the run; equal settings have equal keys.
+        params: the settings of the run.
+        tags: tags of the run; the tag `PARENT` makes it a child of another run.
     """
 
     experiment: str
@@ -65,12 +85,12 @@ class Entry(NamedTuple):
 
 
 class Tracker:
-    """Tracks runs; this one, without a store, does nothing. Without a folder of `checkpoints`, none are kept."""
+    """A tracker without a store, which logs nothing. Without a folder `checkpoints`, no checkpoints are stored."""
 
     def __init__(self, checkpoints: Path | None = None) -> None:
         self.checkpoints = checkpoints
 
     @contextmanager
     def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator[TrackedRun]:
-        """Yield the run of an entry, an earlier one or a new one, with the `dataset` that it uses."""
+        """Yield the run for `entry`, which uses `dataset`. A run with the same key is continued."""
         yield TrackedRun()

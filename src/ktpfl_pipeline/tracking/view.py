@@ -1,6 +1,7 @@
-"""The page on which MLflow compares runs: which charts it shows of which runs, and how they are grouped.
+"""The page on which MLflow compares runs: the charts, the runs that it shows, and their groups.
 
-MLflow keeps such a page as a tag of the experiment, which a link names. Its form is that of "Share view".
+MLflow stores such a page as a tag of the experiment, and a link contains the key of the tag. The format is that of
+MLflow's "Share view".
 """
 
 import base64
@@ -13,38 +14,40 @@ from typing import Any
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 
 KEY = "ktpfl"
-"""By which a link names the view."""
+"""The key of the view in links."""
 KIND = "mlflow.experimentKind", "custom_model_development"
-"""The tag with which MLflow opens an experiment on its runs, and not on the traces of language models."""
+"""The tag that makes MLflow open an experiment with its runs instead of traces of language models."""
 TAG = f"mlflow.sharedViewState.{KEY}"
 ADDRESS = f"/runs?workflowType=machine_learning&compareRunsMode=CHART&viewStateShareKey={KEY}"
-"""Where the view is, after the address of the experiment."""
+"""The address of the view, relative to the address of the experiment."""
 FINAL = f"final/{AFTER_TRANSFER}"
 SECTIONS = {
     "Final accuracy": (FINAL, f"final/{AFTER_LOCAL}"),
     "Accuracy by round": (f"accuracy/{AFTER_TRANSFER}", f"accuracy/{AFTER_LOCAL}"),
     "Traffic and time": ("final/megabytes", "seconds/round"),
 }
-"""What is shown first: metrics by section."""
+"""The metrics of each expanded section, in order."""
 GROUPS = (
     *("accuracy", "bytes", "class_accuracy", "final", "loss", "measures", "metrics", "newcomers", "privacy", "seconds"),
     "work",
 )
-"""What is before the slash in the names of the metrics that runs log."""
+"""The parts before the slash in the names of logged metrics."""
 FOLDED = (*GROUPS, "Model metrics", "System metrics")
-"""Sections that MLflow itself makes of what `SECTIONS` does not show; metrics without a slash are model metrics."""
+"""Collapsed sections, which MLflow makes for the other metrics. Metrics without a slash are model metrics."""
 MOST = 100
-"""Groups of runs that a chart of bars shows; MLflow's default is 10."""
+"""The largest number of groups of runs in a bar chart; MLflow's default is 10."""
 
 _OURS = {"deleted": False, "isGenerated": False}
 _AXES = {"xAxisKey": "step", "useGlobalXaxisKey": True, "scaleType": "linear", "xAxisScaleType": "linear", "range": {}}
 
 
 def tag(filtered: str, groups: Sequence[str], found: Iterable[Sequence[str]]) -> str:
-    """Return the value of the experiment's tag: all groups of runs, each with a band over its seeds.
+    """Return the value of the experiment's tag `TAG`, which stores the page as compressed JSON.
 
-    `filtered` is the search by which the runs are found, `groups` the tags by which they are grouped, and `found` the
-    values of these tags that there are: the list shows these groups and not each run.
+    Args:
+        filtered: the search filter for the runs.
+        groups: the tags by which the runs are grouped; charts show each group with a band over its seeds.
+        found: the existing combinations of values of these tags. The list of runs shows these groups collapsed.
     """
     state = {
         "searchFilter": filtered,
@@ -58,7 +61,7 @@ def tag(filtered: str, groups: Sequence[str], found: Iterable[Sequence[str]]) ->
         "useGroupedValuesInCharts": True,
         "runsHiddenMode": "SHOW_ALL",
         "hideEmptyCharts": True,
-        "isAccordionReordered": True,  # else MLflow sorts the sections by name
+        "isAccordionReordered": True,  # otherwise MLflow sorts the sections by name
         "selectedColumns": [f"metrics.`{FINAL}`"],
         "compareRunSections": [_section(name, shown=name in SECTIONS) for name in (*SECTIONS, *FOLDED)],
         "compareRunCharts": [_chart(section, metric) for section, metrics in SECTIONS.items() for metric in metrics],
@@ -74,7 +77,7 @@ def _section(name: str, *, shown: bool) -> dict[str, Any]:
 
 
 def _chart(section: str, metric: str) -> dict[str, Any]:
-    # Without the smoothness, MLflow draws lines that are not those of the means.
+    # With its default smoothness, MLflow would not draw the means themselves.
     lines = {"type": "LINE", "selectedMetricKeys": [metric], "lineSmoothness": 0, "useGlobalLineSmoothing": True}
     kind = {"type": "BAR"} if metric.startswith("final/") else {**lines, **_AXES}
     return {
