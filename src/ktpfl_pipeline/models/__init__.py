@@ -1,10 +1,10 @@
 """The models: one family per file, and the registry `MODELS`.
 
-A model takes numbers (n, ...), or ids of tokens (n, length), and returns logits (n, classes). Its initial weights come
-from torch's global generator, which the caller seeds. To add a model, write a builder in a new file and add one line to
-`MODELS`. A model outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. A model of torchvision
-or timm is ``torchvision:resnet18``, one of transformers is its folder, ``transformers:my/bert``. These libraries are
-imported only by the builders that need them, when they are called.
+A model maps numbers, (n, ...), or token ids, (n, length), to logits, (n, classes). Its initial weights are drawn from
+torch's global generator, which the caller seeds. To add a model, write a builder in a new file and add one line to
+`MODELS`. A model outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. Models of other
+libraries are named ``torchvision:<name>``, ``timm:<name>`` or ``transformers:<folder>``. A library is imported when one
+of its models is built.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from ktpfl_pipeline.models.shufflenet import shufflenet_v2
 from ktpfl_pipeline.models.small import cnn, cnn_bn, mlp
 
 Builder = Callable[[Shape, int], nn.Module]
-"""Called as ``builder(shape, classes)``, shape being that of one input, (channels, height, width) of an image.
+"""``builder(shape, classes)`` returns a new model for inputs of `shape`, such as (channels, height, width).
 
 The shape of a text, (length,), has the attributes ``vocabulary`` and ``padding``; see `core.dataset.TokenShape`.
 """
@@ -57,11 +57,11 @@ FAMILIES: dict[str, Callable[[str], Builder]] = {
     **dict.fromkeys(zoo.FAMILIES, zoo.find),
     "transformers": transformers.find,
 }
-"""What finds the builder of a model of another library, by what is before the colon of its name."""
+"""Functions that return the builder for a name, by the library's name before the colon."""
 
 
 def find(name: str) -> Builder:
-    """Return the builder of an architecture of `MODELS`, a library or a dotted path; InputError if there is none."""
+    """Return the builder of an architecture: of `MODELS`, a library or a dotted path. Raises InputError if unknown."""
     if is_family(name):
         return FAMILIES[name.partition(":")[0]](name)
     if name not in MODELS and not is_path(name):
@@ -73,12 +73,12 @@ def find(name: str) -> Builder:
 
 
 def is_family(name: str) -> bool:
-    """Return whether an architecture is one of torchvision, timm or transformers."""
+    """Return whether an architecture is a model of torchvision, timm or transformers."""
     return name.partition(":")[0] in FAMILIES
 
 
 def module_of(name: str) -> str:
-    """Return the name of the module whose source makes the architecture `name`."""
+    """Return the name of the module that defines the architecture `name`."""
     if name in MODELS:
         return MODELS[name].__module__
     first = name.partition(":")[0]
@@ -86,7 +86,7 @@ def module_of(name: str) -> str:
 
 
 def libraries(names: Iterable[str]) -> dict[str, str]:
-    """Return what else decides the results of some architectures: versions of libraries, and hashes of folders."""
+    """Return what the results of architectures depend on besides this package: library versions and folder hashes."""
     given = list(names)
     found = {"timm": version("timm")} if any(name.startswith("timm:") for name in given) else {}
     if folders := [name for name in given if transformers.is_one(name)]:
@@ -96,16 +96,18 @@ def libraries(names: Iterable[str]) -> dict[str, str]:
 
 
 def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] | None = None) -> nn.Module:
-    """Return a new model of the architecture `name` in training mode, its weights drawn from torch's global generator.
+    """Return a new model in training mode, with weights drawn from torch's global generator.
 
     Args:
         name: a key of `MODELS`, ``torchvision:<name>``, ``timm:<name>``, ``transformers:<folder>``, or a dotted path.
-        shape: of one input, (channels, height, width) of an image; a `TokenShape` of a text.
-        classes: number of logits, at least 2.
-        weights: by architecture, what is used instead of drawn ones where it fits; see `pretrained.load`.
+        shape: the shape of one input: (channels, height, width) of an image, (channels, length) of a series,
+            (features,) of a vector, or a `TokenShape` of a text.
+        classes: the number of logits, at least 2.
+        weights: pretrained weights by architecture, which replace drawn weights; see `pretrained.load`.
 
     Raises:
-        InputError: if an argument is not among those allowed, or a model of one's own cannot be trained.
+        InputError: if the architecture is unknown or does not support these inputs, if there are fewer than 2 classes,
+            if weights do not fit, or if a user's model cannot be trained.
 
     Example:
         >>> torch.manual_seed(0)

@@ -1,8 +1,8 @@
 """AlexNet for small images.
 
 A. Krizhevsky, I. Sutskever, G. E. Hinton, "ImageNet Classification with Deep Convolutional Neural Networks",
-NeurIPS 2012. The channel widths 64, 192, 384, 256, 256 are those of its one-GPU version (A. Krizhevsky, "One Weird
-Trick for Parallelizing Convolutional Neural Networks", arXiv:1404.5997, 2014), which torchvision follows too.
+NeurIPS 2012. The channel widths are 64, 192, 384, 256 and 256, as in the one-GPU version (A. Krizhevsky, "One Weird
+Trick for Parallelizing Convolutional Neural Networks", arXiv:1404.5997, 2014) and in torchvision.
 """
 
 from torch import nn
@@ -13,7 +13,7 @@ from ktpfl_pipeline.models.pooling import pooled_relu
 
 
 def alexnet(shape: Shape, classes: int) -> nn.Module:
-    """Return AlexNet with the kernels of the usual CIFAR variants: 3x3 everywhere, stride 2 in the first layer.
+    """Return AlexNet with kernels for small images: 3x3 in all layers, stride 2 in the first layer.
 
     | layer | 28 pixels | 32 pixels |
     | --- | --- | --- |
@@ -27,9 +27,10 @@ def alexnet(shape: Shape, classes: int) -> nn.Module:
     | dropout 0.5; fully connected 4096; ReLU | (4096,) | (4096,) |
     | fully connected | (classes,) | (classes,) |
 
-    The local response normalization of the paper is left out. With 10 classes: 20,125,386 parameters at (1, 28, 28),
-    20,126,538 at (3, 28, 28), which is the count of the variant in the KT-pFL authors' code, and 23,272,266 at
-    (3, 32, 32).
+    There is no local response normalization. The smallest image has 15 x 15 pixels.
+
+    Parameters with 10 classes: 20,125,386 at (1, 28, 28); 20,126,538 at (3, 28, 28), as in the KT-pFL authors' code;
+    23,272,266 at (3, 32, 32).
     """
     channels, *sides = shapes.image("alexnet", shape, least=15)
     height, width = ((side + 1) // 16 for side in sides)

@@ -12,9 +12,10 @@ from ktpfl_pipeline.models.pooling import pooled_relu
 
 
 def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
-    """Return two padded 5x5 convolutions (32, 64), each with ReLU and 2x2 max pooling, and 512 hidden units.
+    """Return two 5x5 convolutions (32 and 64 channels) with ReLU and 2x2 max pooling, and a hidden layer of 512 units.
 
-    With 10 classes: 1,663,370 parameters at (1, 28, 28), the number the paper states, and 2,156,490 at (3, 32, 32).
+    The smallest image has 4 x 4 pixels. Parameters with 10 classes: 1,663,370 at (1, 28, 28), as stated in the paper;
+    2,156,490 at (3, 32, 32).
     """
     channels, height, width = shapes.image("mcmahan_cnn", shape, least=4)
     return nn.Sequential(

@@ -1,4 +1,4 @@
-"""Models of one's own, given by a dotted path: each is tried before it is trained."""
+"""Models of the user, named by a dotted path. Each model is checked before it is trained."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -17,16 +17,17 @@ Builder = Callable[[Shape, int], nn.Module]
 
 
 def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
-    """Return a new model, its weights drawn from torch's global generator, which no trial moves.
+    """Return a new model, with weights drawn from torch's global generator.
 
-    On torch's device ``meta``, where only its names and shapes are needed, it is made and not tried. Raises InputError
-    if it cannot be made, or is not a model of these inputs and classes; see `check`.
+    A model is checked once per process, see `check`; the check does not change the global generator. On torch's device
+    ``meta``, where only names and shapes are needed, the model is not checked. Raises InputError if the model cannot be
+    built, or fails a check.
     """
     asked = torch.get_default_device()
     if asked.type == "meta":
         try:
             return _made(name, builder, shape, classes)
-        except InputError:  # some compute with numbers while they are built, which this device has not
+        except InputError:  # a builder may compute with values, which this device lacks
             with rng.seeded(0), torch.device("cpu"):
                 return _made(name, builder, shape, classes)
     key = (name, id(builder), shape, getattr(shape, "vocabulary", 0), classes)
@@ -38,9 +39,10 @@ def build(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
 
 
 def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
-    """Check that a model, which is not used after that, can be trained, with a forward and a backward pass.
+    """Check that a model can be trained, with forward passes and a backward pass. The model is not used afterwards.
 
-    InputError names the model, what came out and what is expected.
+    Raises InputError if the model has no trainable parameters or unsupported tensors, if its output is not (2, classes)
+    logits with gradients, or if its output changes in evaluation mode.
     """
     if lazy := [key for key, each in _tensors(model) if nn.parameter.is_lazy(each)]:
         raise InputError(
@@ -65,7 +67,7 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
                 f"The model {name!r} returned {called(output)} for two inputs of {sides(shape)}; it must return "
                 f"logits, a tensor of (2, {classes}), one number for each of the {classes} classes."
             )
-    if not output.requires_grad:  # in training mode
+    if not output.requires_grad:  # output of the model in training mode
         raise InputError(f"The model {name!r} returned logits that have no gradient: compute them without detaching.")
     try:
         found = torch.autograd.grad(output.sum(), [*parameters.values()], allow_unused=True)
@@ -80,7 +82,7 @@ def check(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
 
 
 def _check_tensors(name: str, model: nn.Module) -> None:
-    """Check for tensors that cannot be averaged, sent or loaded as others are."""
+    """Raise InputError for tensors that cannot be averaged, sent or loaded: complex, sparse or overlapping tensors."""
     tensors = dict(_tensors(model))
     if odd := [key for key, each in tensors.items() if each.is_complex() or each.layout is not torch.strided]:
         raise InputError(
@@ -99,7 +101,7 @@ def _check_tensors(name: str, model: nn.Module) -> None:
 
 
 def _check_repeats(name: str, model: nn.Module, shape: Shape) -> None:
-    """Check that a model in evaluation mode returns the same logits for the same inputs."""
+    """Raise InputError if a model in evaluation mode returns different logits for the same inputs."""
     inputs = example(shape, 2) + 1
     with torch.no_grad():
         one, other = (model.eval()(inputs.clone()) for _ in range(2))

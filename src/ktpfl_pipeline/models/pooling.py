@@ -1,18 +1,18 @@
-"""Max pooling of 2 x 2 pixels, as quick as it can be on a CPU."""
+"""Max pooling of 2 x 2 pixels, which is faster on a CPU than torch's."""
 
 import torch
 from torch import Tensor, nn
 
 
 class MaxPool(nn.Module):
-    """`nn.MaxPool2d(2)` to the bit.
+    """Max pooling with the same results as `nn.MaxPool2d(2)`, bit for bit.
 
-    torch's looks for the place of each maximum, which a gradient needs and a prediction does not: two maxima of whole
-    tensors take a tenth of its time.
+    torch's max pooling computes the position of each maximum, which only gradients need. Without gradients on a CPU,
+    this module takes two elementwise maxima instead, in a tenth of the time.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the largest of each 2 x 2 pixels, (b, C, H // 2, W // 2) of (b, C, H, W)."""
+        """Return the maxima of 2 x 2 pixels: (b, C, H, W) to (b, C, H // 2, W // 2)."""
         if inputs.device.type != "cpu" or torch.is_grad_enabled():
             return torch.max_pool2d(inputs, 2)
         height, width = (side // 2 * 2 for side in inputs.shape[-2:])
@@ -21,8 +21,8 @@ class MaxPool(nn.Module):
 
 
 def pooled_relu() -> list[nn.Module]:
-    """Return the layers that do what ReLU and then 2 x 2 max pooling do, to the bit, gradients included.
+    """Return layers that are equal to ReLU followed by 2 x 2 max pooling, bit for bit, including gradients.
 
-    The pooling goes first: ReLU then has a quarter of the numbers to do, and small networks take 4 to 9 % less time.
+    Pooling is applied first, so that ReLU processes a quarter of the numbers. Small networks take 4 to 9 % less time.
     """
     return [MaxPool(), nn.ReLU()]

@@ -1,4 +1,4 @@
-"""Pretrained weights from a file of the user's own: read without running anything, and taken where they fit."""
+"""Pretrained weights from a file: no code in the file is run, and weights are loaded where name and shape fit."""
 
 import hashlib
 import zipfile
@@ -16,14 +16,15 @@ from ktpfl_pipeline.core.weights import Params, tied_names
 
 TOO_LARGE = "give weights of the architecture that is trained"
 LIGHTNING = "model."
-"""What Lightning, and this package with models of transformers, put before the names of a network's tensors."""
+"""The prefix of tensor names in files of Lightning, and in this package's models of transformers."""
 
 
 def read(file: Path) -> dict[str, Tensor]:
-    """Return the weights in a file of torch or safetensors.
+    """Return the weights in a file of torch or safetensors: tensors by name.
 
-    torch's file holds a mapping of tensors, or has it as ``state_dict``, ``model_state_dict`` or ``model``. Raises
-    InputError if there is no such file, or nothing but tensors can be read from it safely.
+    A file of torch contains a mapping of tensors, or a mapping that has it under the key ``state_dict``,
+    ``model_state_dict`` or ``model``. Raises InputError if the file does not exist, is too large, cannot be read
+    safely, or contains anything but tensors.
     """
     if not file.is_file():
         raise InputError(f"there is no file {file}: correct the path of the pretrained weights.")
@@ -33,9 +34,9 @@ def read(file: Path) -> dict[str, Tensor]:
         found: Any = _safetensors(file) if safetensors else torch.load(file, map_location="cpu", weights_only=True)
     except InputError:
         raise
-    except Exception as error:  # whatever a damaged or hostile file brings about
+    except Exception as error:  # damaged or malicious files can cause any error
         if used_up(error):
-            raise  # the file may be whole
+            raise  # out of memory: the file may be valid
         reason = str(error).strip().partition("\n")[0][:200]
         raise InputError(
             f"{file} cannot be read as weights ({type(error).__name__}: {reason}): give a file with tensors only, as "
@@ -46,13 +47,13 @@ def read(file: Path) -> dict[str, Tensor]:
             found = found[key]
     if not isinstance(found, Mapping) or not all(map(_plain, found.values())):
         raise InputError(f"{file} holds no weights: it must be a mapping of names to tensors, as state_dict() returns.")
-    claimed = sum(tensor.numel() * tensor.element_size() for tensor in found.values())  # strides of 0 claim more
+    claimed = sum(tensor.numel() * tensor.element_size() for tensor in found.values())  # strides of 0 enlarge it
     resources.check_claim(file, claimed, TOO_LARGE, "weights")
     return {str(name).removeprefix("module."): tensor.detach().contiguous() for name, tensor in found.items()}
 
 
 def _check_size(file: Path) -> None:
-    """Check that the parts of a zip archive, as torch writes, are not too large once they are unpacked."""
+    """Raise InputError if the parts of a zip archive, which torch writes, are too large after unpacking."""
     if zipfile.is_zipfile(file):
         with zipfile.ZipFile(file) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -60,7 +61,7 @@ def _check_size(file: Path) -> None:
 
 
 def _plain(value: Any) -> bool:
-    """Return whether a value is a tensor whose numbers lie one after another."""
+    """Return whether a value is a dense tensor that is not quantized and has values."""
     return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_quantized or value.is_meta)
 
 
@@ -76,10 +77,9 @@ def _safetensors(file: Path) -> dict[str, Tensor]:
 def load(name: str, module: nn.Module, weights: Params) -> int:
     """Load the `weights` whose names and shapes fit a module, and return the number of loaded parameters.
 
-    Other parameters keep their values, such as the output layer, or a first convolution with other channels. The prefix
-    ``model.``, with which Lightning stores a network, is removed if more names fit without it. Tied weights may have
-    either name; if a file has both, the first one counts. Raises InputError if no parameter of the architecture `name`
-    fits, or a value is not a number.
+    Other parameters of the module keep their values, such as the output layer. The prefix ``model.`` of names is
+    removed or added if more names fit then. Tied weights may have either name in the file. Raises InputError if no
+    parameter of the architecture `name` fits, or a fitting weight is NaN or infinite.
     """
     own, tied = module.state_dict(), tied_names(module)
     ways = [weights, {key.removeprefix(LIGHTNING): each for key, each in weights.items() if key.startswith(LIGHTNING)}]

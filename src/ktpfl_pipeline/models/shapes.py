@@ -1,4 +1,4 @@
-"""The kind of input that a model takes, and the error for inputs that it cannot take."""
+"""Checks of the kind and size of a model's inputs, and errors for unsupported inputs."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError
 
 KINDS = {3: "images", 2: "series", 1: "vectors"}
-"""By the number of dimensions of one input."""
+"""The kind of inputs by the number of dimensions of one input."""
 TRIED: set[tuple[Any, ...]] = set()
-"""Models with the shapes and classes that they were found to take: each is tried once a process."""
+"""Models with shapes and classes that passed their checks in this process, so that each is checked once."""
 INSTEAD = {
     "images": "choose lenet, cnn, mlp or torchvision:resnet18",
     "series": "choose cnn1d, gru or mlp",
@@ -21,7 +21,7 @@ INSTEAD = {
 
 
 def image(model: str, shape: Shape, least: int) -> tuple[int, int, int]:
-    """Return (channels, height, width), for a `model` that takes images of at least so many pixels a side.
+    """Return (channels, height, width) for a `model` whose inputs are images with sides of at least `least` pixels.
 
     Raises InputError if an input is not an image, or is too small.
     """
@@ -32,7 +32,7 @@ def image(model: str, shape: Shape, least: int) -> tuple[int, int, int]:
 
 
 def too_small(model: str, shape: Shape, least: int) -> InputError:
-    """Return the error for images of a `shape` with a side below the `least`."""
+    """Return the error for images of a `shape` with a side below `least` pixels."""
     if flat := _series_in_disguise(shape):
         return InputError(f"{model} takes images; {flat}.")
     height, width = shape[1:]
@@ -43,7 +43,7 @@ def too_small(model: str, shape: Shape, least: int) -> InputError:
 
 
 def series(model: str, shape: Shape, least: int) -> tuple[int, int]:
-    """Return (channels, length), for a `model` that takes series of at least so many values.
+    """Return (channels, length) for a `model` whose inputs are series of at least `least` values.
 
     Raises InputError if an input is not a series, or is too short.
     """
@@ -54,7 +54,7 @@ def series(model: str, shape: Shape, least: int) -> tuple[int, int]:
 
 
 def _series_in_disguise(shape: Shape) -> str:
-    """Return what to do with series that have an axis of length 1 more, as PFLlib's (9, 1, 128); empty for others."""
+    """Return advice for series with an additional axis of length 1, such as PFLlib's (9, 1, 128); empty for others."""
     if len(shape) != 3 or (shape[1] == 1) == (shape[2] == 1):
         return ""
     return (
@@ -64,26 +64,26 @@ def _series_in_disguise(shape: Shape) -> str:
 
 
 def tokens(model: str, shape: Shape) -> TokenShape:
-    """Return the length of a text and its vocabulary, for a `model` that takes tokens; else raise InputError."""
+    """Return the shape of a text for a `model` whose inputs are tokens. Raises InputError if they are not tokens."""
     _of_kind("tokens", model, shape)
     assert isinstance(shape, TokenShape)
     return shape
 
 
 def numbers(model: str, shape: Shape) -> Shape:
-    """Return the shape of an input, for a `model` that takes numbers of any shape; else raise InputError."""
+    """Return the shape of an input for a `model` whose inputs are numbers. Raises InputError if they are tokens."""
     if isinstance(shape, TokenShape):
         _of_kind("numbers", model, shape)
     return shape
 
 
 def sides(shape: Shape) -> str:
-    """Return a shape in messages: ``3 x 32 x 32``."""
+    """Return a shape as text for messages, such as ``3 x 32 x 32``."""
     return " x ".join(map(str, shape))
 
 
 def example(shape: Shape, number: int) -> Tensor:
-    """Return inputs to try a model with, (number, *shape): zeros, which are ids where an input is a text."""
+    """Return inputs for checks of a model, (number, *shape): zeros in float32, or in int64 for texts."""
     return torch.zeros(number, *shape, dtype=torch.int64 if isinstance(shape, TokenShape) else torch.float32)
 
 

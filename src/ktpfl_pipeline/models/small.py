@@ -1,4 +1,4 @@
-"""Small networks for tests and laptops, from no paper: a perceptron, and convolutions without and with BatchNorm.
+"""Small networks for tests and laptops, which are not from a paper: an MLP, and CNNs without and with BatchNorm.
 
 BatchNorm: S. Ioffe, C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal
 Covariate Shift", ICML 2015.
@@ -14,18 +14,18 @@ from ktpfl_pipeline.models.pooling import pooled_relu
 
 
 def cnn(shape: Shape, classes: int) -> nn.Module:
-    """Return two 3x3 convolutions (8, 16), each with ReLU and 2x2 max pooling, and a linear head.
+    """Return two 3x3 convolutions (8 and 16 channels) with ReLU and 2x2 max pooling, and a linear head.
 
-    With 10 classes: 9,098 parameters at (1, 28, 28), 11,642 at (3, 32, 32).
+    The smallest image has 4 x 4 pixels. Parameters with 10 classes: 9,098 at (1, 28, 28); 11,642 at (3, 32, 32).
     """
     return _convolutional("cnn", shape, classes, norm=False)
 
 
 def cnn_bn(shape: Shape, classes: int) -> nn.Module:
-    """Return `cnn` with BatchNorm after each convolution, which then needs no bias.
+    """Return `cnn` with BatchNorm after each convolution, and convolutions without bias.
 
-    With 10 classes: 9,122 parameters at (1, 28, 28), 11,666 at (3, 32, 32), and 48 values in BatchNorm's running means
-    and variances: the cheapest model that exercises the BatchNorm policies.
+    Parameters with 10 classes: 9,122 at (1, 28, 28); 11,666 at (3, 32, 32). BatchNorm has 48 running means and
+    variances. It is the smallest model for tests of the BatchNorm policies.
     """
     return _convolutional("cnn_bn", shape, classes, norm=True)
 
@@ -40,9 +40,9 @@ def _convolutional(name: str, shape: Shape, classes: int, norm: bool) -> nn.Modu
 
 
 def mlp(shape: Shape, classes: int) -> nn.Module:
-    """Return one hidden layer of 64 units with ReLU, over inputs of any shape.
+    """Return an MLP with one hidden layer of 64 units and ReLU, for numeric inputs of any shape.
 
-    With 10 classes: 50,890 parameters at (1, 28, 28), 197,322 at (3, 32, 32).
+    Parameters with 10 classes: 50,890 at (1, 28, 28); 197,322 at (3, 32, 32).
     """
     width = prod(shapes.numbers("mlp", shape))
     return nn.Sequential(nn.Flatten(), nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, classes))

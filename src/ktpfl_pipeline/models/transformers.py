@@ -1,6 +1,7 @@
-"""Classifiers of the library transformers from a local folder, ``transformers:my/bert``.
+"""Classifiers of the library transformers from a local folder, such as ``transformers:my/bert``.
 
-Only `config.json` and weights in safetensors are read; no code of the folder is run, and nothing is downloaded.
+Only `config.json` and weights in the format safetensors are read. No code in the folder is run, and nothing is
+downloaded.
 """
 
 import hashlib
@@ -27,12 +28,12 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 
 
 def is_one(name: str) -> bool:
-    """Return whether an architecture is a folder of transformers."""
+    """Return whether an architecture is a model of transformers."""
     return name.startswith(FAMILY)
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder that an architecture names, relative to the current one, as an absolute path."""
+    """Return the absolute path of the folder in an architecture's name. Relative paths start at the current folder."""
     return Path(name.removeprefix(FAMILY)).expanduser().absolute()
 
 
@@ -53,7 +54,7 @@ def find(name: str) -> Callable[[Shape, int], nn.Module]:
 
 
 def weights(names: Iterable[str]) -> dict[str, str]:
-    """Return the files of weights, by architecture, of those folders that have them.
+    """Return the file of weights of each architecture of transformers whose folder has one, by architecture.
 
     Raises InputError if a folder has weights in another form than one safetensors file.
     """
@@ -75,27 +76,27 @@ def weights(names: Iterable[str]) -> dict[str, str]:
 
 
 def fingerprint(name: str) -> str:
-    """Return a hash of the configuration of an architecture; that of its weights is in `pretrained.fingerprint`."""
+    """Return a hash of an architecture's configuration. `pretrained.fingerprint` returns the hash of its weights."""
     return hashlib.sha256((folder_of(name) / CONFIG).read_bytes()).hexdigest()[:16]
 
 
 def build(name: str, shape: Shape, classes: int) -> nn.Module:
     """Return a new classifier with drawn weights; `pretrained.load` loads the weights of the folder.
 
-    Raises InputError if the model does not take these tokens.
+    Raises InputError if the model does not support the length or the vocabulary of the texts.
     """
     texts = shapes.tokens(name, shape)
-    with torch.device("cpu"):  # some compute with numbers while they are built, which the device meta has not
+    with torch.device("cpu"):  # building may need values, which the device meta lacks
         return Classifier(name, texts, classes)
 
 
 _ITS_OWN = ("num_labels", "id2label", "label2id", "problem_type", "torch_dtype", "dtype")
-"""What a configuration says of its classes and its precision, which are those of the federation here."""
+"""Settings of classes and precision in a configuration, which the federation's settings replace."""
 
 
 @cache
 def _read(file: Path, changed: int) -> dict[str, Any]:
-    """Return a configuration, read once for each time that its file changed."""
+    """Return a configuration. It is cached until the file's modification time, `changed`, differs."""
     resources.check_claim(file, file.stat().st_size * 10, "give the config.json of a model", "configuration")
     try:
         found = json.loads(file.read_bytes())
@@ -109,9 +110,9 @@ def _read(file: Path, changed: int) -> dict[str, Any]:
 
 
 class Classifier(nn.Module):
-    """A classifier of transformers, from ids to logits."""
+    """A classifier of transformers, which maps token ids to logits."""
 
-    # that DP-SGD does not go with it: its positions are embedded once for a whole batch
+    # excludes DP-SGD: positions are embedded once per batch, so there are no gradients per sample
     without_single_gradients = True
 
     def __init__(self, name: str, shape: TokenShape, classes: int) -> None:
@@ -122,7 +123,7 @@ class Classifier(nn.Module):
         given = {key: each for key, each in _read(file, file.stat().st_mtime_ns).items() if key not in _ITS_OWN}
         try:
             config = AutoConfig.for_model(**given, num_labels=classes)
-        except Exception as error:  # whatever a configuration brings about
+        except Exception as error:  # a configuration can cause any error
             raise _refused(name, shape, error) from error
         known = getattr(config, "vocab_size", None)
         if known is not None and known < shape.vocabulary:
@@ -162,7 +163,7 @@ class Classifier(nn.Module):
         self.train()
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return logits, (n, classes), of texts (n, L)."""
+        """Return logits, (n, classes), for texts, (n, L)."""
         counted = counting(ids, self.padding)
         logits: Tensor = self.model(input_ids=ids, attention_mask=counted.to(ids.dtype)).logits
         return logits

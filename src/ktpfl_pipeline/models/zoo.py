@@ -1,4 +1,4 @@
-"""Models of torchvision and timm by their names there, without weights, fitted to the inputs and the classes."""
+"""Models of torchvision and timm, without pretrained weights, adapted to the inputs and the number of classes."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.models import shapes
 
 FAMILIES = ("torchvision", "timm")
-LARGEST = 600  # pixels a side: so far is the least size of a model looked for
-MAXVIT = 224  # its windows of 7 x 7 must tile a feature map that is halved five times
+LARGEST = 600  # pixels per side: the limit of the search for the smallest size of a model
+MAXVIT = 224  # windows of 7 x 7 must tile a feature map whose sides are halved five times
 
 
 def find(name: str) -> Callable[[Shape, int], nn.Module]:
@@ -30,7 +30,7 @@ def find(name: str) -> Callable[[Shape, int], nn.Module]:
     if family == "timm" and find_spec("timm") is None:
         raise InputError(f"{name} needs timm, which is not installed: pip install '.[timm]', or take another model.")
     if model not in (known := known_names(family)):
-        near = get_close_matches(model, known, n=12, cutoff=0.3)  # timm has more than a thousand
+        near = get_close_matches(model, known, n=12, cutoff=0.3)  # timm has more than a thousand models
         raise unknown(f"{family}'s model", model, near or known)
     return partial(build, family, model)
 
@@ -48,13 +48,13 @@ def known_names(family: str) -> list[str]:
 
 
 def build(family: str, name: str, shape: Shape, classes: int) -> nn.Module:
-    """Return a new model, its first convolution and its output layer fitted to `shape` and `classes`.
+    """Return a new model whose first convolution and output layer are adapted to `shape` and `classes`.
 
-    Raises InputError if it does not take inputs of this shape.
+    Raises InputError if the model does not support inputs of this shape.
     """
     full = f"{family}:{name}"
     image = shapes.image(full, shape, least=1)
-    with torch.device("cpu"):  # some compute with numbers while they are built, which the device meta has not
+    with torch.device("cpu"):  # building may need values, which the device meta lacks
         model = (_timm if family == "timm" else _torchvision)(name, image, classes)
     if (full, image) not in shapes.TRIED:
         check(full, model, image)
@@ -63,7 +63,7 @@ def build(family: str, name: str, shape: Shape, classes: int) -> nn.Module:
 
 
 def _torchvision(name: str, image: Shape, classes: int) -> nn.Module:
-    """Return a model of torchvision; auxiliary heads, which return more than logits, are off."""
+    """Return a model of torchvision, without auxiliary heads, so that it returns only logits."""
     from torchvision import models
 
     channels, height, width = image
@@ -94,7 +94,7 @@ def _tiling(name: str, image: Shape, step: int, square: str = "") -> InputError:
 
 
 def _timm(name: str, image: Shape, classes: int) -> nn.Module:
-    """Return a model of timm, built for the images' size if it depends on the size."""
+    """Return a model of timm, built for the size of the images if the model depends on the size."""
     import timm
 
     channels, *size = image
@@ -102,7 +102,7 @@ def _timm(name: str, image: Shape, classes: int) -> nn.Module:
     try:
         try:
             model: nn.Module = timm.create_model(name, img_size=tuple(size), **options)
-        except TypeError:  # a model for images of any size
+        except TypeError:  # the model has no parameter img_size
             model = timm.create_model(name, **options)
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         raise _refused(f"timm:{name}", image, error) from None
@@ -110,12 +110,12 @@ def _timm(name: str, image: Shape, classes: int) -> nn.Module:
 
 
 def _fit_first_convolution(model: nn.Module, channels: int) -> None:
-    """Replace the first convolution by one with this number of channels, drawn as torch draws convolutions."""
+    """Replace the first convolution by a convolution with `channels` input channels and torch's default weights."""
     path, old = next((path, part) for path, part in model.named_modules() if isinstance(part, nn.Conv2d))
     new = nn.Conv2d(
         channels,
         old.out_channels,
-        old.kernel_size,  # type: ignore[arg-type]  # of a module they are pairs
+        old.kernel_size,  # type: ignore[arg-type]  # pairs in a module
         old.stride,  # type: ignore[arg-type]
         old.padding,  # type: ignore[arg-type]
         bias=old.bias is not None,
@@ -124,15 +124,15 @@ def _fit_first_convolution(model: nn.Module, channels: int) -> None:
 
 
 def check(name: str, model: nn.Module, image: Shape) -> None:
-    """Check that a model takes images of a shape, on torch's device ``meta``, which knows shapes and no numbers.
+    """Check that a model supports images of a shape, on torch's device ``meta``, which computes only shapes.
 
-    InputError gives the least size that it takes, or the library's own reason where there is none.
+    Raises InputError otherwise. The message has the smallest supported size, or the library's error if none is found.
     """
     tensors = chain(model.named_parameters(), model.named_buffers())
     without_numbers = {key: tensor.to("meta") for key, tensor in tensors}
 
     def refusal(shape: Shape) -> Exception | None:
-        model.eval()  # several times as fast there as in training mode
+        model.eval()  # on meta, several times faster than training mode
         try:
             functional_call(model, without_numbers, (torch.empty(2, *shape, device="meta"),))
         except (RuntimeError, ValueError, AssertionError, TypeError) as error:
@@ -152,7 +152,7 @@ def check(name: str, model: nn.Module, image: Shape) -> None:
 
 
 def _refused(name: str, image: Shape, error: Exception) -> InputError:
-    """Return the error for a model that does not take these images, with the library's own words."""
+    """Return the error for a model that does not support these images, with the library's message."""
     reason = str(error).strip().partition("\n")[0].rstrip(".")
     sides = shapes.sides(image)
     return InputError(f"{name} cannot be built for images of {sides} ({reason}): choose another model or image.size.")
