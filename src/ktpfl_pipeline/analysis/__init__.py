@@ -1,1 +1,1 @@
-"""Numbers from finished runs; draws nothing and writes nothing."""
+"""Analysis of finished runs: summaries, differences and tests. Reports and figures are in `reports`."""

@@ -1,4 +1,4 @@
-"""Accuracy class by class."""
+"""Accuracy per class, and the majority-class baseline."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +13,9 @@ from ktpfl_pipeline.core.method import Method
 
 
 def recalls(runs: Sequence[FinishedRun]) -> list[float | None]:
-    """Return the accuracy on the test samples of each class, (K,), in 0..1, over all runs together.
+    """Return the recall of each class, (K,), in 0..1, over the test samples of all runs.
 
-    None for a class without test samples. Empty where a run does not know its confusion matrix.
+    The value of a class without test samples is None. The list is empty if a run has no confusion matrix.
     """
     if not all(run.confusion for run in runs):
         return []
@@ -26,9 +26,9 @@ def recalls(runs: Sequence[FinishedRun]) -> list[float | None]:
 
 
 def majority(results: Sequence[MethodResult]) -> dict[int, float]:
-    """Return the majority-class baseline by seed, mean over clients, in 0..1; empty where it is not known.
+    """Return the accuracy of the majority-class baseline by seed, mean over clients, in 0..1; empty if unknown.
 
-    It depends on the data only, so the runs of all methods with a seed have the same.
+    The baseline depends only on the data, so it is equal for the runs of all methods with the same seed.
     """
     runs = {run.seed: run for result in results for run in result.runs}
     if not all(run.majority for run in runs.values()):
@@ -37,7 +37,7 @@ def majority(results: Sequence[MethodResult]) -> dict[int, float]:
 
 
 def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, list[Any]]:
-    """Return the fields ``confusion`` and ``majority`` of a `FinishedRun` whose clients' labels are in this process."""
+    """Return the fields ``confusion`` and ``majority`` of a `FinishedRun`, for clients whose labels are accessible."""
     each = fed.confusion(method.personal(result.state, fed.by_id, fed), "test")  # (N, K, K)
     places = [int(place) for place in benign(range(len(each)), fed.places(fed.adversary_ids))]
     frequent = [client.train.labels.bincount().argmax() for client in fed.clients]

@@ -1,7 +1,7 @@
-"""Differences between the methods of a comparison: by seed, by client, and in the work that they take.
+"""Differences between the methods of a comparison: in accuracy, by seed and by client, and in computation.
 
-Every value is taken for each seed and then summarized over the seeds. Accuracies are in 0..1; no value counts malicious
-clients.
+Every value is computed for each seed and then summarized over the seeds. Accuracies are in 0..1. Malicious clients are
+excluded from accuracies.
 """
 
 import math
@@ -14,13 +14,13 @@ from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, benign, holm,
 from ktpfl_pipeline.core.metrics import ADAPTED
 
 Differences = dict[str, Difference | None]
-"""By method; None where there is no common seed."""
+"""Differences by method; None if two methods have no common seed."""
 
 
 def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -> Difference | None:
-    """Return a minus b at an evaluation point, in 0..1, from the difference of the final means for each common seed.
+    """Return the difference a - b in final mean accuracy at an evaluation point, paired by seed, in -1..1.
 
-    None where the two have no seed in common, or one was not evaluated at the point.
+    Returns None if the methods have no common seed, or if one of them was not evaluated at the point.
     """
     if point not in a.final or point not in b.final:
         return None
@@ -28,29 +28,29 @@ def paired_difference(a: MethodResult, b: MethodResult, point: str = HEADLINE) -
 
 
 def clear_best(results: Sequence[MethodResult], point: str = HEADLINE) -> MethodResult | None:
-    """Return the best method if it is above every other, paired by seed and corrected for their number (`ahead`)."""
+    """Return the best method if it is significantly better than every other method, see `ahead`; otherwise None."""
     known = ranked(results, point)
     leads = ahead(known[0], known, point).values() if known else ()
     return known[0] if leads and all(lead and lead.sign > 0 for lead in leads) else None
 
 
 def against(reference: MethodResult | None, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
-    """Return each other result minus the reference, paired by seed and corrected for their number; none without it."""
+    """Return the differences of other results to the reference, by method, corrected by `holm`; empty without it."""
     if reference is None:
         return {}
     return holm({each.method: paired_difference(each, reference, point) for each in results if each is not reference})
 
 
 def architectures(results: Sequence[MethodResult]) -> list[str]:
-    """Return the architectures that any client has in any run, in the order of the clients."""
+    """Return the architectures of all clients in all runs, without repetition, in the order of the clients."""
     return list(dict.fromkeys(name for result in results for run in result.runs for name in run.architectures))
 
 
 def against_by_architecture(reference: MethodResult | None, results: Sequence[MethodResult]) -> dict[str, Differences]:
-    """Return the differences of `against` over the clients of each architecture; empty without the reference.
+    """Return the differences of `against` for the clients of each architecture; empty without a reference.
 
-    A seed counts if both methods gave the architecture to at least one benign client. Differences are corrected for
-    their number within an architecture, but not across architectures.
+    A seed counts if at least one benign client has the architecture in both methods' runs. Differences are corrected
+    for multiple comparisons within an architecture, but not across architectures.
     """
     if reference is None:
         return {}
@@ -64,12 +64,15 @@ def against_by_architecture(reference: MethodResult | None, results: Sequence[Me
 
 
 def _of_architecture(result: MethodResult, architecture: str) -> dict[int, float]:
-    """Return by seed the mean final accuracy, in 0..1, of the clients with an architecture."""
+    """Return the mean final accuracy of the benign clients with an architecture, by seed, in 0..1."""
     return _without(result, lambda run: [n for n, name in enumerate(run.architectures) if name != architecture])
 
 
 def _without(result: MethodResult, others: Callable[[FinishedRun], Collection[int]]) -> dict[int, float]:
-    """Return by seed the mean final accuracy, in 0..1, without the clients at some places; none where none are left."""
+    """Return the mean final accuracy of benign clients, by seed, in 0..1, without clients at the positions `others`.
+
+    Seeds without remaining clients are left out.
+    """
     found = {}
     for run in result.runs:
         if values := benign(run.final(HEADLINE), {*run.adversaries, *others(run)}):
@@ -78,12 +81,12 @@ def _without(result: MethodResult, others: Callable[[FinishedRun], Collection[in
 
 
 def ahead(main: MethodResult, results: Sequence[MethodResult], point: str = HEADLINE) -> Differences:
-    """Return one result minus each other, by the other's method, as `against` does."""
+    """Return the differences of `main` to each other result, by the other method, corrected by `holm`."""
     return holm({each.method: paired_difference(main, each, point) for each in results if each is not main})
 
 
 def baselines(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the report's subject and the methods that it is compared with; local-only only where it is the subject."""
+    """Return the report's subject and its baselines: all results, without local-only unless it is the subject."""
     main = subject(results)
     return [result for result in results if result is main or result is not local_only(results)]
 
@@ -91,7 +94,7 @@ def baselines(results: Sequence[MethodResult]) -> list[MethodResult]:
 def stated(
     results: Sequence[MethodResult], point: str = HEADLINE
 ) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
-    """Yield (a, b, a - b) at a point: the report's subject minus each baseline, and each method minus local-only."""
+    """Yield (a, b, a - b) at a point: of the report's subject and each baseline, and of each method and local-only."""
     main, local, known = subject(results), local_only(results), {result.method: result for result in results}
     pairs = [(main, known[name], found) for name, found in ahead(main, baselines(results), point).items()]
     if local:
@@ -100,37 +103,37 @@ def stated(
 
 
 def adaptations(results: Sequence[MethodResult]) -> dict[int, str]:
-    """Return the evaluation points by the epochs for which the models were adapted, ascending; the headline is 0."""
+    """Return the evaluation points by the number of adaptation epochs, ascending; 0 is `HEADLINE`."""
     points = {point for result in results for point in result.final if point.startswith(ADAPTED)}
     return {0: HEADLINE, **{e: f"{ADAPTED}{e}" for e in sorted(int(point.removeprefix(ADAPTED)) for point in points)}}
 
 
 def means(result: MethodResult, measure: str) -> list[float]:
-    """Return the mean over the clients that have a measure by seed, without the seeds in which no client has it."""
+    """Return the mean of a measure over the benign clients that have it, one value per seed with such clients."""
     found = [benign(run.measures.get(measure, []), run.adversaries) for run in result.runs]
     return [fmean(values) for values in found if values]
 
 
 def worse_off(result: MethodResult, local: MethodResult) -> list[float]:
-    """Return by common seed the share of the clients whose final accuracy is below theirs with local-only."""
+    """Return the share of clients with a lower final accuracy than in local-only training, by common seed."""
     found = []
     for run, alone in _common(result, local):
-        both = zip(run.final(HEADLINE), alone.final(HEADLINE), strict=True)  # NaN: never measured with one of them
+        both = zip(run.final(HEADLINE), alone.final(HEADLINE), strict=True)  # NaN: not measured with one of them
         lower = [math.nan if math.isnan(own + without) else float(_above(without, own)) for own, without in both]
         found.append(mean_over_clients(lower, run.adversaries))
     return found
 
 
 def relative_work(result: MethodResult, local: MethodResult) -> list[float]:
-    """Return by common seed the samples that all clients backpropagated, in units of local-only's; empty if unknown."""
+    """Return backpropagated samples relative to local-only training, one value per common seed; empty if unknown."""
     both = [(run.work.get("samples", 0), alone.work.get("samples", 0)) for run, alone in _common(result, local)]
     return [own / usual for own, usual in both] if all(own and usual for own, usual in both) else []
 
 
 def of_clients(result: MethodResult, sampled: bool) -> list[float]:
-    """Return by seed the mean final accuracy of the clients that were in a cohort, or of the never-sampled clients.
+    """Return the mean final accuracy of the clients that were ever sampled, or of all others, one value per seed.
 
-    A seed without such clients has no value.
+    Seeds without such clients are left out.
     """
 
     def others(run: FinishedRun) -> Collection[int]:
@@ -140,14 +143,19 @@ def of_clients(result: MethodResult, sampled: bool) -> list[float]:
 
 
 class Reached(NamedTuple):
-    """When a run first had some accuracy: after how many rounds, and how many bytes of all clients, up and down."""
+    """The point in a run at which the mean accuracy first reached a target.
+
+    Attributes:
+        rounds: the number of rounds.
+        sent: the bytes that all clients sent and received up to then.
+    """
 
     rounds: int
     sent: int
 
 
 def to_local_only(result: MethodResult, local: MethodResult) -> list[Reached | None]:
-    """Return by common seed when the mean accuracy first was local-only's final one; None where it never was."""
+    """Return when the mean accuracy reached local-only's final accuracy, one value per common seed; None if never."""
     return [
         reached(run, mean_over_clients(alone.final(HEADLINE), alone.adversaries))
         for run, alone in _common(result, local)
@@ -155,7 +163,7 @@ def to_local_only(result: MethodResult, local: MethodResult) -> list[Reached | N
 
 
 def reached(run: FinishedRun, target: float) -> Reached | None:
-    """Return the first evaluated round whose mean accuracy is at least the target, and the bytes until its end."""
+    """Return the first evaluated round whose mean accuracy is at least the target, and the bytes up to its end."""
     sent = 0
     for record in run.history:
         sent += sum(map(sum, record.traffic.values()))
@@ -170,6 +178,6 @@ def _above(one: float, other: float) -> bool:
 
 
 def _common(result: MethodResult, other: MethodResult) -> Iterator[tuple[FinishedRun, FinishedRun]]:
-    """Yield the runs of both with each seed that both have."""
+    """Yield the pairs of runs with the same seed."""
     beside = {run.seed: run for run in other.runs}
     return ((run, beside[run.seed]) for run in result.runs if run.seed in beside)

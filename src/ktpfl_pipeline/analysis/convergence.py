@@ -1,4 +1,4 @@
-"""Whether training was long enough: does accuracy still rise over the rounds that make the final value?"""
+"""A check whether training was long enough: whether accuracy still rises over the evaluations of the final value."""
 
 from dataclasses import dataclass
 from statistics import fmean
@@ -8,33 +8,35 @@ from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.core.metrics import LAST
 
 LEAST_GAIN = 0.005
-"""A smaller gain (0.5 percentage points) counts as none."""
+"""The smallest gain in accuracy that counts, in 0..1: 0.5 percentage points."""
 
 
 @dataclass(frozen=True)
 class Gain:
     """The rise of accuracy over the evaluations of the final value.
 
-    It is the mean of their later half minus that of their earlier half; of an odd number, the middle one is in neither.
+    The gain is the mean over the later half of these evaluations minus the mean over the earlier half. If their number
+    is odd, the middle evaluation is not used.
     """
 
-    difference: Difference  #: over seeds, in 0..1
-    first: int  #: round of the first of these evaluations
-    last: int  #: round of the last one
-    half: int  #: evaluations in each half
+    difference: Difference  #: the gain over seeds, in -1..1
+    first: int  #: the round of the first evaluation
+    last: int  #: the round of the last evaluation
+    half: int  #: the number of evaluations in each half
 
     @property
     def goes_on(self) -> bool:
-        """Whether the mean gain is at least `LEAST_GAIN` and, where the seeds give an interval, above zero in it."""
+        """Whether the mean gain is at least `LEAST_GAIN` and, if there is an interval, significantly above zero."""
         found = self.difference
         return found.mean >= LEAST_GAIN and (found.ends is None or found.sign > 0)
 
 
 def gain(result: MethodResult) -> Gain | None:
-    """Return how much a method's accuracy after transfer rises over its final evaluations; None for fewer than two.
+    """Return the gain in a method's accuracy after transfer over the evaluations of the final value.
 
-    With early stopping there is one. The evaluations are those that count in the final value of every seed
-    (`FinishedRun.counted`). A result without its runs has the last five evaluations of its curve.
+    These are the evaluations in the final value of every seed, see `FinishedRun.counted`. For a result without runs,
+    they are the last five evaluations of the curve. Returns None with early stopping, or with fewer than two
+    evaluations.
     """
     if result.early_stopping:
         return None

@@ -1,8 +1,8 @@
-"""Finished runs of the paper's tables as one small file, from which every table and figure can be drawn again.
+"""A small file with the finished runs of the paper's tables, from which all tables and figures can be made again.
 
-The file is compressed JSON: ``scale``, ``parts``, ``machines``, ``cells``, each with its settings and the keys of its
-runs, and ``runs`` by key. Of a run it has what tables and figures need: accuracies (0..1), bytes and seconds by round.
-Losses, coefficient matrices and measures other than accuracy are not kept. Equal content gives equal bytes.
+The file is compressed JSON with ``scale``, ``parts``, ``machines``, ``cells`` and ``runs``. Each cell has its settings
+and the keys of its runs. Each run has the values that tables and figures need: accuracies (0..1), bytes and seconds by
+round. Losses, coefficient matrices and measures other than accuracy are not stored. Equal content gives equal bytes.
 """
 
 import gzip
@@ -17,23 +17,23 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import RoundRecord
 
 DIGITS = 6
-"""Decimal digits of an accuracy: more than one sample among a million."""
+"""Decimal digits of stored accuracies, enough for a difference of one among a million samples."""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The finished results of the paper's tables at one scale."""
 
-    scale: str  # what the report says of the settings
-    parts: Mapping[str, tuple[str, str]]  # by name the title, and how it is shown: a table, or a name of `DRAWN`
-    cells: Sequence[Cell]  # of these, with their finished runs
-    machines: Sequence[str] = ()  # on which runs were trained
+    scale: str  # the report's description of the settings
+    parts: Mapping[str, tuple[str, str]]  # title and form (table, or a name of `DRAWN`) by name
+    cells: Sequence[Cell]  # the cells of all parts, with finished runs
+    machines: Sequence[str] = ()  # the machines on which runs were trained
 
 
 def merged(old: Evidence, new: Evidence) -> Evidence:
-    """Return the newer evidence, completed by what the older one has besides.
+    """Return the newer evidence with the further parts, cells and seeds of the older evidence.
 
-    The tables come first, by their numbers, and then the figures. All cells of a setting are neighbors.
+    Tables come first, in the order of their names, and then figures. The cells of a setting are adjacent.
     """
     found = {**old.parts, **new.parts}
     parts = {name: found[name] for name in sorted(found, key=lambda name: (name.startswith("figure"), name))}
@@ -51,9 +51,10 @@ def merged(old: Evidence, new: Evidence) -> Evidence:
 
 
 def _together(old: Cell, new: Cell) -> Cell:
-    """Return the newer cell with the older one's further seeds; if their settings differ, the one with more runs.
+    """Return the newer cell with the further seeds of the older cell.
 
-    A finished cell gets the other's finished seeds only, because tables leave a cell with a missing run empty.
+    If their settings differ, the older cell is returned if it has more runs, else the newer. If one of the cells is
+    finished, only finished seeds are added, because tables leave a cell with a missing run empty.
     """
     before, now = (({**cell.settings, "seeds": []}, cell.hyperparameters) for cell in (old, new))
     if before != now:
@@ -73,7 +74,7 @@ def _together(old: Cell, new: Cell) -> Cell:
 
 
 def save(evidence: Evidence, file: Path) -> None:
-    """Write the file; its folder is made where there is none."""
+    """Write evidence to a file. A missing folder is created."""
     plain = ("experiment", "method", "seed", "partition", "key", "architectures", "label_counts", "data")
     runs = {}
     for run in (run for cell in evidence.cells for run in cell.runs):
@@ -93,7 +94,7 @@ def save(evidence: Evidence, file: Path) -> None:
 
 
 def load(file: Path) -> Evidence:
-    """Return what `save` wrote; an `InputError` says that the file is missing or does not read as such."""
+    """Return the evidence in a file that `save` wrote. Raises InputError if the file is missing or invalid."""
     try:
         content = json.loads(gzip.decompress(file.read_bytes()))
         runs = {key: FinishedRun.from_dict(run) for key, run in content["runs"].items()}
@@ -109,7 +110,7 @@ def load(file: Path) -> Evidence:
 
 
 def _round(record: RoundRecord) -> RoundRecord:
-    """Return a round with its bytes summed over the clients."""
+    """Return the stored values of a round, with bytes summed over the clients."""
     return RoundRecord(
         round=record.round,
         cohort=record.cohort,

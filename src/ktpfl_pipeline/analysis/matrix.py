@@ -1,4 +1,4 @@
-"""What a report keeps of a coefficient matrix that changes from round to round."""
+"""Summaries of a coefficient matrix that changes from round to round, for reports."""
 
 from collections.abc import Sequence
 
@@ -6,19 +6,19 @@ import torch
 from torch import Tensor
 
 ALIKE = 0.7
-"""Clients whose label distributions have a cosine similarity above this count as alike.
+"""The cosine similarity of label distributions above which two clients count as alike.
 
-Two clients that share one of two equally frequent classes have a similarity of 0.5, with counts that differ a little
-around it; two that share both have one near 1. The threshold lies between.
+Two clients with two equally frequent classes each have a similarity near 0.5 if they share one class, and near 1 if
+they share both. The threshold is between these values.
 """
 KEPT = 5
-"""Rounds of a run whose matrices are kept."""
+"""The largest number of rounds of a run whose matrices are stored."""
 
 
 def snapshots(coefficients: Tensor) -> dict[int, list[list[float]]]:
-    """Return the matrix, (rounds, N, N), after `KEPT` rounds at most, the first and the last among them.
+    """Return the matrices of at most `KEPT` rounds, by round, from `coefficients`, (rounds, N, N).
 
-    They are spread evenly on a logarithmic scale.
+    The rounds include the first and the last, and are evenly spaced on a logarithmic scale.
     """
     rounds = len(coefficients)
     chosen = sorted({round(rounds ** (step / (KEPT - 1))) for step in range(KEPT)})
@@ -26,16 +26,16 @@ def snapshots(coefficients: Tensor) -> dict[int, list[list[float]]]:
 
 
 def mixes(c: Tensor) -> bool:
-    """Return whether all rows are mixtures: not below zero, and with the sum one. APPLE's p need not be."""
+    """Return whether all rows are mixtures: non-negative, with the sum 1. The rows of APPLE's p may not be mixtures."""
     return bool((c >= 0).all()) and bool(((c.double().sum(dim=-1) - 1.0).abs() < 1e-6).all())
 
 
 def trust(c: Tensor, adversaries: Sequence[int]) -> float:
-    """Return the mean weight that benign rows give to an adversary, in units of 1/N: 1 is equal weights, 0 is none.
+    """Return the mean weight that benign clients give to an adversary, in units of 1/N: 1 means equal weights.
 
     Args:
-        c: (N, N), rows that sum to one.
-        adversaries: their rows, at least one and not all.
+        c: (N, N), coefficients whose rows sum to 1.
+        adversaries: the row numbers of the adversaries, at least one and not all rows.
     """
     adversary = torch.zeros(len(c), dtype=torch.bool)
     adversary[list(adversaries)] = True
@@ -43,12 +43,12 @@ def trust(c: Tensor, adversaries: Sequence[int]) -> float:
 
 
 def attention(coefficients: Tensor, similarity: Tensor, adversaries: Sequence[int] = ()) -> dict[str, list[float]]:
-    """Return on whom the rows put their weight, by round: ``own``, ``alike`` and ``others``, means over the rows.
+    """Return the weight on ``own``, ``alike`` and ``others``, each by round: means over the rows of benign clients.
 
     Args:
-        coefficients: (rounds, N, N), rows that sum to one.
+        coefficients: (rounds, N, N), matrices whose rows sum to 1.
         similarity: (N, N) cosine similarity of the clients' label distributions.
-        adversaries: rows that are left out of the means.
+        adversaries: the row numbers of the adversaries, which are excluded from the means.
     """
     c, benign = coefficients.double(), torch.tensor([n not in adversaries for n in range(len(similarity))])
     own = torch.eye(c.shape[1], dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Where, when and by what command something was made, for whoever wants to make it again."""
+"""The provenance of results: date, command, commit, user and machine."""
 
 import getpass
 import platform
@@ -16,28 +16,28 @@ from ktpfl_pipeline.core.machine.files import PACKAGE
 
 @dataclass(frozen=True)
 class Provenance:
-    """How a result was made, for the report and the tracker."""
+    """The provenance of a result, for the report and the tracker."""
 
-    date: str  # local time with its zone, ISO 8601, to the second
+    date: str  # local time with time zone, ISO 8601, in seconds
     command: str
-    commit: str  # short hash of this package in git, with ``+changes`` where files differ; empty without a repository
+    commit: str  # short git hash of this package, with ``+changes`` if files differ; empty without git
     user: str  # empty if the system does not know it
     machine: str  # processor, cores, operating system
     versions: str  # of Python and torch
 
     def told(self) -> dict[str, str]:
-        """Return what a report says of it."""
+        """Return the entries for a report, by label."""
         told = {"Made": self.date, "Command": self.command, "Commit": self.commit}
         return {**told, "Machine": f"{self.machine}; {self.versions}"}
 
 
 def here_and_now() -> Provenance:
-    """Return the provenance of what this process makes now."""
+    """Return the provenance of results that this process makes now."""
     return Provenance(datetime.now().astimezone().isoformat(" ", "seconds"), command(sys.argv), *_here())
 
 
 def command(arguments: list[str]) -> str:
-    """Return the command that a process was started with, as one types it: without the path of the interpreter.
+    """Return a process's command line in the form in which a user types it, from the arguments in ``sys.argv``.
 
     Passwords in addresses are masked.
     """
@@ -49,12 +49,12 @@ def command(arguments: list[str]) -> str:
 
 @cache
 def _here() -> tuple[str, str, str, str]:
-    """Return the commit, the user, the machine and the versions, which stay the same while a process runs."""
+    """Return the commit, the user, the machine and the versions, which are constant during a process."""
     import torch
 
     from ktpfl_pipeline.core.machine.resources import cores
 
-    ours = _git("ls-files", "--error-unmatch", "__init__.py")  # and not a repository around an installed package
+    ours = _git("ls-files", "--error-unmatch", "__init__.py")  # excludes a repository around an installed package
     commit = _git("rev-parse", "--short=10", "HEAD") if ours else ""
     changes = "+changes" if commit and _git("status", "--porcelain", "--", str(PACKAGE)) else ""
     try:
@@ -66,7 +66,7 @@ def _here() -> tuple[str, str, str, str]:
 
 
 def _git(*arguments: str) -> str:
-    """Return what git says of the package's source; nothing where there is no git or no repository."""
+    """Return the output of a git command in the package's folder; empty if git fails."""
     try:
         run = subprocess.run(
             ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, timeout=10, check=False
@@ -77,7 +77,7 @@ def _git(*arguments: str) -> str:
 
 
 def processor() -> str:
-    """Return the processor's name: Linux has it in a file, other systems through `platform`."""
+    """Return the name of the processor, from a file on Linux and from `platform` on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

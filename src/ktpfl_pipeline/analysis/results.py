@@ -1,10 +1,13 @@
-"""Finished runs and their summary over seeds: plain data, ready for JSON; and the roles of methods in a comparison.
+"""Finished runs and their summaries over seeds, as plain data for JSON, and the roles of methods in a comparison.
 
-Accuracies are in 0..1, traffic is in bytes, times are in seconds. An evaluation point says when in a round the clients
-were evaluated: ``after_transfer`` is the headline, the personalized models at the round's end, after distillation (or
-aggregation); ``after_local`` comes before it, when no knowledge has come back yet; ``adapted_<e>`` after it, when each
-model was trained for e extra local epochs, evaluated and discarded. `ORDER` of the points is the order in which reports
-show them; those after adaptation follow.
+Accuracies are in 0..1, traffic is in bytes, and times are in seconds. An evaluation point is the time in a round at
+which the clients' models are evaluated:
+
+- ``after_transfer``, the headline: at the end of the round, after distillation or aggregation.
+- ``after_local``: after local training, before clients receive knowledge.
+- ``adapted_<e>``: after e further local epochs at the end of the round. The adapted models are discarded.
+
+Reports show the points in the order of `ORDER`, followed by the points after adaptation.
 """
 
 from collections.abc import Sequence
@@ -33,27 +36,27 @@ from ktpfl_pipeline.core.rounds import early_stopping
 HEADLINE = AFTER_TRANSFER
 ORDER = (HEADLINE, AFTER_LOCAL, VALIDATION)
 COVERED = 0.95
-"""Share of the clients that must have taken part before an evaluation counts in a final value."""
+"""The share of clients that must have taken part in training before an evaluation counts in a final value."""
 
 
 class Kept:
-    """A dataclass that is kept as plain values, its parts too."""
+    """A base class of dataclasses that are stored as plain values, including nested dataclasses."""
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plain values."""
+        """Return the object as plain values."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     @classmethod
     @cache
     def _reader(cls) -> TypeAdapter[Self]:
-        """Return what reads it; making it takes as long as reading many."""
+        """Return the validator of the class. It is cached, because making it takes long."""
         return TypeAdapter(cls)
 
     @classmethod
     def from_dict(cls, content: Any) -> Self:
-        """Return what `to_dict` wrote, from JSON too; a ValueError names the first value that cannot be."""
+        """Return the object from the values of `to_dict`, also after JSON. Raises ValueError for an invalid value."""
         try:
             return cls._reader().validate_python(content)
         except ValidationError as error:
@@ -63,92 +66,93 @@ class Kept:
 
 @dataclass(frozen=True)
 class TheoremCheck:
-    """The results of `theorem.check`, client by client."""
+    """The results of `theorem.check` for each client."""
 
-    fit: dict[str, list[float]]  #: mean negative log-likelihood on the samples it was fitted to, by mixture, (N,) each
-    test: dict[str, list[float]]  #: the same on the other samples
-    accuracy: dict[str, list[float]]  #: on the other samples, by mixture, (N,) each, 0..1
-    certificate: list[float]  #: (N,) upper bound on the distance of the fitted mixture from the best, in nats
+    fit: dict[str, list[float]]  #: mean negative log-likelihood on the samples for the fit, by mixture, (N,) each
+    test: dict[str, list[float]]  #: mean negative log-likelihood on the other samples, by mixture, (N,) each
+    accuracy: dict[str, list[float]]  #: accuracy on the other samples, by mixture, (N,) each, 0..1
+    certificate: list[float]  #: (N,) upper bound on the distance of the fit's loss from the minimum, in nats
     coefficients: list[list[float]]  #: (N, N) the fitted mixtures, row = client
-    samples: list[list[int]]  #: (N, 2) number of samples to fit, and others
+    samples: list[list[int]]  #: (N, 2) numbers of samples for the fit and of other samples
 
 
 @dataclass(frozen=True)
 class FinishedRun(Kept):
-    """One method on one experiment with one seed."""
+    """A finished run of one method on one experiment with one seed."""
 
-    experiment: str  #: name of the experiment, that of its pipeline
+    experiment: str  #: name of the experiment and of its pipeline
     method: str  #: registry name
-    seed: int  #: what partition, initial models and every other draw come from
-    partition: str  #: how the private data was split, ``two_labels`` for example
+    seed: int  #: seed of the partition, the initial models and all other random draws
+    partition: str  #: partition scheme of the private data, such as ``two_labels``
     run_id: str  #: MLflow's id of the run; empty without tracking
-    key: str  #: what identifies the run's settings
+    key: str  #: hash that identifies the run's settings
     architectures: list[str]  #: (N,) architecture of each client
-    #: (N, K) private samples of each client by class; of real clients, whose labels stay with them, (N, 1)
+    #: (N, K) numbers of private samples per client and class; (N, 1) for real clients, which do not send labels
     label_counts: list[list[int]]
-    history: list[RoundRecord]  #: one record a round
-    #: (N, N) weights of each client's teachers after the last round, row = student; None without such a matrix
+    history: list[RoundRecord]  #: one record per round
+    #: (N, N) weights of each client's teachers after the last round, row = student; None without a matrix
     coefficients: list[list[float]] | None
-    data: str = ""  #: fingerprint of the samples and the partition; empty where it is not known
-    #: (N, N) weights by round, for a few rounds spread over the run, the last among them
+    data: str = ""  #: fingerprint of the samples and the partition; empty if unknown
+    #: (N, N) weights by round, for a few rounds including the last; see `matrix.snapshots`
     matrices: dict[int, list[list[float]]] = field(default_factory=dict)
-    #: mean over students of the weight on ``own`` (the client itself), ``alike`` (other clients whose label
-    #: distributions have a cosine similarity above `matrix.ALIKE`) and ``others``, one value a round, with the sum one
+    #: mean weight of students on ``own`` (the client itself), ``alike`` (other clients whose label distributions have a
+    #: cosine similarity above `matrix.ALIKE`) and ``others``: one value per round each; the three sum to 1
     attention: dict[str, list[float]] = field(default_factory=dict)
-    theorem: TheoremCheck | None = None  #: the check of Theorem 1 on the final models; None where it was not made
-    #: places of the clients that upload false predictions; no mean over clients counts them
+    theorem: TheoremCheck | None = None  #: check of Theorem 1 on the final models; None if not made
+    #: positions of the clients that upload false predictions, which are excluded from means over clients
     adversaries: list[int] = field(default_factory=list)
-    #: mean final weight that the others give to these, in units of 1/N (`matrix.trust`); None without either
+    #: mean final weight of benign clients on adversaries, in units of 1/N (`matrix.trust`); None without adversaries or
+    #: without a matrix
     trust: float | None = None
-    shape: list[int] = field(default_factory=list)  #: of one input; empty where it is not known
-    #: the same as the private source has it, before images were brought to a size; empty where they had many
+    shape: list[int] = field(default_factory=list)  #: shape of one input; empty if unknown
+    #: shape of one input in the private source, before images are resized; empty if there are several shapes
     native: list[int] = field(default_factory=list)
-    kind: str = ""  #: name of the kind of inputs, see `core.kinds`; empty where it is not known
-    #: (N,) what the source calls the clients; empty where a scheme dealt out its samples
+    kind: str = ""  #: name of the kind of inputs, see `core.kinds`; empty if unknown
+    #: (N,) names of the clients in the source; empty unless the partition is ``natural``
     names: list[str] = field(default_factory=list)
-    #: (N,) the clients' ids, by which cohorts name them; empty where these are 0 to N - 1
+    #: (N,) ids of the clients, as in cohorts; empty if they are 0 to N - 1
     ids: list[int] = field(default_factory=list)
-    newcomers: Newcomers | None = None  #: what became of clients that were held out, which nothing else counts
-    #: (N,) bytes of a step of plain local training, an estimate (`Federation.training_memory`); empty if not known
+    newcomers: Newcomers | None = None  #: results of the clients held out of training, which no other field includes
+    #: (N,) estimated bytes of a step of plain local training (`Federation.training_memory`); empty if unknown
     memory: list[int] = field(default_factory=list)
-    class_names: list[str] = field(default_factory=list)  #: (K,) what the source calls the classes; empty without names
-    #: of real clients, the bytes of packets that each was ``sent`` and that were ``received`` of it, (N,) each; empty
-    #: where none traveled, or not all since the server was started
+    class_names: list[str] = field(default_factory=list)  #: (K,) names of the classes; empty without names
+    #: for real clients, the bytes of packets ``sent`` to and ``received`` from each client, (N,) each; empty if there
+    #: were none, or if they are incomplete because the server was restarted
     wire: dict[str, list[int]] = field(default_factory=dict)
-    patience: int | None = None  #: of early stopping by validation, see `core.rounds.early_stopping`; None without it
-    #: (K, K) test samples of all benign clients by true class (row) and predicted class, with the models after the
-    #: last round; empty where only the clients know their labels
+    patience: int | None = None  #: patience of early stopping, see `core.rounds.early_stopping`; None without
+    #: (K, K) numbers of test samples of all benign clients by true class (row) and predicted class (column), with the
+    #: models after the last round; empty if the server does not know the labels
     confusion: list[list[int]] = field(default_factory=list)
-    #: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1; empty
-    #: where only the clients know their labels
+    #: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1; empty if
+    #: the server does not know the labels
     majority: list[float] = field(default_factory=list)
 
     @property
     def labels_known(self) -> bool:
-        """Whether it is known which classes each client has."""
+        """Whether the classes of each client are known."""
         return len(self.label_counts[0]) > 1
 
     @property
     def client_ids(self) -> list[int]:
-        """(N,) the clients' ids; without newcomers, these are mostly their places."""
+        """(N,) the ids of the clients; by default 0 to N - 1."""
         return self.ids or list(range(len(self.architectures)))
 
     @property
     def client_names(self) -> Sequence[str | int]:
-        """(N,) what the source calls the clients; their ids where it has no names."""
+        """(N,) the names of the clients in the source, or their ids if there are no names."""
         return self.names or self.client_ids
 
     @property
     def evaluated(self) -> list[RoundRecord]:
-        """The rounds that were evaluated."""
+        """The records of the evaluated rounds."""
         return [record for record in self.history if record.accuracy]
 
     @property
     def counted(self) -> list[RoundRecord]:
-        """The evaluations that make the final value: the last five after 95 % of the clients have taken part.
+        """The evaluations of the final value: the last five after 95 % of the clients have taken part in training.
 
-        Before that, some models are untrained. A client that diverged and sat out counts as having taken part, so that
-        the rounds are the same for all methods. If 95 % is never reached, the last five evaluations count. With early
+        In earlier rounds, more models are untrained. A client whose training diverged counts as having taken part, so
+        that the rounds are equal for all methods. If 95 % is never reached, the last five evaluations count. With early
         stopping, only the round with the best validation accuracy counts.
         """
         if self.patience is not None and (best := early_stopping.best(self.history, self.adversaries)):
@@ -163,13 +167,13 @@ class FinishedRun(Kept):
 
     @property
     def sampled(self) -> list[int]:
-        """Places of the clients that were ever in a cohort."""
+        """Positions of the clients that were ever in a cohort."""
         seen = {n for record in self.history for n in record.cohort}
         return [place for place, n in enumerate(self.client_ids) if n in seen]
 
     @property
     def covered(self) -> float:
-        """Share of the clients that were ever in a cohort; below `COVERED`, the final value counts untrained models."""
+        """The share of clients that were ever in a cohort; below `COVERED`, final values include untrained models."""
         return len(self.sampled) / len(self.architectures)
 
     @property
@@ -180,7 +184,7 @@ class FinishedRun(Kept):
         return [*(point for point in ORDER if point in known), *adapted]
 
     def final(self, point: str) -> list[float]:
-        """Return each client's accuracy at `point`, (N,): the mean over the `counted` evaluations that have it."""
+        """Return each client's accuracy at `point`, (N,): the mean over the `counted` evaluations at this point."""
         return mean_by_place(record.accuracy[point] for record in self.counted if point in record.accuracy)
 
     def means(self, record: RoundRecord) -> dict[str, float]:
@@ -194,27 +198,27 @@ class FinishedRun(Kept):
 
     @property
     def work(self) -> dict[str, float]:
-        """The work of all clients over the rounds: ``samples`` backpropagated, and their ``flops``."""
+        """The computation of all clients over all rounds: backpropagated ``samples``, and ``flops``."""
         names = dict.fromkeys(name for record in self.history for name in record.work)
         return {name: sum(sum(record.work.get(name, ())) for record in self.history) for name in names}
 
     @property
     def measures(self) -> dict[str, list[float]]:
-        """Measures of each client's model, (N,), mean over those evaluations of the final value that have them.
+        """The measures of each client's model, (N,), by name: means over evaluations of the final value that have them.
 
-        NaN for a client whose samples do not have the measure.
+        The value is NaN if the measure is not defined for a client's samples.
         """
         names = dict.fromkeys(name for record in self.counted for name in record.measures)
         return {name: mean_by_place(r.measures[name] for r in self.counted if name in r.measures) for name in names}
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Numbers that the method reports of itself (`RoundReport.metrics`): the last value of each."""
+        """The last value of each metric that the method reports (`RoundReport.metrics`)."""
         return {name: value for record in self.history for name, value in record.metrics.items()}
 
     @property
     def classes(self) -> list[str]:
-        """The classes' names, or their numbers; empty where only the clients know their labels."""
+        """The names of the classes, or their numbers; empty if the server does not know the labels."""
         return self.class_names or [str(label) for label in range(len(self.label_counts[0]))] * self.labels_known
 
     def seconds(self, phase: str) -> float:
@@ -232,42 +236,42 @@ class Curve:
 
 @dataclass(frozen=True)
 class MethodResult(Kept):
-    """One method over its seeds."""
+    """The results of one method over its seeds."""
 
     method: str  #: registry name
-    title: str  #: its name in tables and figures
+    title: str  #: name in tables and figures
     final: dict[str, Final]  #: final accuracy by evaluation point, and final values of the measures by name
     traffic: dict[str, float]  #: bytes by category, summed over clients and rounds, mean over seeds
     seconds: dict[str, float]  #: wall time by phase, summed over rounds, mean over seeds; ``round`` is the whole round
-    rounds: int  #: how many were run
-    seeds: list[int]  #: ascending
-    run_ids: list[str]  #: MLflow's id of each seed's run; empty texts without tracking
+    rounds: int  #: number of rounds, maximum over seeds
+    seeds: list[int]  #: seeds, ascending
+    run_ids: list[str]  #: MLflow's id of each seed's run; empty strings without tracking
     curve: dict[str, Curve]  #: accuracy by round, by evaluation point
     hyperparameters: dict[str, Any]
-    settings: dict[str, Any]  #: the experiment's, which all methods of a comparison share
-    runs: list[FinishedRun]  #: one finished run a seed; none in what a comparison leaves for the overview
+    settings: dict[str, Any]  #: settings of the experiment, which all methods of a comparison share
+    runs: list[FinishedRun]  #: one run per seed; empty in the stored results for the overview
 
     @property
     def early_stopping(self) -> bool:
-        """Whether the round with the highest mean validation accuracy counts, and no other."""
+        """Whether only the round with the highest mean validation accuracy counts in the final value."""
         asked = any(run.patience is not None for run in self.runs)
         return asked or bool(self.settings.get("evaluation", {}).get("patience"))
 
     @property
     def clients(self) -> int:
-        """N."""
+        """N, the number of clients."""
         return len(self.runs[0].architectures)
 
     @property
     def time(self) -> float:
-        """Wall time of the rounds in seconds, mean over seeds."""
+        """Wall time of all rounds in seconds, mean over seeds."""
         return self.seconds["round"]
 
     @property
     def turns(self) -> float:
-        """How often a client was in a round's cohort, summed over clients and rounds, mean over seeds."""
+        """The number of client participations: cohort sizes summed over rounds, mean over seeds; always above 0."""
         turns = sum(len(record.cohort) for run in self.runs for record in run.history)
-        return max(1, turns) / len(self.runs)  # no client may ever have been available
+        return max(1, turns) / len(self.runs)  # possibly no client was ever available
 
     @property
     def sent(self) -> float:
@@ -276,11 +280,11 @@ class MethodResult(Kept):
 
     @property
     def predictions(self) -> float:
-        """The part of these bytes that is neither models nor public data."""
+        """Bytes of knowledge, sent and received over the whole run, mean over seeds: no models and no public data."""
         return self.traffic["knowledge_up"] + self.traffic["knowledge_down"]
 
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
-        """Return the rounds that every seed evaluated, and each client's mean over seeds there, (rounds, N)."""
+        """Return the rounds that every seed evaluated, and each client's accuracy, mean over seeds, (rounds, N)."""
         by_round = [{r.round: r.accuracy[point] for r in run.evaluated if point in r.accuracy} for run in self.runs]
         rounds = self.curve[point].rounds
         return rounds, [mean_by_place(accuracy[t] for accuracy in by_round) for t in rounds]
@@ -289,11 +293,16 @@ class MethodResult(Kept):
 def summarize(
     runs: Sequence[FinishedRun], hyperparameters: dict[str, Any], settings: dict[str, Any] | None = None
 ) -> MethodResult:
-    """Summarize the runs of one method, one per seed in any order; `settings` are those that all methods share.
+    """Summarize the runs of one method over seeds.
+
+    Args:
+        runs: one run per seed, in any order.
+        hyperparameters: the hyperparameters of the method.
+        settings: the settings that all methods share.
 
     Raises:
-        ValueError: if the runs are not of one method, experiment and partition with one run a seed, or one of them was
-            never evaluated.
+        ValueError: if the runs differ in method, experiment, partition, or number of clients or rounds; if two runs
+            have the same seed; if a run was never evaluated.
     """
     rounds = {run.seed: len(run.history) if run.patience is None else "stopped early" for run in runs}
     kinds = {(run.experiment, run.method, run.partition, len(run.architectures), rounds[run.seed]) for run in runs}
@@ -332,9 +341,9 @@ def _final(runs: Sequence[FinishedRun], point: str, curve: Curve) -> Final:
 
 
 def _measured(runs: Sequence[FinishedRun]) -> dict[str, Final]:
-    """Return the final values of the measures that some benign client has with every seed, by name.
+    """Return the final values, by name, of the measures that at least one benign client has with every seed.
 
-    Clients that do not have a measure, such as AUC with one class, count in none of its means; `Final.per_client` is
+    Clients without a measure, such as AUC for samples of one class, are excluded from its means. `Final.per_client` is
     empty.
     """
     measures = [(run.measures, run.adversaries) for run in runs]
@@ -352,21 +361,21 @@ def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
 
 
 def ranked(results: Sequence[MethodResult], point: str = HEADLINE) -> list[MethodResult]:
-    """Return the methods that have a final value at a point, the highest mean first, of equals the first."""
+    """Return the results that have a final value at a point, in descending order of the mean; ties keep their order."""
     known = [result for result in results if point in result.final]
     return sorted(known, key=lambda result: -result.final[point].mean)
 
 
 def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
-    """Return the local-only result, None where there is none."""
+    """Return the result of local-only training; None if there is none."""
     return next((result for result in results if result.method == "local"), None)
 
 
 def subject(results: Sequence[MethodResult]) -> MethodResult:
-    """Return the method that a report is about.
+    """Return the result of the method that a report is about.
 
-    This is the method that the setting ``subject`` names, if it is among the results; otherwise KT-pFL, otherwise the
-    first method that exchanges knowledge, otherwise local-only training.
+    This is the method in the setting ``subject``, if it is among the results; otherwise KT-pFL; otherwise the first
+    method except local-only training; otherwise local-only training.
     """
     asked = results[0].settings.get("subject")
     exchanging = [result for result in results if result.method != "local"]
@@ -375,9 +384,9 @@ def subject(results: Sequence[MethodResult]) -> MethodResult:
 
 
 def headline(results: Sequence[MethodResult]) -> str:
-    """Return what leads a report: an entry of `MethodResult.final`.
+    """Return the metric that a report shows first, a key of `MethodResult.final`.
 
-    It is the measure that the setting ``headline`` names where all results have it, and else accuracy after transfer.
+    This is the measure in the setting ``headline`` if all results have it, and otherwise accuracy after transfer.
     """
     asked = results[0].settings.get("headline", "accuracy")
     return asked if asked in LEADING and all(asked in result.final for result in results) else HEADLINE

@@ -1,4 +1,4 @@
-"""Means over clients and seeds, and differences with their intervals. Accuracies are in 0..1."""
+"""Means over clients and seeds, and differences with confidence intervals. Accuracies are in 0..1."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,46 +7,46 @@ from statistics import fmean, pstdev, stdev
 from typing import TypeVar
 
 CONFIDENCE = 0.95
-"""Of the intervals of differences."""
+"""The confidence level of intervals, before corrections for multiple comparisons."""
 FEWEST_SEEDS = 3
-"""Seeds that an interval or a test needs at least: with two, t is 12.7, and intervals reach beyond 100 points."""
+"""The smallest number of seeds for intervals and tests. With two seeds, t is 12.7, so intervals are too wide."""
 MOST_SEEDS = 100
-"""Seeds up to which the number that would make a difference significant is stated."""
+"""The largest number of seeds that `seeds_to_decide` returns."""
 DIGITS = 12
-"""Decimals of a difference that count; those after them are the rounding of float64."""
+"""Decimal digits of differences; further digits are rounding errors of float64."""
 Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
 class Final:
-    """Final accuracy of a method at one evaluation point. Adversaries count only in `per_client`."""
+    """Final accuracy of a method at one evaluation point. Adversaries are included only in `per_client`."""
 
-    mean: float  #: over seeds, of the mean over clients
+    mean: float  #: mean over seeds of the mean over clients
     seed_std: float | None  #: sample standard deviation over seeds of the mean over clients; None with one seed
-    client_std: float  #: mean over seeds of the standard deviation over the federation's clients
+    client_std: float  #: mean over seeds of the population standard deviation over clients
     per_client: list[float]  #: (N,) mean over seeds
-    per_seed: list[float]  #: mean over clients for each seed, in the order of the seeds
-    worst_decile: float  #: mean over seeds of the mean over the worst tenth of that seed's clients, at least one client
-    best: float  #: the best round's mean over clients and seeds, recorded and never the headline
-    client_std_spread: float | None = None  #: sample standard deviation over seeds of what `client_std` is the mean of
-    worst_decile_spread: float | None = None  #: the same for `worst_decile`
+    per_seed: list[float]  #: (seeds,) mean over clients, in the order of the seeds
+    worst_decile: float  #: mean over seeds of the mean over the worst tenth of the clients, at least one client
+    best: float  #: mean over clients and seeds in the best round, for information only
+    client_std_spread: float | None = None  #: sample standard deviation over seeds of the values behind `client_std`
+    worst_decile_spread: float | None = None  #: sample standard deviation over seeds behind `worst_decile`
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean over seeds with its 95 % t interval, in 0..1 if it is one of accuracies.
+    """The mean of differences over seeds, with a confidence interval of Student's t distribution.
 
-    Interval and p are None with fewer than `FEWEST_SEEDS` seeds.
+    Differences of accuracies are in -1..1. Interval and p are None with fewer than `FEWEST_SEEDS` seeds.
     """
 
-    mean: float  #: of the differences by seed
-    std: float | None  #: their sample standard deviation; None with one seed
+    mean: float  #: mean of the differences over seeds
+    std: float | None  #: sample standard deviation of the differences; None with one seed
     low: float | None  #: lower end of the interval
-    high: float | None  #: upper end
-    seeds: int  #: how many seeds both have
-    p: float | None = None  #: two-sided, of the t test that the mean is zero
-    family: int = 1  #: how many differences interval and p are corrected for (`holm`); 1 is uncorrected
-    confidence: float = CONFIDENCE  #: of the interval, above 95 % where it is corrected
+    high: float | None  #: upper end of the interval
+    seeds: int  #: number of common seeds
+    p: float | None = None  #: p value of the two-sided t test of the hypothesis that the mean is zero
+    family: int = 1  #: number of differences for which interval and p are corrected (`holm`); 1: uncorrected
+    confidence: float = CONFIDENCE  #: confidence level of the interval, above 95 % after a correction
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -55,40 +55,41 @@ class Difference:
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the interval excludes zero, so that the difference is significant. Else 0."""
+        """1 or -1 if the interval excludes zero, that is, if the difference is significant; otherwise 0."""
         low, high = self.ends or (0.0, 0.0)
         return (low > 0) - (high < 0)
 
 
 def benign(values: Sequence[float], adversaries: Collection[int]) -> list[float]:
-    """Return the values of the benign clients, without NaN, from one value per client and the adversaries' positions.
+    """Return the values of the benign clients, without NaN. `values` has one value per client.
 
-    NaN is the value of a real client that never answered an evaluation, and the AUC of samples of one class.
+    `adversaries` are positions in `values`. NaN is the value of a real client that never answered an evaluation, and
+    the AUC of samples of a single class.
     """
     return [value for place, value in enumerate(values) if place not in adversaries and not math.isnan(value)]
 
 
 def mean_over_clients(values: Sequence[float], adversaries: Collection[int]) -> float:
-    """Return the mean of one value a client over all but the adversaries, whose places are given."""
+    """Return the mean of one value per client over the benign clients; `adversaries` are positions in `values`."""
     return fmean(benign(values, adversaries))
 
 
 def mean_by_place(rows: Iterable[Sequence[float]]) -> list[float]:
-    """Return the mean over rows of equal length at each place: over seeds for each client or round, for example.
+    """Return the mean over rows of equal length at each position, such as over seeds for each client or round.
 
-    NaN, a value that was never measured, does not count; where nothing was, the mean is NaN.
+    NaN stands for a missing value and is ignored. If all values at a position are NaN, the mean is NaN.
     """
     known = [[value for value in values if not math.isnan(value)] for values in zip(*rows, strict=True)]
     return [fmean(values) if values else math.nan for values in known]
 
 
 def std_over_seeds(values: Sequence[float]) -> float | None:
-    """Return the sample standard deviation; None with one value."""
+    """Return the sample standard deviation of values over seeds; None with one value."""
     return stdev(values) if len(values) > 1 else None
 
 
 def worst_decile(clients: Sequence[float]) -> float:
-    """Return the mean over the lowest tenth of the clients, at least one."""
+    """Return the mean of the lowest tenth of the values, at least one value."""
     return fmean(sorted(clients)[: max(1, len(clients) // 10)])
 
 
@@ -96,9 +97,9 @@ def final(clients: Sequence[Sequence[float]], per_client: list[float], best: flo
     """Summarize final accuracies, or final values of a measure.
 
     Args:
-        clients: for each seed, the values of the clients that count.
-        per_client: (N,) each client's mean over seeds.
-        best: the best round's mean over clients and seeds.
+        clients: the values of the benign clients for each seed.
+        per_client: (N,) the mean over seeds of each client.
+        best: the mean over clients and seeds in the best round.
     """
     per_seed = [fmean(values) for values in clients]
     stds, worst = [pstdev(values) for values in clients], [worst_decile(values) for values in clients]
@@ -118,9 +119,9 @@ def final(clients: Sequence[Sequence[float]], per_client: list[float], best: flo
 def difference(values: Sequence[float]) -> Difference | None:
     """Return the mean of differences by seed with its two-sided 95 % interval, mean ± t(n - 1) · std / √n.
 
-    Student's t interval takes the differences for independent draws of one normal distribution. None without values;
-    fewer than `FEWEST_SEEDS` have no interval and no p. Values are rounded to `DIGITS` first: 0.3 - (0.1 + 0.2), equal
-    with every seed, would have an interval that excludes zero.
+    The interval assumes that the differences are independent samples of one normal distribution. Returns None without
+    values. With fewer than `FEWEST_SEEDS` values, there is no interval and no p value. Values are first rounded to
+    `DIGITS` digits: otherwise the rounding error of 0.3 - (0.1 + 0.2), equal for all seeds, would be significant.
     """
     if not values:
         return None
@@ -132,18 +133,19 @@ def difference(values: Sequence[float]) -> Difference | None:
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
-    """Return the difference of values by seed, over the seeds that both have."""
+    """Return the difference `ours` - `theirs` of values by seed, over the common seeds."""
     return difference([value - theirs[seed] for seed, value in ours.items() if seed in theirs])
 
 
 def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
-    """Return differences that are tested together, with intervals and p corrected for their number by Holm's step-down.
+    """Return differences with intervals and p values corrected for multiple comparisons by Holm's step-down method.
 
-    Holm (1979): of m p values in ascending order the i-th is tested at 5 % / (m - i + 1), and after the first that
-    fails none succeeds: the family-wise error rate is at most 5 %, however the differences depend on each other. An
-    interval has the level at which its difference was tested; those after the first failure have the level of that one.
-    So an interval excludes zero exactly where the test succeeds. p is the smallest error rate at which it would
-    succeed. Differences without an interval are returned unchanged.
+    Holm (1979): of m p values in ascending order, the i-th is tested at the level 5 % / (m - i + 1). After the first
+    test that is not significant, no further test is. The family-wise error rate is at most 5 % under any dependence.
+
+    An interval has the level of its test. Intervals after the first failed test have the level of that test. An
+    interval therefore excludes zero exactly if its difference is significant. The corrected p value is the smallest
+    family-wise error rate at which the difference is significant. Differences without an interval are unchanged.
     """
     tested = [(each.p, each, name) for name, each in found.items() if each and each.p is not None]
     corrected, rate, largest, failed = dict(found), 1 - CONFIDENCE, 0.0, False
@@ -156,9 +158,10 @@ def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | Non
 
 
 def seeds_to_decide(found: Difference) -> int | None:
-    """Return with how many seeds the interval would exclude zero if mean and deviation stayed.
+    """Return the number of seeds with which the interval would exclude zero, for unchanged mean and deviation.
 
-    At least `FEWEST_SEEDS`; None where there is no deviation or more than `MOST_SEEDS` would be needed.
+    The number is at least `FEWEST_SEEDS`. Returns None if the deviation is unknown, or if the number would exceed
+    `MOST_SEEDS`.
     """
     if found.std is None:
         return None
@@ -172,14 +175,14 @@ def _at(found: Difference, confidence: float) -> Difference:
 
 
 def _half(std: float, n: int, confidence: float) -> float:
-    """Return half the width of the t interval of n values."""
+    """Return half the width of the t interval for n values with this standard deviation."""
     from scipy.special import stdtrit
 
     return float(stdtrit(n - 1, 0.5 + confidence / 2)) * std / math.sqrt(n)
 
 
 def _p(mean: float, std: float, n: int) -> float:
-    """Return the two-sided p value of the t test that n values of this mean and deviation have the mean zero."""
+    """Return the two-sided p value of the t test for mean zero, from mean and standard deviation of n values."""
     from scipy.special import stdtr
 
     if std == 0:

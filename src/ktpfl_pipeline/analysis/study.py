@@ -1,7 +1,7 @@
-"""What a study leaves: methods in several settings, each setting with the results of its methods.
+"""The results of studies. A study runs methods in several settings; each pair of setting and method is a cell.
 
-A sweep, a tuning and the paper's tables are studies. Their cells are run by `pipelines.study`. A comparison is one
-setting of the study that the overview shows.
+Sweeps, tunings and the paper's tables are studies, whose cells `pipelines.study` runs. The overview treats each
+comparison as one setting of a study.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,30 +20,30 @@ from ktpfl_pipeline.core.metrics import VALIDATION
 from ktpfl_pipeline.methods import title
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
-"""Settings that describe a federation; they cannot be chosen."""
+"""Settings that describe a federation, and that therefore cannot be chosen by validation accuracy."""
 LEFT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
-"""What a comparison leaves of each method for the overview."""
+"""The fields of each method's result that a comparison stores for the overview."""
 
 
 @dataclass(frozen=True)
 class Cell(Kept):
-    """One method in one setting, as far as its seeds are finished."""
+    """One method in one setting of a study, with the runs that are finished."""
 
-    part: str  #: the table or figure of the paper; empty elsewhere
-    experiment: str  #: section of conf/
-    label: str  #: what the setting is called
+    part: str  #: table or figure of the paper; empty in other studies
+    experiment: str  #: section of the experiment in conf/
+    label: str  #: name of the setting
     method: str  #: registry name
-    settings: dict[str, Any]  #: what all methods of the setting share
+    settings: dict[str, Any]  #: settings that all methods share
     hyperparameters: dict[str, Any]
-    seeds: Sequence[int]  #: that it takes
-    keys: dict[int, str] = field(default_factory=dict)  #: of its runs, by seed; none where it cannot be run
-    runs: Sequence[FinishedRun] = field(default_factory=list)  #: those that are finished
-    value: Any = None  #: what distinguishes the setting, a sweep's value or a candidate's searched hyperparameters
-    kept: MethodResult | None = None  #: the result, where no runs are stored
-    seconds: float | None = None  #: a run takes, as far as it is known
-    judged: str = ""  #: how that is known
-    failed: str = ""  #: why the cell cannot be finished; empty where nothing is known against it
-    samples: float | None = None  #: private, of a client, mean over clients and seeds; None if the data cannot be made
+    seeds: Sequence[int]  #: requested seeds
+    keys: dict[int, str] = field(default_factory=dict)  #: keys of the runs by seed; empty if it cannot be run
+    runs: Sequence[FinishedRun] = field(default_factory=list)  #: finished runs
+    value: Any = None  #: a sweep's value, or a candidate's searched hyperparameters
+    kept: MethodResult | None = None  #: the result, if no runs are stored
+    seconds: float | None = None  #: estimated seconds per run; None if unknown
+    judged: str = ""  #: the basis of the estimate
+    failed: str = ""  #: the reason why the cell cannot be finished; empty if none is known
+    samples: float | None = None  #: private samples per client, mean over clients and seeds; None without data
 
     @property
     def title(self) -> str:
@@ -58,24 +58,24 @@ class Cell(Kept):
 
     @cached_property
     def result(self) -> MethodResult | None:
-        """The result, once all seeds are finished."""
+        """The result of the method; None before all seeds are finished."""
         if self.kept or len(self.runs) != len(self.seeds):
             return self.kept
         return summarize(self.runs, self.hyperparameters, self.settings)
 
     @property
     def final(self) -> Final | None:
-        """Its final accuracy over clients and seeds, in 0..1; None before all seeds are finished."""
+        """The final test accuracy over clients and seeds, in 0..1; None before all seeds are finished."""
         return self.result.final[HEADLINE] if self.result else None
 
     @property
     def validation(self) -> Final | None:
-        """The same on validation samples; None too without these."""
+        """The final validation accuracy over clients and seeds, in 0..1; None if unfinished or without such samples."""
         return self.result.final.get(VALIDATION) if self.result else None
 
     @property
     def score(self) -> float | None:
-        """The score of a search: mean validation accuracy over clients and seeds, in 0..1."""
+        """The score in a search: mean validation accuracy over clients and seeds, in 0..1; None if there is none."""
         return self.validation.mean if self.validation else None
 
 
@@ -83,9 +83,9 @@ class Cell(Kept):
 class Point:
     """One setting of a study, with the results of its methods."""
 
-    value: Any  #: what distinguishes the setting, the value of a sweep or the folder of a comparison's report
-    settings: dict[str, Any]  #: what all methods share there
-    methods: dict[str, MethodResult]  #: what came out, by registry name
+    value: Any  #: the value of a sweep, or the folder of a comparison's report
+    settings: dict[str, Any]  #: settings that all methods share
+    methods: dict[str, MethodResult]  #: results by registry name
 
     def led(self, headline: str) -> "Point":
         """Return the point with the setting ``headline``, which no run depends on, among its results' settings."""
@@ -95,23 +95,23 @@ class Point:
 
 @dataclass(frozen=True)
 class Study(Kept):
-    """The results of a sweep's, a tuning's or the paper's runs."""
+    """The results of a sweep, a tuning or the paper's tables."""
 
-    asked: dict[str, Any]  #: its section of conf/, as plain values
-    key: str  #: identifies it
-    run_id: str  #: of its MLflow run
-    #: setting by setting in a sweep, method by method in a tuning; all finished, or failed
+    asked: dict[str, Any]  #: section of the study in conf/, as plain values
+    key: str  #: hash that identifies the study
+    run_id: str  #: id of the study's run in MLflow
+    #: cells, all finished or failed; in a sweep ordered by setting, in a tuning by method
     cells: Annotated[list[Cell], Field(min_length=1)]
 
     @property
     def methods(self) -> dict[str, list[Cell]]:
-        """The cells by registry name of their method."""
+        """The cells of each method, by registry name."""
         names = dict.fromkeys(cell.method for cell in self.cells)
         return {name: [cell for cell in self.cells if cell.method == name] for name in names}
 
     @property
     def points(self) -> list[Point]:
-        """The results by setting, in the order of the cells."""
+        """The results of each setting, in the order of the cells."""
         groups = [list(own) for _, own in groupby(self.cells, key=lambda cell: cell.value)]
         return [
             Point(own[0].value, own[0].settings, {cell.method: cell.result for cell in own if cell.result})
@@ -120,10 +120,10 @@ class Study(Kept):
 
 
 def comparison(name: str, results: Sequence[MethodResult]) -> dict[str, Any]:
-    """Return the part of a comparison that the overview of all comparisons needs, in plain values.
+    """Return the values of a comparison that the overview of all comparisons needs, as plain values.
 
-    It has the comparison's ``name``, the ``settings`` that all its methods share, and ``methods``: the values `LEFT` of
-    each method, by registry name.
+    They are ``name``, the name of the comparison; ``settings``, the settings that all methods share; and ``methods``,
+    the fields `LEFT` of each method's result, by registry name.
     """
     kept = [replace(result, runs=[]).to_dict() for result in results]
     return {
@@ -134,18 +134,22 @@ def comparison(name: str, results: Sequence[MethodResult]) -> dict[str, Any]:
 
 
 def compared(content: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results, without their runs, that `comparison` wrote."""
+    """Return the results, without runs, from the values that `comparison` returned."""
     left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
     return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]
 
 
 def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> Study:
-    """Return the study that `Study.to_dict` wrote, if it was made with the settings of now.
+    """Return a stored study after checking that it was made with the present settings.
 
-    These are its section of conf/, `asked`, and the settings of each of its points; of a tuning, one for all cells.
+    Args:
+        name: the name of the study.
+        content: the values that `Study.to_dict` returned.
+        asked: the present section of the study in conf/.
+        settings: the present settings of each point; for a tuning, a single element for all cells.
 
     Raises:
-        InputError: if it does not read as a study, or was made with other settings, naming what differs.
+        InputError: if the content is not a valid study, if settings differ, or if methods saw different data.
     """
     try:
         study = Study.from_dict(content)
@@ -164,9 +168,9 @@ def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[M
 
 
 def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Check that something was made `then` with the settings of `now`; an `InputError` says of `what` what differs.
+    """Raise InputError if the settings `then`, with which `what` was made, differ from the settings `now`.
 
-    Where dtype or memory format is `auto`, the choice that was made then counts as configured.
+    If dtype or memory format is ``auto`` now, the earlier choice is accepted.
     """
     asked, chosen = now.get("compute", {}), then.get("compute", {})
     left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
@@ -179,16 +183,16 @@ def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results of a comparison; an `InputError` names one that has other settings or saw other data."""
+    """Return the results of a comparison. Raises InputError if one has other settings, or was made on other data."""
     for result in results:
         check_settings(f"The result of {result.method} was", result.settings, settings)
-        settings = result.settings  # what auto chose for the first, it must have chosen for all
+        settings = result.settings  # the choice of auto must be equal for all methods
     check_data(results)
     return list(results)
 
 
 def check_data(results: Sequence[MethodResult]) -> None:
-    """Check that all methods saw the same data with each seed; an `InputError` names the first that did not."""
+    """Raise InputError if two methods were run on different data with the same seed."""
     seen: dict[int, str] = {}
     for run in (run for result in results for run in result.runs):
         if run.data != seen.setdefault(run.seed, run.data):
@@ -199,26 +203,26 @@ def check_data(results: Sequence[MethodResult]) -> None:
 
 
 def highest(cells: Sequence[Cell]) -> Cell:
-    """Return the cell of highest validation accuracy; the first of equals, so the configured values where they are."""
+    """Return the cell with the highest validation accuracy. Ties go to the first cell, such as the configured one."""
     return max(cells, key=lambda cell: cell.score or 0.0)
 
 
 def touched(points: Sequence[Point], method: str) -> bool:
-    """Return whether the setting changes a method's accuracies or bytes; true if there is only one point."""
+    """Return whether the setting of the points changes a method's accuracies or bytes; true for a single point."""
     first, *others = [point.methods[method] for point in points]
     outcomes = [({at: final.per_seed for at, final in one.final.items()}, one.traffic) for one in (first, *others)]
     return not others or any(outcome != outcomes[0] for outcome in outcomes)
 
 
 def chosen(points: Sequence[Point], method: str) -> Point | None:
-    """Return the point with the method's highest validation accuracy, the first of equals; None for `no_choice`."""
+    """Return the point with the method's highest validation accuracy, the first if equal; None if `no_choice`."""
     if no_choice(points, [method]):
         return None
     return max(points, key=lambda point: point.methods[method].final[VALIDATION].mean)
 
 
 def no_choice(points: Sequence[Point], methods: Iterable[str]) -> str:
-    """Return why validation accuracy chooses no point for any of the methods; empty where it does for one."""
+    """Return the reason why validation accuracy cannot choose a point for any method; empty if it can for one."""
     if len(points) == 1:
         return "there is only one"
     owned = [[run.label_counts for result in point.methods.values() for run in result.runs] for point in points]
@@ -236,17 +240,17 @@ def no_choice(points: Sequence[Point], methods: Iterable[str]) -> str:
 
 
 def trust(result: MethodResult) -> Difference | None:
-    """Return the weight that benign clients give to adversaries, in units of 1/N, over seeds; None without a matrix."""
+    """Return the weight of benign clients on adversaries, in units of 1/N, over seeds; None if no run has it."""
     return difference([run.trust for run in result.runs if run.trust is not None])
 
 
 def numeric(points: Sequence[Point]) -> bool:
-    """Return whether all values are numbers."""
+    """Return whether the values of all points are numbers."""
     return all(isinstance(point.value, int | float) and not isinstance(point.value, bool) for point in points)
 
 
 def seconds_left(cells: Sequence[Cell]) -> float | None:
-    """Return the seconds that the runs of these cells still take, each run once; None where one is not known."""
+    """Return the estimated seconds of the unfinished runs of cells, each run once; None if one is unknown."""
     seconds = {key: cell.seconds for cell in cells for key in cell.left}
     known = [each for each in seconds.values() if each is not None]
     return sum(known) if len(known) == len(seconds) else None

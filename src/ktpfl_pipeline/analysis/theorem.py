@@ -1,9 +1,9 @@
-"""Theorem 1 of KT-pFL, checked on a finished run.
+"""A check of KT-pFL's Theorem 1 on a finished run.
 
-For each client, the theorem says, some mixture of the clients' models is at least as good as its own model and as
-their plain average. On the simplex that is immediate, because both are mixtures; it says nothing about the mixture
-that KT-pFL finds. So the best mixture is fitted here to half of each client's test samples, by maximum likelihood, and
-all four are compared on both halves.
+According to the theorem, a mixture of the clients' models exists for each client that is at least as good as the
+client's own model and as the average of all models. On the simplex this is trivial, because both are mixtures, and the
+theorem makes no statement about the mixture that KT-pFL finds. This module therefore fits the best mixture to half of
+each client's test samples by maximum likelihood, and compares the mixtures in `MIXTURES` on both halves.
 """
 
 from collections.abc import Sequence
@@ -18,24 +18,25 @@ from ktpfl_pipeline.core.matrix.updates import exact
 from ktpfl_pipeline.core.rng import stream
 
 MIXTURES = ("fitted", "own", "average", "learned")
-"""The best mixture, the client's own model, the average of all, and the method's own row of coefficients."""
+"""The fitted mixture, the client's own model, the average of all models, and the method's coefficients."""
 GAP = 1e-8
-"""Nats within which the best mixture is found, unless that takes too many steps."""
+"""The target for the distance of the fitted mixture's loss from the minimum, in nats."""
 
 
 def check(
     probabilities: Sequence[Tensor], labels: Sequence[Tensor], learned: Tensor | None, seed: int
 ) -> TheoremCheck | None:
-    """Check Theorem 1 on each client's held-out samples, half of them to fit and half to test.
+    """Check Theorem 1 on each client's test samples: half of them are used to fit a mixture, and half to test it.
 
     Args:
-        probabilities: for each of N clients, (M_n, N, K) what each client's model says of its samples.
-        labels: for each client, (M_n,).
-        learned: (N, N) coefficients that the method ended with; None leaves the mixture ``learned`` out.
-        seed: of the halves.
+        probabilities: for each of N clients, the class probabilities of each of the N models for the client's samples,
+            (M_n, N, K).
+        labels: for each client, the labels of its samples, (M_n,).
+        learned: the method's final coefficients, (N, N); None leaves the mixture ``learned`` out.
+        seed: the seed of the random halves.
 
     Returns:
-        The check; None where a client has fewer than two samples, one for each half.
+        The results; None if a client has fewer than two samples.
     """
     if min(map(len, labels)) < 2:
         return None
@@ -61,12 +62,13 @@ def check(
 
 
 def fit_mixture(likelihoods: Tensor) -> tuple[Tensor, float]:
-    """Return the mixture of the greatest likelihood, (N,), and a bound on what is missing to the best one, in nats.
+    """Return the maximum-likelihood mixture c, (N,), and an upper bound on its distance from the optimum, in nats.
 
-    It is one row of the matrix's likelihood objective without a penalty. The loss is convex, and log max_m g_m with
-    g_m = mean_i P[i, m] / (P c)_i bounds its distance from the least.
+    The objective is one row of the coefficient matrix's likelihood objective without a penalty. The loss is convex. Its
+    distance from the minimum is at most log max_m g_m with g_m = mean_i P[i, m] / (P c)_i.
 
-    P are the `likelihoods`, (M, N), the probability of sample i's true label under model m, above zero.
+    Args:
+        likelihoods: P, (M, N), the probability of the true label of sample i under model m, above zero.
     """
     samples, n = likelihoods.shape
     one = likelihoods.new_ones(1)
