@@ -103,7 +103,7 @@ def federation(
     }
     section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
     experiment = parsing.parse("federation", section, together=False)
-    checks.check_together("federation", experiment)  # does not require settings that KT-pFL supports: it may not be run
+    checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
     data = prepare(experiment, Path(folder))
     experiment = settle(experiment, data)
     made = assemble(experiment, data, seed)

@@ -21,7 +21,7 @@ PATIENCE = 60  # seconds to wait until the server answers
 
 
 def main() -> None:
-    """Print links to the experiments in MLflow, start MLflow until it is stopped, and open the last trained experiment.
+    """Print links to the experiments, run MLflow until it is stopped, and open the page of the last trained experiment.
 
     Exits with an error if tracking is off or the configuration cannot be read.
     """

@@ -105,7 +105,7 @@ class FinishedRun(Kept):
     #: without a matrix
     trust: float | None = None
     shape: list[int] = field(default_factory=list)  #: shape of one input; empty if unknown
-    #: shape of one input in the private source, before images are resized; empty if there are several shapes
+    #: shape of one input in the private source, before images are resized; empty if it may differ between inputs
     native: list[int] = field(default_factory=list)
     kind: str = ""  #: name of the kind of inputs, see `core.kinds`; empty if unknown
     #: (N,) names of the clients in the source; empty unless the partition is ``natural``

@@ -40,7 +40,7 @@ def build(name: str) -> nn.Module:
 
 @cache
 def samples(number: int, seed: int, favorite: int = 0) -> LabeledDataset:
-    """Return images whose class is the brightest third, top, middle or bottom; about half are of class `favorite`."""
+    """Return images whose class is the brightest third: top, middle or bottom. At least half have class `favorite`."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(number) % CLASSES
     labels[: number // 2] = favorite

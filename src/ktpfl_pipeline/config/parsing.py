@@ -4,9 +4,9 @@
 pipelines use.** So a typo is found in any section, and an experiment can be changed although other sections inherit or
 sweep it. `check` checks single values, `used` checks combinations.
 
-An unknown key is an error. An `InputError` names the value, what is allowed and how to fix it.
+An unknown key is an error. Each `InputError` names the value, the allowed values and how to fix it.
 
-In all functions, `name` is that of a section, `values` is its content, and `parameters` are all sections by name.
+In all functions, `name` is the name of a section, `values` is its content, and `parameters` are all sections by name.
 `together` says whether combinations of values are checked in addition to single values.
 """
 

@@ -81,7 +81,7 @@ def unread(name: str) -> str:
 
 
 def remember(found: dict[str, Any] | None, left_out: tuple[str, frozenset[str]] = ("", frozenset())) -> None:
-    """Store the result of `sections` for `recall`, and the result of `hidden` for `unread`. None deletes the first."""
+    """Store the result of `sections` for `recall`, and the result of `hidden` for `unread`; None clears the former."""
     _found.set(found)
     _hidden.set(left_out)
 

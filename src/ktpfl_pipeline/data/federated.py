@@ -48,7 +48,7 @@ class Facts:
             if the server does not know the labels.
         fingerprint: a hash of the data.
         shape: the shape of an input.
-        native: the shape of an input in the private source; empty if inputs have several shapes there.
+        native: the shape of an input in the private source; empty if it may differ between inputs.
         kind: the name of the kind of inputs, see `core.kinds`.
         profile: the numbers of ``samples``, ``public samples``, ``clients`` including newcomers, and ``classes``.
         class_names: (K,) the names of the classes in the source; None if the source has no names.

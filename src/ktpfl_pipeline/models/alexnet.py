@@ -27,10 +27,12 @@ def alexnet(shape: Shape, classes: int) -> nn.Module:
     | dropout 0.5; fully connected 4096; ReLU | (4096,) | (4096,) |
     | fully connected | (classes,) | (classes,) |
 
-    There is no local response normalization. The smallest image has 15 x 15 pixels.
+    In contrast to the paper, there is no local response normalization. The smallest image has 15 x 15 pixels. Numbers
+    of parameters with 10 classes:
 
-    Parameters with 10 classes: 20,125,386 at (1, 28, 28); 20,126,538 at (3, 28, 28), as in the KT-pFL authors' code;
-    23,272,266 at (3, 32, 32).
+    - 20,125,386 at (1, 28, 28)
+    - 20,126,538 at (3, 28, 28), as in the KT-pFL authors' code
+    - 23,272,266 at (3, 32, 32)
     """
     channels, *sides = shapes.image("alexnet", shape, least=15)
     height, width = ((side + 1) // 16 for side in sides)

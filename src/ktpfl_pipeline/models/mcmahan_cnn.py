@@ -14,8 +14,10 @@ from ktpfl_pipeline.models.pooling import pooled_relu
 def mcmahan_cnn(shape: Shape, classes: int) -> nn.Module:
     """Return two 5x5 convolutions (32 and 64 channels) with ReLU and 2x2 max pooling, and a hidden layer of 512 units.
 
-    The smallest image has 4 x 4 pixels. Parameters with 10 classes: 1,663,370 at (1, 28, 28), as stated in the paper;
-    2,156,490 at (3, 32, 32).
+    The smallest image has 4 x 4 pixels. Numbers of parameters with 10 classes:
+
+    - 1,663,370 at (1, 28, 28), as stated in the paper
+    - 2,156,490 at (3, 32, 32)
     """
     channels, height, width = shapes.image("mcmahan_cnn", shape, least=4)
     return nn.Sequential(

@@ -16,7 +16,10 @@ from ktpfl_pipeline.models.pooling import pooled_relu
 def cnn(shape: Shape, classes: int) -> nn.Module:
     """Return two 3x3 convolutions (8 and 16 channels) with ReLU and 2x2 max pooling, and a linear head.
 
-    The smallest image has 4 x 4 pixels. Parameters with 10 classes: 9,098 at (1, 28, 28); 11,642 at (3, 32, 32).
+    The smallest image has 4 x 4 pixels. Numbers of parameters with 10 classes:
+
+    - 9,098 at (1, 28, 28)
+    - 11,642 at (3, 32, 32)
     """
     return _convolutional("cnn", shape, classes, norm=False)
 
@@ -24,8 +27,11 @@ def cnn(shape: Shape, classes: int) -> nn.Module:
 def cnn_bn(shape: Shape, classes: int) -> nn.Module:
     """Return `cnn` with BatchNorm after each convolution, and convolutions without bias.
 
-    Parameters with 10 classes: 9,122 at (1, 28, 28); 11,666 at (3, 32, 32). BatchNorm has 48 running means and
-    variances. It is the smallest model for tests of the BatchNorm policies.
+    BatchNorm has 48 running means and variances. The model is the smallest one for tests of the BatchNorm policies.
+    Numbers of parameters with 10 classes:
+
+    - 9,122 at (1, 28, 28)
+    - 11,666 at (3, 32, 32)
     """
     return _convolutional("cnn_bn", shape, classes, norm=True)
 
@@ -42,7 +48,10 @@ def _convolutional(name: str, shape: Shape, classes: int, norm: bool) -> nn.Modu
 def mlp(shape: Shape, classes: int) -> nn.Module:
     """Return an MLP with one hidden layer of 64 units and ReLU, for numeric inputs of any shape.
 
-    Parameters with 10 classes: 50,890 at (1, 28, 28); 197,322 at (3, 32, 32).
+    Numbers of parameters with 10 classes:
+
+    - 50,890 at (1, 28, 28)
+    - 197,322 at (3, 32, 32)
     """
     width = prod(shapes.numbers("mlp", shape))
     return nn.Sequential(nn.Flatten(), nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, classes))

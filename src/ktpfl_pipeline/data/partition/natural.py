@@ -33,7 +33,7 @@ def natural(
         pool: (n,), indices of the samples to use, without repetition; None for all samples.
         settings: `minimum`, `test_share` and `validation_share` of `data.settings.Partition`. Owners with fewer than
             `minimum` samples, or without samples, are left out. If `minimum` is above 0, owners whose samples cannot be
-            split are left out too. The log lists them. `test_share` is not used if the source marks test samples.
+            split are left out too. The log names some. `test_share` is not used if the source marks test samples.
 
     Returns:
         The indices of the clients 0 to N - 1, in the order of the owners' numbers.
