@@ -52,7 +52,7 @@ class Cell(Kept):
 
     @property
     def left(self) -> list[str]:
-        """The keys of the runs that are not finished."""
+        """The keys of the unfinished runs."""
         done = {run.key for run in self.runs}
         return [key for key in self.keys.values() if key not in done]
 

@@ -27,7 +27,7 @@ from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.settings import LocalTraining
 
 SCHEDULE = Schedule(rounds=3, participation=0.6)
-"""3 of 5 clients in each round."""
+"""The schedule of checks: three rounds, each with 3 of 5 clients."""
 LONG = 12
 """The number of rounds for methods that have not learned enough after the three rounds of `SCHEDULE`."""
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.3)

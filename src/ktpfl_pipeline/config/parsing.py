@@ -156,12 +156,12 @@ def points(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: boo
 
 
 def _cannot_set(name: str, sweep: Sweep, value: Any) -> str:
-    """Return the start of a message about a sweep at one of its values."""
+    """Return the start of an error message about one value of a sweep."""
     return f"{name} cannot set {sweep.parameter} to {value!r}: "
 
 
 def sweep_cells(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[CellSettings]:
-    """Return the cells of a sweep: every method at every value."""
+    """Return the cells of a sweep, one per value and method."""
     return [
         CellSettings(
             section=sweep.experiment,

@@ -1,6 +1,6 @@
-"""Paths to settings, ``training.epochs``, in which a method may be named by a dotted path.
+"""Paths of settings, such as ``training.epochs``, which may contain a method's dotted path.
 
-Dots separate names, and ``my_package.my_method:Nearest`` is one name: the dots before its colon belong to it.
+Dots separate the names in a path. The dotted path ``my_package.my_method:Nearest`` is one name, including its dots.
 """
 
 import re

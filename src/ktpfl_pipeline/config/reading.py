@@ -27,7 +27,7 @@ from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.core.errors import InputError
 
 MAX_BYTES, MAX_VALUES = 2**20, 20_000
-"""The largest file of the configuration, and the most names and values in it after its aliases are expanded."""
+"""The largest size of a configuration file in bytes, and the largest number of keys and values with all aliases."""
 FEW = 2**14
 """A file of at most this number of bytes without an anchor (``&name``) has fewer than `MAX_VALUES` values."""
 _hidden: ContextVar[tuple[str, frozenset[str]]] = ContextVar("hidden", default=("", frozenset()))

@@ -179,7 +179,7 @@ class Image:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
+        """The shape of an image, (channels, height, width)."""
         height, width = self.size if isinstance(self.size, list) else (self.size, self.size)
         return self.channels, height, width
 
@@ -305,7 +305,7 @@ class Experiment(Section):
         return Reliability(self.availability, self.stragglers, self.budgets)
 
     def models(self) -> list[str]:
-        """Return the names of the clients' architectures, each once."""
+        """Return the names of the clients' architectures, without repetition."""
         return architectures.names(self.architectures)
 
     def has_public(self) -> bool:

@@ -43,7 +43,7 @@ class Standardization:
         return cls(torch.from_numpy(mean.reshape(-1)), torch.from_numpy(np.where(std > 0, std, 1.0)))
 
     def plain(self) -> dict[str, Any]:
-        """Return the numbers as lists; what `of_plain` takes."""
+        """Return the values as lists, which `of_plain` reads."""
         return {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     def __call__(self, features: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class FrequentTokens:
         return cls(torch.from_numpy(order[counts[order] > 0].copy()), size)
 
     def plain(self) -> dict[str, Any]:
-        """Return the numbers as lists; what `of_plain` takes."""
+        """Return the values as lists, which `of_plain` reads."""
         return {"kept": self.kept.tolist(), "size": self.size}
 
     def __call__(self, tokens: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Federations in the forms of others, as the arrays of this project's `.npz` files: `ktpfl convert`.
+"""Converters of other datasets to the arrays of this project's `.npz` files, for `ktpfl convert`.
 
-Each function returns {array: values}, by the names that the source `npz` reads.
+Each function ``convert`` returns arrays by the names that the source `npz` reads.
 """

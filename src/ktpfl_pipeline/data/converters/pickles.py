@@ -63,7 +63,7 @@ _NAMES: dict[str, Any] = {
 
 
 class _Refused(ValueError):
-    """A name that is not one of the five."""
+    """The error for a name in a pickle that is not allowed."""
 
 
 class _Unpickler(pickle._Unpickler):

@@ -65,7 +65,7 @@ FILES = {".npz": ("npz",), ".csv": ("table", "text"), ".json": ("leaf",)}
 """The sources that read one file, by the file's suffix."""
 
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
-"""A source outside this package, and its argument; the dot in its module distinguishes it from ``name:argument``."""
+"""The dotted path and the argument of a source outside this package. A dot distinguishes it from ``name:argument``."""
 
 
 def of_file(name: str) -> str:
