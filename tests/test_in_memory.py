@@ -1,6 +1,6 @@
 """Federations in memory: the pipelines' own, in one call."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,12 @@ def test_arguments_of_another_kind(fed: Federation, method: Any, others: list[An
     with pytest.raises(InputError) as error:
         run(method, fed, *(fed if other is ... else other for other in others), rounds=rounds)
     assert str(error.value).startswith(told)
+
+
+def test_federations_made_by_hand_with_different_numbers_of_clients(fed: Federation) -> None:
+    other = replace(fed, clients=fed.clients[1:], seed=fed.seed + 1)
+    with pytest.raises(InputError, match=r"different numbers of clients \(\d+, \d+\): give federations"):
+        run("local", replace(fed), other, rounds=1)
 
 
 def test_no_federation() -> None:

@@ -30,6 +30,8 @@ def test_a_comparison_shows_itself_and_writes_the_report(tmp_path: Path) -> None
     page = found.write(tmp_path / "report")
     assert "KT-pFL" in page.read_text(encoding="utf-8")
     assert (tmp_path / "report" / "report.md").exists()
+    with pytest.raises(kt.InputError, match=r"report already exists, and a report is written into a new folder"):
+        found.write(tmp_path / "report")
 
 
 def test_a_comparison_of_nothing_is_refused() -> None:

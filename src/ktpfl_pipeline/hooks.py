@@ -185,10 +185,10 @@ def check_folder(project: Path) -> None:
 def check_environment(env: str | None) -> None:
     """Raise InputError if `env` is ``base`` or ``local``, because runs without ``--env`` read both."""
     if env in ("base", "local"):
+        what = "does not read conf/local" if env == "base" else "is the same as leaving --env out"
         raise InputError(
-            f"--env is {env!r}, which runs without --env read already; with it conf/local is "
-            f"{'left out' if env == 'base' else 'all that is added'} and the settings are those for long runs. Leave "
-            "--env out, or choose --env=quick for a run of minutes."
+            f"--env is {env!r}, which runs without --env read already; --env={env} {what}. Leave --env out, or choose "
+            "--env=quick for a run of minutes."
         )
 
 

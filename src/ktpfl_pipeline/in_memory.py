@@ -27,9 +27,10 @@ from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.architectures import Architectures
-from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.errors import InputError, listed, unknown
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import differences
+from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.validation import Rule, Seed, value_of
 from ktpfl_pipeline.methods import METHODS, create, title
@@ -150,11 +151,14 @@ class Comparison:
             kinds: file formats of the figures in addition to SVG: ``png``, ``pdf``.
 
         Raises:
-            InputError: if a file format is unknown.
-            FileExistsError: if the folder already contains a report.
+            InputError: if a file format is unknown, or if the folder already exists.
         """
-        self.report.write(Path(folder), kinds)
-        return Path(folder, PAGE)
+        place = Path(folder)
+        if place.exists():
+            raise InputError(f"{place} already exists, and a report is written into a new folder: name another one.")
+        with replacing(place) as partial:
+            self.report.write(partial, kinds)
+        return place / PAGE
 
     def _repr_html_(self) -> str:
         """Return the page in an iframe, so that its style sheet does not affect the notebook."""
@@ -240,6 +244,11 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
                 f"The federations have other settings ({changes}), and their mean would be of neither: give "
                 "federations that differ only in the seed."
             )
+    if len(sizes := {len(fed.clients) for fed in federations}) > 1:
+        raise InputError(
+            f"The federations have different numbers of clients ({listed(sorted(sizes))}): give "
+            "federations that differ only in the seed."
+        )
     if type(rounds) is not int or rounds < 1:
         raise InputError(f"rounds is {rounds!r}; it must be an integer of at least 1.")
 
