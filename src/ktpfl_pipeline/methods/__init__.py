@@ -1,8 +1,8 @@
-"""One file per method, and the registry `METHODS`: a new method is one file and one line here.
+"""The registry `METHODS` of all methods. A new method needs one file and one line in the registry.
 
-A method's class declares everything else (`core/method.py`); `shared/` has what several methods have in common. Classes
-are imported on first use, so that names can be listed without torch. A method outside this package needs no line: its
-dotted path, ``my_package.my_method:Nearest``, is used as its name.
+The class of a method declares all its other properties (`core/method.py`). `shared/` contains code that several methods
+use. A class is imported on first use, so listing the names does not import torch. A method outside this package needs
+no line in the registry: its name is its dotted path, ``my_package.my_method:Nearest``.
 """
 
 import inspect
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preset:
-    """A method's class, and what differs from its defaults.
+    """A method's class, and hyperparameters that replace the defaults of the class.
 
     Attributes:
-        path: of the class, ``package.module:Class``; a leading dot means this package.
-        title: replaces the class's title.
-        values: hyperparameters by name.
-        compared: whether comparisons run it.
+        path: the dotted path of the class, ``package.module:Class``; a leading dot means this package.
+        title: the title in tables and figures; empty takes the title of the class.
+        values: the hyperparameters that replace defaults, by name.
+        compared: whether comparisons include the method by default.
     """
 
     path: str
@@ -37,10 +37,10 @@ class Preset:
 
     @cached_property
     def kind(self) -> "type[Method[Any]]":
-        """The class.
+        """The class of the method, imported on first access.
 
         Raises:
-            InputError: if it cannot be imported, is not a runnable method, or has an invalid declaration.
+            InputError: if the class cannot be imported, is not a runnable method, or has an invalid declaration.
         """
         from ktpfl_pipeline.core.method import Method
 
@@ -58,14 +58,14 @@ ANY_ARCHITECTURES = {
     "kt_pfl": Preset(".kt_pfl:KTpFL"),
     "kt_pfl_joint": Preset(".kt_pfl_joint:KTpFLJoint"),
     "kt_pfl_likelihood": Preset(".kt_pfl_likelihood:KTpFLLikelihood"),
-    # The paper's Eq. (7) with its constants, projected; the mean over public samples and λ = 1 are ours.
+    # Eq. (7) with the constants of the paper. The projection, the mean over public samples and λ = 1 are ours.
     "kt_pfl_paper_literal": Preset(
         ".kt_pfl:KTpFL",
         "KT-pFL (paper-literal)",
         {"update": "pgd", "step": 0.01, "steps": 1, "rho": 0.7, "divergence_weight": 1.0},
         compared=False,
     ),
-    # The update of the authors' released code, which takes it before mixing; the code's predictions have T = 10 there.
+    # The authors' released code updates c before it mixes. That code uses T = 10; this preset sets no temperature.
     "kt_pfl_authors": Preset(
         ".kt_pfl:KTpFL",
         "KT-pFL (authors' code)",
@@ -77,7 +77,7 @@ ANY_ARCHITECTURES = {
     "fedmd": Preset(".fedmd:FedMD"),
     "feddf": Preset(".feddf:FedDF"),
     "feddf_soft": Preset(".feddf:FedDFSoft"),
-    "pfeddf": Preset(".feddf:PFedDF", compared=False),  # every method has a column of adapted accuracy
+    "pfeddf": Preset(".feddf:PFedDF", compared=False),  # reports show accuracy after fine-tuning for every method
     "pfeddf_soft": Preset(".feddf:PFedDFSoft", compared=False),
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
@@ -89,7 +89,7 @@ ANY_ARCHITECTURES = {
     "fedgen": Preset(".fedgen:FedGen"),
     "fml": Preset(".fml:FML"),
     "fedkd": Preset(".fedkd:FedKD"),
-    # The paper's KL, summed over classes.
+    # The KL divergence of the FedKD paper, which sums over classes.
     "fedkd_summed": Preset(".fedkd:FedKD", "FedKD (summed KL)", {"divergence_weight": 1.0}, compared=False),
     "fedmrl": Preset(".fedmrl:FedMRL"),
     "local": Preset(".local:Local"),
@@ -102,7 +102,7 @@ ONE_ARCHITECTURE = {
     "fedavg": Preset(".fedavg:FedAvg"),
     "fedavg_ft": Preset(".fedavg:FedAvgFT", compared=False),
     "per_fedavg": Preset(".per_fedavg:PerFedAvg"),
-    # The Hessian-free version.
+    # The Hessian-free version of Per-FedAvg.
     "per_fedavg_hf": Preset(".per_fedavg:PerFedAvg", "Per-FedAvg (HF)", {"hessian": True}, compared=False),
     "pfedme": Preset(".pfedme:PFedMe"),
     "fedamp": Preset(".fedamp:FedAMP"),
@@ -116,35 +116,35 @@ ONE_ARCHITECTURE = {
     "fedbn": Preset(".fedbn:FedBN"),
     "fedbabu": Preset(".fedbabu:FedBABU"),
     "apfl": Preset(".apfl:APFL"),
-    # The paper's adaptive α, from the middle of its three.
+    # The adaptive α of the APFL paper. It starts from the middle one of the paper's three values.
     "apfl_adaptive": Preset(".apfl:APFL", "APFL (adaptive)", {"alpha": 0.5, "alpha_rate": None}, compared=False),
     "fedala": Preset(".fedala:FedALA"),
     "fedrod": Preset(".fedrod:FedRoD"),
     "pfedgraph": Preset(".pfedgraph:PFedGraph"),
-    # The work of pFedMe's five inner steps.
+    # As much work as pFedMe, which takes five inner steps per mini-batch.
     "local_5x": Preset(".local:LocalMatched", "Local-only (5 × work)", {"work": 5.0, "public": False}),
 }
 METHODS: dict[str, Preset] = ANY_ARCHITECTURES | ONE_ARCHITECTURE
-"""By name: first those whose clients may differ in their architectures, then those whose clients may not."""
+"""All presets by name: first the methods that allow several architectures, then the methods that need a single one."""
 
 
 def find(name: str) -> Preset:
     """Return the method or preset called `name`, or the class at a dotted path.
 
     Raises:
-        InputError: if there is none.
+        InputError: if no method has this name, or the dotted path does not lead to a method.
     """
     if name not in METHODS and not is_path(name):
         if meant := dotted(name):
             raise not_a_path(f"The method {name!r}", meant)
         raise unknown("method", name, METHODS)
     preset = METHODS.get(name) or Preset(name)
-    preset.kind  # noqa: B018 - a path that leads nowhere is an error here
+    preset.kind  # noqa: B018 - imports the class now, so that a wrong path raises InputError here
     return preset
 
 
 def dotted(name: str) -> str:
-    """Return the dotted path that a name was meant to be (a file, or a path without colon), or an empty string."""
+    """Return the dotted path that the user probably meant by a file name or a path without a colon; empty if none."""
     given = re.fullmatch(r"(?P<module>\w+(?:[./]\w+)*?)(?:\.py)?[:.](?P<name>(?!py$)\w+)", name)
     return f"{given['module'].replace('/', '.')}:{given['name']}" if given and not is_path(name) else ""
 
@@ -154,12 +154,12 @@ def create(name: str, hyperparameters: Mapping[str, Any] | None = None, where: s
 
     Args:
         name: the method's registry name or dotted path.
-        hyperparameters: values that differ from the defaults.
-        where: the path to them, for messages; empty: the method's name.
+        hyperparameters: the values that replace defaults, by name.
+        where: the path of the hyperparameters in the configuration, for messages; empty takes the method's name.
 
     Raises:
-        InputError: if there is no such method or hyperparameter, one has no value, or a value or a default is not
-            allowed.
+        InputError: if the method or a hyperparameter does not exist, a hyperparameter has no value, or a value or a
+            default is not allowed.
     """
     from ktpfl_pipeline.core.validation import check_some
 

@@ -1,4 +1,4 @@
-"""APFL: each client uses a mixture of its own and the global model, and learns the mixing weight.
+"""APFL: each client uses a mixture of its own and the global model, with a fixed or learned weight.
 
 Deng, Kamani, Mahdavi: Adaptive Personalized Federated Learning, 2020, Algorithm 1 and section 4,
 https://arxiv.org/abs/2003.13461
@@ -22,21 +22,25 @@ from ktpfl_pipeline.core.weights import Models, Params, average, select, vector_
 
 @dataclass(frozen=True, eq=False)
 class APFLState(CommonState):
-    """The state between rounds in addition to each client's v and the global w: α, (N,) float64."""
+    """The state between rounds: each client's own model v, the global model w, and α.
+
+    Attributes:
+        alphas: α of each client, (N,) float64.
+    """
 
     alphas: Tensor
 
 
 @dataclass(frozen=True)
 class APFL(BesideCommon):
-    """APFL (Deng et al., 2020): each client learns the weight of its own model in a mixture with the global one.
+    """APFL (Deng et al., 2020): each client mixes its own model with the global model.
 
-    The mixture α v + (1 - α) w with the new global model is evaluated. Parameters are mixed, as in Algorithm 1; the
-    authors' code mixes outputs.
+    The evaluated model is the mixture α v + (1 - α) w with the new global model w. The mixture is of parameters, as in
+    Algorithm 1; the authors' code mixes outputs.
 
     Attributes:
-        alpha: initial α of every client; the paper tries 0.25, 0.5 and 0.75.
-        alpha_rate: step size of α; 0 keeps α constant, None is η₁ (the paper's adaptive α).
+        alpha: the initial α of every client; the paper tries 0.25, 0.5 and 0.75.
+        alpha_rate: the step size of α. 0 keeps α constant. None takes η₁, which is the paper's adaptive α.
     """
 
     title = "APFL"
@@ -52,7 +56,7 @@ class APFL(BesideCommon):
         return APFLState({}, fed.initial_model(fed.architecture), alphas)
 
     def round(self, state: APFLState, cohort: list[int], t: int, fed: Federation) -> tuple[APFLState, RoundReport]:
-        """Send w; train w, v and α together; upload w; average uniformly, as the objective does."""
+        """Send w; train w, v and α together; upload w; average it without weights, as in the paper's objective."""
         places, names = fed.places(cohort), fed.trained_names
         own = select({**fed.common_models(), **state.models}, cohort)
         held = {n: (vector_of(own[n], names), state.alphas[places[i], None]) for i, n in enumerate(cohort)}
@@ -74,7 +78,7 @@ class APFL(BesideCommon):
         return sgd(w, gradient(w, group[0]), rate), sgd(v, alpha * slope, rate), moved
 
     def personal(self, state: APFLState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return each client's mixture, or the global model for a client without its own."""
+        """Return each client's mixture, or the global model for a client that never took part."""
         alphas = dict(zip(fed.by_id, state.alphas.tolist(), strict=True))
         found = super().personal(state, clients, fed)
         return {n: mixture(own, state.common, alphas[n]) if n in state.models else own for n, own in found.items()}
@@ -82,8 +86,8 @@ class APFL(BesideCommon):
     def adapt(self, state: APFLState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the mixtures after training w, v and α as in a round.
 
-        A client without its own model starts from the global one as both w and v. BatchNorm's running statistics start
-        from the mixture's.
+        A client that never took part starts with the global model as both w and v. The running statistics of BatchNorm
+        start with the values of the mixture.
         """
         names, alphas = fed.trained_names, dict(zip(fed.by_id, state.alphas.tolist(), strict=False))
         own = {n: state.models.get(n, state.common) for n in models}
@@ -95,5 +99,5 @@ class APFL(BesideCommon):
 
 
 def mixture(own: Params, common: Params, alpha: float) -> Params:
-    """Return α v + (1 - α) w."""
+    """Return α v + (1 - α) w, where v is `own` and w is `common`."""
     return average([own, common], torch.tensor([alpha, 1.0 - alpha], dtype=torch.float64))

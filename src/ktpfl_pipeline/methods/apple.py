@@ -1,7 +1,7 @@
-"""APPLE: each client learns how to mix all clients' core models, on its own private loss.
+"""APPLE: each client learns the weights with which it mixes all clients' core models, on its private loss.
 
 Luo, Wu: Adapt to Adaptation: Learning Personalization for Cross-Silo Federated Learning, IJCAI 2022, Algorithm 1,
-https://arxiv.org/abs/2110.08394. KT-pFL on parameters with a supervised objective.
+https://arxiv.org/abs/2110.08394. APPLE resembles KT-pFL (parameters), but its objective uses labels.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,12 @@ from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_o
 
 @dataclass(frozen=True, eq=False)
 class APPLEState(PersonalState):
-    """The state between rounds: personal models of clients that took part (for evaluation), all cores, p, (N, N)."""
+    """The state between rounds: the personal models of clients that took part, which are only evaluated, in `models`.
+
+    Attributes:
+        cores: the core model w_j of each client.
+        relations: p, (N, N): p_ij is the weight of core j in the personal model of client i.
+    """
 
     cores: Models
     relations: Tensor
@@ -33,8 +38,8 @@ class Mixing:
     """The rule of a local step.
 
     Attributes:
-        core: step size of the own core, in units of η₁.
-        relation: step size of p, in units of η₁.
+        core: the step size of the own core, in units of η₁.
+        relation: the step size of p, in units of η₁.
         pull: μ, the pull of p toward p₀.
     """
 
@@ -44,32 +49,33 @@ class Mixing:
     batches: int = 1
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Take one step on the own core and on the relations, both through the personal model Σ_j p_ij w_j.
+        """Take one step on the own core and one on the relations, both on the loss of the personal model Σ_j p_ij w_j.
 
-        `vectors` are w_i, (d,); p_i, p₀ and e_i (one for itself, else zero), (N,) each; all cores as downloaded, (N,
-        d).
+        `vectors` are the own core w_i, (d,); p_i, p₀ and the one-hot vector e_i, (N,) each; and all cores as
+        downloaded, (N, d).
         """
         w, p, prior, own, cores = vectors
         share = p @ own  # p_ii
         change = w - own @ cores  # the change of w_i in training so far
-        slope = gradient(p @ cores + share * change, group[0])  # at the personal model
-        by_relation = cores @ slope + own * (change @ slope)  # (N,), the loss's slope along each p_ij
+        slope = gradient(p @ cores + share * change, group[0])  # the gradient at the personal model
+        by_relation = cores @ slope + own * (change @ slope)  # (N,), the derivatives with respect to p_ij
         p = sgd(p, self.relation * (by_relation + self.pull * (p - prior)), rate)
         return sgd(w, self.core * share * slope, rate), p, prior, own, cores
 
 
 @dataclass(frozen=True)
 class APPLE(PersonalParameters):
-    """APPLE (Luo and Wu, 2022): a client learns from its own loss how much it takes of each other core model.
+    """APPLE (Luo and Wu, 2022): each client learns the weight of each core model from its private loss.
 
     Both rates follow the schedule of η₁.
 
     Attributes:
-        core_rate: step size of the own core; None is N η₁. A core's gradient is p_ii times the
-            personal model's, and p_ii starts near 1/N: at η₁ cores would learn more slowly with more clients.
-        relation_rate: step size of p; None is η₁ / (4 √N). A step moves Σ_j p_ij by the rate times a sum over N similar
-            cores, so with many clients a fixed rate is too large.
-        pull: μ, of (μ/2)‖p - p₀‖² in the loss, toward the shares of data D_j / D.
+        core_rate: the step size of the own core; None takes N η₁. The gradient of the core is p_ii times the gradient
+            of the personal model, and p_ii starts near 1/N. With η₁ cores would learn more slowly in larger
+            federations.
+        relation_rate: the step size of p; None takes η₁ / (4 √N). A step changes Σ_j p_ij by the rate times a sum over
+            N similar cores, so a fixed rate would be too large for many clients.
+        pull: μ in the term (μ/2)‖p - p₀‖² of the loss, where p₀ are the clients' shares of samples D_j / D.
     """
 
     title = "APPLE"
@@ -85,7 +91,7 @@ class APPLE(PersonalParameters):
         return APPLEState({}, cores, shares.repeat(len(cores), 1))
 
     def round(self, state: APPLEState, cohort: list[int], t: int, fed: Federation) -> tuple[APPLEState, RoundReport]:
-        """Download all cores, train the own core and p on the private loss, upload the core."""
+        """Download all cores, train the own core and p on the private loss, and upload the core."""
         names, rows = fed.trained_names, dict(zip(cohort, fed.places(cohort), strict=True))
         cores = matrix_of(list(state.cores.values()), names)  # (N, d)
         prior, one_hot = fed.data_weights(list(fed.by_id)), torch.eye(len(cores), device=fed.device)
@@ -102,17 +108,17 @@ class APPLE(PersonalParameters):
         return after, RoundReport(personal, dict.fromkeys(cohort, traffic), relations)
 
     def join(self, state: APPLEState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give new clients the average of the cores, Σ_j p_ij w_j with p₀; personal models stay on clients."""
+        """Give new clients the average of the cores with the weights p₀; personal models stay on clients."""
         return given(dict.fromkeys(newcomers, fed.average(select(state.cores, list(there)))))
 
     def rule(self, fed: Federation) -> Mixing:
-        """Return the rule of a local step, with step sizes relative to η₁."""
+        """Return the rule of a local step, with step sizes in units of η₁."""
         n, base = len(fed.clients), fed.training.learning_rate
         core = n if self.core_rate is None else self.core_rate / base
         relation = 0.25 * n**-0.5 if self.relation_rate is None else self.relation_rate / base
         return Mixing(core, relation, self.pull)
 
     def sent(self, state: APPLEState, clients: list[int], fed: Federation) -> Models:
-        """Return Σ_j p_ij w_j of the current cores, from which each client would start."""
+        """Return each client's personal model Σ_j p_ij w_j, made of the current cores."""
         cores, rows = list(state.cores.values()), state.relations[fed.rows(clients)]
         return dict(zip(clients, mix(cores, rows), strict=True))

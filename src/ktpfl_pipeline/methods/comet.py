@@ -1,9 +1,9 @@
 """COMET: clients are clustered by their predictions, and each learns from the average of its cluster.
 
 Cho, Wang, Chiruvolu, Joshi: Personalized Federated Learning for Heterogeneous Clients with Clustered Knowledge
-Transfer, 2021, https://arxiv.org/abs/2109.08119, where it is called PerFed-CKT. There the pull toward the cluster's
-average is a squared distance in the local loss; here it is distilled with the KL loss of all other methods, so that
-methods differ only in the choice of teachers.
+Transfer, 2021, https://arxiv.org/abs/2109.08119, where the method is called PerFed-CKT. The paper adds the squared
+distance from the cluster's average to the local loss. Here clients distill the average with the KL loss of all other
+methods, so that methods differ only in the choice of teachers.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 from ktpfl_pipeline.core.shares import rounded_up
 
-MAX_STEPS = 100  # of k-means; usually a few are enough
+MAX_STEPS = 100  # the largest number of k-means steps; usually a few steps suffice
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class COMET(Personal):
     """COMET (Cho et al., 2021): each client learns from the average of its cluster.
 
     Attributes:
-        clusters: G, the number of clusters of the cohort, at most one per client. None is `share` of the cohort.
-        share: G / |S| if `clusters` is None, rounded up. The paper gives no number; validation chose 0.75 most often
-            for 20 clients.
+        clusters: G, the number of clusters of the cohort, at most one per client. None takes `share` of the cohort.
+        share: G / |S| if `clusters` is None; G is rounded up. The paper gives no number. Validation chose 0.75 most
+            often for 20 clients.
     """
 
     title = "COMET"
@@ -37,7 +37,7 @@ class COMET(Personal):
     share: Annotated[float, Gt(0), Le(1)] = 0.75
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Train, predict, cluster, distill the cluster's average."""
+        """Train, predict, cluster, and distill the average of each client's cluster."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         groups = rounded_up(self.share, len(cohort)) if self.clusters is None else self.clusters
         member = k_means(upload.soft.flatten(1), groups)  # (|S|, G)
@@ -48,12 +48,12 @@ class COMET(Personal):
 def k_means(points: Tensor, clusters: int) -> Tensor:
     """Return the cluster membership, (n, G) zeros and ones, by Lloyd's algorithm.
 
-    The first center is the point nearest the mean, each further one the point farthest from those chosen. Nothing is
-    random, and the order of the points matters only for ties.
+    The first center is the point nearest to the mean. Each further center is the point farthest from all chosen
+    centers. The algorithm is deterministic, and the order of the points matters only for ties.
 
     Args:
         points: (n, d).
-        clusters: G; n if there are fewer points.
+        clusters: G; fewer than G points make n clusters.
     """
     chosen = torch.cdist(points, points.mean(dim=0, keepdim=True)).argmin(dim=0)
     while len(chosen) < min(clusters, len(points)):

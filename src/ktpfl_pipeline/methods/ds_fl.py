@@ -20,11 +20,11 @@ from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 
 @dataclass(frozen=True)
 class DSFL(Personal):
-    """DS-FL (Itahara et al., 2021): label skew makes the average too flat; sharpening it makes a better teacher.
+    """DS-FL (Itahara et al., 2021): label skew makes the average prediction too flat as a teacher, so it is sharpened.
 
     Attributes:
-        temperature: of the sharpening, softmax(mean / temperature) of the averaged probabilities; 0.1 in the paper.
-            Below about 1 it sharpens averages of confident predictions, above it flattens them.
+        temperature: the temperature of the sharpening, softmax(mean / temperature) of the averaged probabilities; 0.1
+            in the paper. From 0.5 on, no odds of two classes increase: the softmax flattens every average.
     """
 
     title = "DS-FL"
@@ -32,7 +32,7 @@ class DSFL(Personal):
     temperature: Annotated[float, Ge(0.001)] = 0.1
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Train, predict, average, reduce the entropy, distill."""
+        """Train, predict, average, reduce the entropy, and distill."""
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
         return exchange.teach(fed, state, upload, self.sharpened(upload.soft), t)
 

@@ -25,8 +25,9 @@ class FDState(PersonalState):
     """The state between rounds: each client's model and last upload.
 
     Attributes:
-        means: (N, K, K) float64, a client's mean probabilities over its samples of each class; zeros if it has none.
-        owned: (N, K) bool, the classes of which a client has samples.
+        means: (N, K, K) float64, each client's mean probabilities over its samples of each class; zeros for a class
+            without samples.
+        owned: (N, K) bool, whether a client has samples of a class.
     """
 
     means: Tensor
@@ -35,10 +36,10 @@ class FDState(PersonalState):
 
 @dataclass(frozen=True)
 class FD(Personal):
-    """FD (Jeong et al., 2018): K mean predictions, one per class, carry knowledge without public data.
+    """FD (Jeong et al., 2018): clients exchange K mean predictions, one per class, without public data.
 
     Attributes:
-        weight: γ of the cross-entropy with the others' mean prediction; the paper gives no value.
+        weight: γ, the weight of the cross-entropy with the other clients' mean prediction; the paper gives no value.
     """
 
     title = "FD"
@@ -52,9 +53,9 @@ class FD(Personal):
         return FDState(fed.initial_models(), empty, empty.new_zeros(empty.shape[:2], dtype=torch.bool))
 
     def round(self, state: FDState, cohort: list[int], t: int, fed: Federation) -> tuple[FDState, RoundReport]:
-        """Send each client the others' means, train with them, upload its own means of this training."""
+        """Send each client the other clients' mean predictions, train with them, and upload the client's own means."""
         rows, places = fed.rows(cohort), fed.places(cohort)
-        others = state.owned.sum(dim=0) - state.owned[rows].long()  # (|S|, K) how many others have the class
+        others = state.owned.sum(dim=0) - state.owned[rows].long()  # (|S|, K) number of other clients with the class
         teachers = (state.means.sum(dim=0) - state.means[rows]) / others.clamp_min(1)[..., None]  # (|S|, K, K)
         models = {n: state.models[n] for n in cohort}
         calls = {
@@ -74,17 +75,18 @@ class FD(Personal):
 def train_client(
     space: Workspace, n: int, params: Params, teacher: Tensor, known: Tensor, weight: float, t: int
 ) -> Outcome[tuple[Params, Tensor, Tensor]]:
-    """Train E epochs on CE(label) + γ·CE(the others' mean prediction of the label) over client n's data.
+    """Train E epochs on CE(label) + γ·CE(other clients' mean prediction for the label) over client n's data.
 
-    With γ = 0 this is local training, bit for bit. The second term is zero for a class that no other client has.
+    With γ = 0 the training equals local training bit for bit. The second term is zero for a class that no other client
+    has.
 
     Args:
         teacher: (K, K) probabilities, one row per class.
-        known: (K,) bool, the classes that other clients have.
+        known: (K,) bool, whether another client has the class.
         weight: γ.
 
     Returns:
-        The trained model; its mean probabilities by class over all forward passes of this training, (K, K) float64; and
+        The trained model; the mean probabilities by class over all forward passes of this training, (K, K) float64; and
         which classes occurred, (K,) bool.
     """
     setting, own = space.setting, PrivateSamples(space, n, t)

@@ -28,21 +28,23 @@ from ktpfl_pipeline.core.weights import Models, Params, vector_of
 
 @dataclass(frozen=True, eq=False)
 class FedALAState(CommonState):
-    """The state between rounds in addition to the models: each client's last W."""
+    """The state between rounds: each client's model, the global model, and each client's last weights W."""
 
     weights: Models
 
 
 @dataclass(frozen=True)
 class FedALA(BesideCommon):
-    """FedALA (Zhang et al., 2023): a client takes from the global model what lowers its own loss.
+    """FedALA (Zhang et al., 2023): each client aggregates its own and the global model so that its own loss decreases.
 
     Attributes:
-        layers: p, the number of last layers aggregated weight by weight; lower layers are the global model's. 1 in the
-            paper.
-        share: s, the share of training samples, drawn again in each round, on which W is learned; 0.8 in the paper.
-        rate: step size of W; 1 in the paper.
-        first_epochs: passes when a client learns W for the first time, later one. The paper trains to convergence.
+        layers: p, the number of last layers that are aggregated weight by weight; 1 in the paper. Lower layers are
+            copied from the global model.
+        share: s, the share of training samples on which W is learned; 0.8 in the paper. The samples are drawn again in
+            each round.
+        rate: the step size of W; 1 in the paper.
+        first_epochs: the epochs in which a client learns W for the first time. Later rounds take one epoch. The paper
+            trains W to convergence the first time.
     """
 
     title = "FedALA"
@@ -57,13 +59,13 @@ class FedALA(BesideCommon):
         return FedALAState({}, fed.initial_model(fed.architecture), {})
 
     def round(self, state: FedALAState, cohort: list[int], t: int, fed: Federation) -> tuple[FedALAState, RoundReport]:
-        """Send the global model, aggregate it into each client's own, train, upload, average."""
+        """Send the global model, aggregate it with each client's own model, train, upload, and average."""
         names = last_names(fed.trained_names, fed.facts(fed.architecture).layers, self.layers)
         ones: Params = {name: torch.ones_like(state.common[name]) for name in names}
         calls = {
             n: (state.models[n], state.common, state.weights.get(n, ones), self, n not in state.weights, t)
             for n in cohort
-            if n in state.models  # in its first round a client takes the global model unchanged
+            if n in state.models  # in its first round a client trains the global model
         }
         weights = fed.run("aggregate", learn_weights, calls) if calls else {}
         if weights:
@@ -81,9 +83,9 @@ def last_names(names: list[str], order: Sequence[str], layers: int) -> list[str]
     """Return the names of the parameters in the last `layers` layers.
 
     Args:
-        names: of all trained parameters.
-        order: names of the layers in calling order.
-        layers: number of layers with trained parameters.
+        names: the names of all trained parameters.
+        order: the names of the layers in the order of the forward pass.
+        layers: the number of layers to return, counted among layers with trained parameters.
     """
     owners = {layer_of(name) for name in names}
     last = [layer for layer in order if layer in owners][-layers:]
@@ -98,13 +100,15 @@ def aggregated(own: Params, common: Params, weights: Params) -> Params:
 def learn_weights(
     space: Workspace, n: int, own: Params, common: Params, weights: Params, method: FedALA, first: bool, t: int
 ) -> Outcome[Params]:
-    """Return W after steps along the loss of the aggregated model, W ← W - η ∇L ∘ (θ - θ_n), within 0 and 1 (Eq. 5).
+    """Return W after gradient steps on the loss of the aggregated model (Eq. 5).
+
+    A step is W ← W - η ∇L ∘ (θ - θ_n), clipped to [0, 1].
 
     Args:
         own: θ_n, the client's model.
         common: θ, the global model.
         weights: W, by the names of the aggregated tensors.
-        method: its share, rate and passes.
+        method: provides the share of samples, the step size and the number of epochs.
         first: whether the client learns W for the first time.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t, "aggregation")

@@ -23,16 +23,16 @@ from ktpfl_pipeline.core.weights import Params, gram, matrix_of, mix, squared_di
 
 @dataclass(frozen=True)
 class FedAMP(PersonalParameters):
-    """FedAMP (Huang et al., 2021): similar clients attract each other, more similar ones more strongly.
+    """FedAMP (Huang et al., 2021): the more similar the models of two clients are, the more they attract each other.
 
-    The state has the last upload of each client that took part. Other clients neither give nor get weight, so their
-    first u is the initial model, as in the first round of Algorithm 1.
+    The state has the last upload of each client that took part. A client that never took part neither gives nor
+    receives weight. Its first u is therefore the initial model, as in the first round of Algorithm 1.
 
     Attributes:
         coupling: λ / (2α), the weight of ‖w - u‖² in the local loss.
-        attention: the largest total weight that a client gives to others. It replaces the paper's α, on a scale that
-            does not depend on the models: the client with the most similar peers gives exactly this weight. σ is the
-            median squared distance.
+        attention: the largest total weight that a client gives to other clients. The client with the largest sum of
+            similarities gives exactly this weight. The setting replaces the paper's α, whose scale depends on the
+            models. σ is the median squared distance between models.
     """
 
     title = "FedAMP"
@@ -43,18 +43,18 @@ class FedAMP(PersonalParameters):
     attention: Annotated[float, Interval(ge=0, le=1)] = 0.5
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Mix each client's u from the last uploads, send it, train from u and near it, upload."""
+        """Mix each client's u from the last uploads, send it, train from u with a pull toward u, and upload."""
         xi, rows = self.weights_of_seen(state, fed), fed.rows(cohort)  # (N, N)
         models = {**fed.common_models(), **state.models}
         u = dict(zip(cohort, mix([models[n] for n in fed.by_id], xi[rows]), strict=True))  # u_i = Σ_j ξ_ij w_j
         anchors = {n: (vector_of(model, fed.trained_names),) for n, model in u.items()}
         trained, _ = fed.train_by(Proximal(2.0 * self.coupling), u, t, anchors)
-        shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # absent clients got nothing
+        shown = torch.eye(len(xi)).to(xi).index_copy(0, rows, xi[rows])  # clients outside the cohort received nothing
         after = PersonalState({**state.models, **trained})
         return after, RoundReport(trained, exchange.both_ways(trained), shown)
 
     def weights_of_seen(self, state: PersonalState, fed: Federation) -> Tensor:
-        """Return ξ, (N, N) float64, rows that sum to one; clients that never uploaded have only their own weight."""
+        """Return ξ, (N, N) float64, whose rows sum to one; a client that never uploaded gives weight only to itself."""
         seen = [n for n in fed.by_id if n in state.models]
         if len(seen) < 2:
             return torch.eye(len(fed.clients), dtype=torch.float64, device=fed.device)

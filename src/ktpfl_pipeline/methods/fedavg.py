@@ -23,14 +23,14 @@ class FedAvg(Shared):
     paper_name = "FedAvg"
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
-        """Send the model, train it locally, average by the clients' numbers of samples."""
+        """Send the global model, train it locally, and average the trained models by numbers of samples."""
         trained = fed.train(dict.fromkeys(cohort, state.model), t)
         return SharedState(fed.average(trained)), RoundReport(trained, exchange.both_ways(trained))
 
 
 @dataclass(frozen=True)
 class FedAvgFT(FineTuned, FedAvg):
-    """FedAvg + FT (Yu et al., 2020): a copy of the global model is fine-tuned by each client and evaluated."""
+    """FedAvg + FT (Yu et al., 2020): each client fine-tunes a copy of the global model before every evaluation."""
 
     title = "FedAvg + FT"
     paper_name = "FedAvg-Local FT"

@@ -17,7 +17,7 @@ from ktpfl_pipeline.methods.shared.parts import PartlyShared
 class FedBN(PartlyShared):
     """FedBN (Li et al., 2021): batch normalization stays on the client.
 
-    With a model without batch normalization it equals FedAvg.
+    With a model without batch normalization, FedBN equals FedAvg.
     """
 
     title = "FedBN"

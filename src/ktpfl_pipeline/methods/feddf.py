@@ -29,13 +29,13 @@ class FedDFState:
 class FedDF(Method[FedDFState]):
     """FedDF (Lin et al., 2020): the ensemble of all clients teaches one server model per architecture.
 
-    The server holds the public set, so none of it is sent. The fusion takes R epochs of the SGD with which clients
-    distill in other methods; the original uses Adam and stops on validation data.
+    The server holds the public samples, so they are not sent. The server distills for R epochs with the SGD that the
+    clients of other methods use for distillation. The original uses Adam and early stopping on validation data.
     """
 
     title = "FedDF"
     exchanges = frozenset({"parameters"})
-    needs_public = True  # of the server, which fits its models on them
+    needs_public = True  # the server distills on public samples
     paper_name = "FedDF"
 
     def init(self, fed: Federation) -> FedDFState:
@@ -66,7 +66,7 @@ class FedDF(Method[FedDFState]):
 class PFedDF(FineTuned, FedDF):
     """pFedDF (Zhang et al., 2021): each client fine-tunes a copy of its architecture's server model.
 
-    KT-pFL's footnote says "several epochs".
+    A footnote of the KT-pFL paper specifies "several epochs" of fine-tuning.
     """
 
     title = "pFedDF"
@@ -94,8 +94,8 @@ class FedDFSoft(Personal):
 class PFedDFSoft(FineTuned, FedDFSoft):
     """pFedDF (soft): pFedDF without parameters, as in KT-pFL's Table 1.
 
-    Each client's model of `FedDFSoft` is fine-tuned on its own data before every evaluation; the last evaluation uses
-    FedDF's last models, fine-tuned.
+    Before every evaluation, each client fine-tunes a copy of its `FedDFSoft` model on its own data. The paper
+    fine-tunes only the models of the last round.
     """
 
     title = "pFedDF (soft)"

@@ -1,4 +1,4 @@
-"""FedFomo: each client moves toward other models that lower the loss on its own validation data.
+"""FedFomo: each client moves toward other clients' models that lower the loss on its own validation data.
 
 Zhang, Sapra, Fidler, Yeung, Alvarez: Personalized Federated Learning with First Order Model Optimization, ICLR 2021,
 Algorithm 1, https://arxiv.org/abs/2012.08565
@@ -28,9 +28,10 @@ class FedFomoState(PersonalState):
     """The state between rounds.
 
     Attributes:
-        models: of each client that took part, after its last local training; the server has them too.
-        starts: the same models at the start of that training, θ_old.
-        affinity: P, (N, N) float64, the sum of gains that client i has measured for client j's models.
+        models: the model of each client that took part, after its last local training. The server stores them too.
+        starts: θ_old, the model of each client that took part, before its last local training.
+        affinity: P, (N, N) float64: entry (i, j) is the sum of the gains that client i has measured for models of
+            client j, plus 1 on the diagonal.
     """
 
     starts: Models
@@ -38,13 +39,13 @@ class FedFomoState(PersonalState):
 
 
 class Move(NamedTuple):
-    """A client's move, computed from the models it receives.
+    """A client's move toward the models that it receives before local training.
 
     Attributes:
-        chosen: the clients whose models it received.
-        gains: Δ of its own last model and of the received ones, (1 + M',) float64 (Eq. 4), on the host.
-        weights: gains as weights that sum to one (Eq. 5), on the host; None if nothing is gained.
-        model: the model from which it continues training.
+        chosen: the clients whose models the client receives, M' of them.
+        gains: Δ of the client's own last model and of each received model (Eq. 4), (1 + M',) float64 on the host.
+        weights: the positive gains, scaled to sum to one (Eq. 5), on the host; None if no gain is positive.
+        model: the model after the move, from which local training starts.
     """
 
     chosen: list[int]
@@ -55,12 +56,12 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class FedFomo(Personal):
-    """FedFomo (Zhang et al., 2021): a model's worth is the decrease of the client's validation loss per distance moved.
+    """FedFomo (Zhang et al., 2021): a model is weighted by the decrease in validation loss per unit of distance.
 
     Attributes:
-        candidates: M, the number of models that a client weighs, including its own.
-        explore: ε, the probability that a candidate is a random client; 0.3 in the authors' code.
-        decay: decrease of ε per round; 0.05 in the authors' code.
+        candidates: M, the number of models that a client compares, including its own.
+        explore: ε, the probability that a random client replaces a candidate; 0.3 in the authors' code.
+        decay: the decrease of ε per round; 0.05 in the authors' code.
     """
 
     title = "FedFomo"
@@ -81,14 +82,14 @@ class FedFomo(Personal):
     def round(
         self, state: FedFomoState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[FedFomoState, RoundReport]:
-        """Fetch candidates, weigh them on validation data, move, train, upload the model and the gains."""
+        """Download candidates, weight them on validation data, move, train, and upload the model and the gains."""
         moves = self.moves(state, cohort, t, fed)
         starts = {n: move.model for n, move in moves.items()}
         trained, size = fed.train(starts, t), wire_bytes(starts[cohort[0]])
         found, shown, traffic = torch.zeros_like(state.affinity, device="cpu"), torch.eye(len(state.affinity)), {}
         shown = shown.to(found)
         for n, move in moves.items():
-            columns = fed.places([n, *move.chosen])  # n itself and the clients whose models it weighed
+            columns = fed.places([n, *move.chosen])  # n itself and the clients whose models n received
             found[columns[0], columns] = move.gains
             if move.weights is not None:
                 shown[columns[0], columns] = move.weights
@@ -99,7 +100,7 @@ class FedFomo(Personal):
         return after, RoundReport(trained, traffic, shown)
 
     def moves(self, state: FedFomoState, clients: list[int], t: int, fed: Federation) -> dict[int, Move]:
-        """Return each client's move for the models that the server would send it in round t."""
+        """Return each client's move toward the models that the server would send to the client in round t."""
         first, state = fed.initial_model(fed.architecture), replace(state, affinity=state.affinity.cpu())
         chosen = {n: self.choose(state, n, t, fed) for n in clients}
         starts = {n: state.starts.get(n, first) for n in clients}
@@ -114,13 +115,14 @@ class FedFomo(Personal):
         return found
 
     def sent(self, state: FedFomoState, clients: list[int], fed: Federation) -> Models:
-        """Return the model from which each client would start: its first move, with the draws of round 0."""
+        """Return the model from which each client would start: its first move, with the random draws of round 0."""
         return {n: move.model for n, move in self.moves(state, clients, 0, fed).items()}
 
     def choose(self, state: FedFomoState, n: int, t: int, fed: Federation) -> list[int]:
-        """Return the clients whose models client n gets: the most promising, each replaced by a random one with ε.
+        """Return the clients whose models client n receives: the M - 1 clients for which n has the largest affinity.
 
-        Ties are broken at random, because at first all are equal, and by id every client would get the same few.
+        A random other client replaces each with probability ε. Ties are broken at random: all affinities are equal at
+        first, and with ties broken by id every client would receive the same models.
         """
         row = state.affinity[fed.places([n])[0]].tolist()
         affinity = {client.id: p for client, p in zip(fed.clients, row, strict=True) if client.id in state.models}
@@ -137,20 +139,20 @@ class FedFomo(Personal):
 
 
 def validation_losses(space: Workspace, n: int, models: list[Params]) -> Outcome[Tensor]:
-    """Return the mean cross-entropy of each model on client n's validation data, float64."""
+    """Return the mean cross-entropy of each model on client n's validation data, (models,) float64."""
     samples = space.split(n, "validation")
     answers = [predict(space, space.module(n, params), samples.inputs) for params in models]
     return Outcome(torch.stack([F.cross_entropy(logits, samples.labels).double() for logits in answers]))
 
 
 def worth(start: Params, models: list[Params], losses: Tensor, names: list[str]) -> Tensor:
-    """Return each model's decrease of the loss per distance from the start, (candidates,) float64 (Eq. 4).
+    """Return each model's decrease in loss, divided by its distance from the start, (candidates,) float64 (Eq. 4).
 
     Args:
         start: θ_old.
         models: the candidates.
-        losses: on the client's validation data, of the start and of each candidate, (1 + candidates,) float64.
-        names: of the parameters used for distances.
+        losses: the losses of `start` and of each candidate on validation data, (1 + candidates,) float64.
+        names: the names of the parameters from which distances are computed.
     """
     here = vector_of(start, names).double()
     moved = torch.stack([(vector_of(params, names).double() - here).norm() for params in models])
@@ -158,6 +160,6 @@ def worth(start: Params, models: list[Params], losses: Tensor, names: list[str])
 
 
 def normalized(gains: Tensor) -> Tensor | None:
-    """Return the positive gains as weights that sum to one, or None if there is none."""
+    """Return the positive gains as weights that sum to one (Eq. 5), or None if no gain is positive."""
     positive = gains.clamp_min(0.0)
     return positive / positive.sum() if positive.sum() > TINY else None

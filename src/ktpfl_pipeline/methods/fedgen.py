@@ -1,7 +1,7 @@
-"""FedGen: the server trains a feature generator on the clients' heads; it shows clients features of other classes.
+"""FedGen: the server trains a feature generator on the clients' heads, and clients also train on generated features.
 
 Zhu, Hong, Zhou: Data-Free Knowledge Distillation for Heterogeneous Federated Learning, ICML 2021, Algorithm 1 with only
-the predictor shared, https://arxiv.org/abs/2105.10056. The rest is LG-FedAvg's.
+the predictor shared, https://arxiv.org/abs/2105.10056. All other steps are the same as in LG-FedAvg.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from ktpfl_pipeline.core.weights import Params, loaded, params_of, select, wire_
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg
 
 Drawn = tuple[Tensor, Tensor]
-"""What features are made of, noise and classes as one-hot vectors, (b, noise + K); and the classes, (b,)."""
+"""The input of the generator, which is noise and one-hot classes, (b, noise + K); and the classes, (b,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class FedGenState(CommonHeadState):
     """The state between rounds: each client's model, the shared head, the generator and its class shares.
 
     Attributes:
-        generator: weights of `generator_of`.
+        generator: the weights of the generator, a module made by `generator_of`.
         labels: (K,) float64, the share of each class among the training samples of the last cohort; uniform at first.
     """
 
@@ -45,15 +45,15 @@ class FedGenState(CommonHeadState):
 
 @dataclass(frozen=True)
 class FedGen(LGFedAvg):
-    """FedGen (Zhu et al., 2021): features on which all heads agree carry knowledge of classes that a client lacks.
+    """FedGen (Zhu et al., 2021): generated features carry knowledge of classes that a client lacks.
 
     Attributes:
-        weight: λ, of the cross-entropy of generated features in the local loss; 1 in the paper (Eq. 5).
-        noise: number of normal inputs of the generator, in addition to the class.
-        hidden: hidden units of the generator.
+        weight: λ, the weight of the cross-entropy on generated features in the local loss; 1 in the paper (Eq. 5).
+        noise: the number of normally distributed inputs of the generator, in addition to the class.
+        hidden: the number of hidden units of the generator.
         rate: the server's step size.
         steps: the server's steps per round.
-        batch: generated features per step.
+        batch: the number of generated features per server step.
     """
 
     title = "FedGen"
@@ -77,7 +77,7 @@ class FedGen(LGFedAvg):
     def round(
         self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[CommonHeadState, RoundReport]:
-        """Send head and generator, train with both, average the heads, train the generator on them."""
+        """Send head and generator, train with both, average the heads, and train the generator on the heads."""
         old = cast("FedGenState", state)
         pairs = select(old.models, cohort), dict.fromkeys(cohort, old.head)
         trained, heads = fed.train_together(train_client, pairs, t, old.generator, old.labels.cpu(), self.weight)
@@ -105,9 +105,9 @@ def rebuilt(params: Params) -> nn.Module:
 
 
 def drawn(module: nn.Module, labels: Tensor, sizes: Sequence[int], draws: torch.Generator) -> list[Drawn]:
-    """Return noise and classes of several batches of features, drawn with the class shares `labels`, (K,), on the host.
+    """Return generator inputs for batches of the given `sizes`, with classes drawn by the shares `labels`, (K,).
 
-    They go to the device of `module` in one copy, in the dtype of its weights.
+    The inputs are drawn on the host and copied to the device of `module` at once, in the dtype of its weights.
     """
     weight = next(module.parameters())  # (hidden, noise + K)
     classes, noise = [], []
@@ -125,20 +125,20 @@ def train_client(
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's extractor and the shared head on its data, and the head on as many generated features.
 
-    Without `weight` this is LG-FedAvg's training, bit for bit.
+    With a `weight` of 0 the training equals LG-FedAvg's training bit for bit.
 
     Args:
         head: the shared head.
-        generator: weights of the generator, not trained here.
-        labels: (K,) shares of the classes, on the host.
-        weight: of the generated features' loss.
+        generator: the weights of the generator, which is not trained here.
+        labels: (K,), the shares of the classes, on the host.
+        weight: λ, the weight of the loss on generated features.
     """
     make, draws = rebuilt(generator), space.setting.stream("generated features", t, n)
     sizes = batch_sizes(len(space.split(n, "train")), space.setting.training.batch_size)
 
     def generated() -> Iterator[Drawn]:
         while True:
-            for inputs, classes in drawn(make, labels, sizes, draws):  # of an epoch
+            for inputs, classes in drawn(make, labels, sizes, draws):  # the batches of one epoch
                 with torch.no_grad():
                     features = make(inputs)
                 yield features, classes
@@ -151,7 +151,8 @@ def train_generator(
 ) -> Outcome[Params]:
     """Train the generator on the cross-entropy of the heads' mean logits for its features (Eq. 4).
 
-    The class shares `labels`, (K,), are on the host.
+    The heads are linear, so their mean logits are the logits of the mean head. The class shares `labels`, (K,), are on
+    the host.
     """
     module, draws = rebuilt(params), space.setting.stream("generator", t)
     batches = iter(drawn(module, labels, [recipe.batch_size] * recipe.epochs, draws))

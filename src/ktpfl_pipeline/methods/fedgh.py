@@ -1,8 +1,8 @@
-"""FedGH: the server trains one head on the class means of all clients, and it replaces their heads.
+"""FedGH: the server trains one head on the class means of all clients, and this head replaces the clients' heads.
 
 Yi, Wang, Liu, Shi, Yu: FedGH: Heterogeneous Federated Learning with Generalized Global Header, ACM MM 2023,
-Algorithm 1, https://arxiv.org/abs/2303.13137. A class mean, their local averaged representation, is of features brought
-to a common dimension F by averaging neighbors.
+Algorithm 1, https://arxiv.org/abs/2303.13137. A class mean is the paper's local averaged representation: the mean of
+features, pooled to a common dimension F by averaging neighboring entries.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class FedGH(LGFedAvg):
     def round(
         self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[CommonHeadState, RoundReport]:
-        """Train with the shared head instead of the own one, upload class means, train the head on them."""
+        """Train with the shared head, upload class means, and train the head on the class means at the server."""
         trained, _ = common_head.train(fed, select(state.models, cohort), state.head, t)
         means, owned = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded means
@@ -59,7 +59,7 @@ class FedGH(LGFedAvg):
 def train_head(
     space: Workspace, name: str, head: Params, means: Tensor, labels: Tensor, recipe: Recipe, t: int
 ) -> Outcome[Params]:
-    """Train the server's head on the cross-entropy of class means, (M, F), with their classes, (M,)."""
+    """Train the server's head on the cross-entropy of the class means, (M, F), and their classes `labels`, (M,)."""
     module, inputs = space.linear(head), means.to(space.device, space.dtype)
     targets = labels.to(space.device)
 

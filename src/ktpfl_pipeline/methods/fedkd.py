@@ -1,4 +1,4 @@
-"""FedKD: every client's own model, the mentor, and a small shared one, the mentee, learn from each other.
+"""FedKD: each client's own model, the mentor, and a small shared model, the mentee, learn from each other.
 
 Wu, Wu, Lyu, Huang, Xie: Communication-efficient federated learning via knowledge distillation, Nature Communications,
 2022, https://www.nature.com/articles/s41467-022-29763-x. Only updates of the mentee are sent, each matrix as the
@@ -28,14 +28,14 @@ from ktpfl_pipeline.methods.shared import mutual
 
 @dataclass(frozen=True, eq=False)
 class FedKDState(PersonalState):
-    """The state between rounds: each client's mentor, and what belongs to the mentee.
+    """The state between rounds: each client's mentor, in `models`, and the mentee with what its traffic depends on.
 
     Attributes:
-        common: the mentee.
-        maps: each client's W^h, (F, F), which brings the mentee's features to the mentor's.
-        last: (N,) int64, the last round in which each client took part (0 for none); it has the mentee from before that
-            round's update.
-        news: () int64, size of the last round's update in bytes.
+        common: the weights of the mentee.
+        maps: each client's W^h, (F, F), which maps the features of the mentee to the features of the mentor.
+        last: (N,) int64, the last round in which each client took part, or 0 for none. The client stores the mentee
+            from before the update of that round.
+        news: () int64, the size of the mentee's last update in bytes.
     """
 
     common: Params
@@ -46,16 +46,18 @@ class FedKDState(PersonalState):
 
 @dataclass(frozen=True)
 class FedKD(SmallCommon, Personal):
-    """FedKD (Wu et al., 2022): a mentee taught by all clients carries knowledge, and its updates have nearly low rank.
+    """FedKD (Wu et al., 2022): a small mentee carries knowledge between clients, in updates of nearly low rank.
 
     Attributes:
-        common: architecture of the mentee; None is the smallest of the clients' architectures.
+        common: the architecture of the mentee; None takes the smallest architecture of the clients.
         dimension: F, the common dimension of the features; 512 as in HtFLlib, the best of four measured values.
-        start: energy of the singular values that are sent, before the first round; 0.95 in the paper.
-        end: energy in the last round; 0.98 in the paper.
-        divergence_weight: of both KL terms, which are sums over classes; None is 1/K, which makes them means over
-            classes, as in other implementations. 1 is the paper's formula; there the KL outweighs the labels.
-        feature_weight: of the distance of the features; 1 in the paper.
+        start: the energy, a share of the sum of squared singular values, that updates keep before the first round; 0.95
+            in the paper. The energy grows linearly.
+        end: the energy that updates keep in the last round; 0.98 in the paper.
+        divergence_weight: the weight of both KL terms, which are sums over classes. None takes 1/K, which makes them
+            means over classes, as in other implementations. 1 is the paper's formula, in which the KL terms outweigh
+            the labels.
+        feature_weight: the weight of the squared distance between features; 1 in the paper.
     """
 
     title = "FedKD"
@@ -70,7 +72,7 @@ class FedKD(SmallCommon, Personal):
     feature_weight: Annotated[float, Ge(0)] = 1.0
 
     def init(self, fed: Federation) -> FedKDState:
-        """Start from the initial models, with identity maps; no client has the mentee."""
+        """Start from the initial models and identity maps; no client has received the mentee yet."""
         common = fed.initial_model(self.architecture(fed))
         identity = torch.eye(self.dimension, device=fed.device, dtype=next(iter(common.values())).dtype)
         nobody = torch.zeros(len(fed.clients), dtype=torch.int64, device=fed.device)
@@ -78,7 +80,7 @@ class FedKD(SmallCommon, Personal):
         return FedKDState(fed.initial_models(), common, maps, nobody, nobody.sum())
 
     def round(self, state: FedKDState, cohort: list[int], t: int, fed: Federation) -> tuple[FedKDState, RoundReport]:
-        """Send the mentee, train both on each other, upload, average and apply compressed updates of the mentee."""
+        """Send the mentee, train mentor and mentee on each other, and average compressed updates of the mentee."""
         energy = self.start + (self.end - self.start) * min(1.0, t / fed.rounds)
         nothing: Params = {name: torch.zeros_like(tensor) for name, tensor in state.common.items()}
         before = {n: (state.models[n], state.maps[n], nothing) for n in cohort}
@@ -122,20 +124,20 @@ def train_pair(
 ) -> Outcome[tuple[Params, Params, Params]]:
     """Train mentor and mentee on the same batches of client n's data for E epochs.
 
-    The mentor descends CE + (λ KL(mentee ‖ mentor) + ν MSE(H, W^h h)) / (CE + CE of the mentee). H and h are the
-    features of both, λ = `divergence_weight` and ν = `feature_weight`. The mentee descends the same with the roles
-    exchanged. Neither the divisor nor a teacher's prediction has a gradient.
+    The mentor minimizes CE + (λ KL(mentee ‖ mentor) + ν MSE(H, W^h h)) / (CE + CE of the mentee). H are the features of
+    the mentor and h those of the mentee; λ is `divergence_weight` and ν is `feature_weight`. The mentee minimizes the
+    same expression with exchanged roles. No gradient passes through the divisor or through a teacher's predictions.
 
     Args:
-        own: weights of its mentor.
-        own_map: its W^h, (F, F).
-        common: weights of the mentee.
-        method: its F and the weights of its losses.
-        architecture: the mentee's.
-        energy: of the singular values that are sent, 0 to 1.
+        own: the weights of client n's mentor.
+        own_map: W^h of client n, (F, F).
+        common: the weights of the mentee.
+        method: provides F and the weights of the losses.
+        architecture: the architecture of the mentee.
+        energy: the share of squared singular values that the update keeps, 0 to 1.
 
     Returns:
-        The mentor, W^h, and the mentee's update as it is sent.
+        The mentor, W^h, and the compressed update of the mentee.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     mentor = space.module(n, own).train()
@@ -158,16 +160,16 @@ def train_pair(
 
 
 def encoded(update: Params, energy: float) -> Params:
-    """Return an update as it is sent: each matrix as the leading factors of its SVD, if these have fewer numbers.
+    """Return a compressed update: the leading factors of each matrix's SVD, if these have fewer numbers.
 
-    The kept singular values have more than the share `energy` of the sum of all squares. Convolutions are matrices with
-    one row per output; vectors are sent unchanged. This runs on the host, so a GPU synchronizes once and not per
-    matrix.
+    The squares of the kept singular values sum to at least the share `energy` of the sum of all squares. A convolution
+    is a matrix with one row per output channel. Vectors are not compressed. The function runs on the host, so that a
+    GPU synchronizes once and not once per matrix.
     """
     kept: dict[str, Tensor] = {}
     device = next(iter(update.values())).device
     for (name, tensor), here in zip(update.items(), on_host(update), strict=True):
-        if here.ndim < 2 or not here.isfinite().all():  # a training that diverged is noticed elsewhere
+        if here.ndim < 2 or not here.isfinite().all():  # other code reports divergence
             kept[name] = tensor
             continue
         matrix = here.flatten(1)

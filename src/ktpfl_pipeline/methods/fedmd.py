@@ -1,8 +1,8 @@
 """FedMD: every client learns from the average of all predictions.
 
 Li, Wang: FedMD: Heterogenous Federated Learning via Model Distillation, NeurIPS 2019 workshop,
-https://arxiv.org/abs/1910.03581. This is the form in KT-pFL's comparison: probabilities are averaged, the
-consensus is distilled with KL, and clients do not train on public labels first.
+https://arxiv.org/abs/1910.03581. This is the version that the KT-pFL paper compares with: the server averages
+probabilities, clients distill the average with the KL divergence, and clients do not train on public labels first.
 """
 
 from dataclasses import dataclass

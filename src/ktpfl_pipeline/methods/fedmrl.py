@@ -1,4 +1,4 @@
-"""FedMRL: every client's model contains a small shared extractor, and both heads read nested features.
+"""FedMRL: each client's model contains a small shared extractor, and two heads read nested parts of fused features.
 
 Yi, Yu, Ren, Wang, Liu, Li: Federated Model Heterogeneous Matryoshka Representation Learning, NeurIPS 2024, Algorithm 1,
 https://arxiv.org/abs/2406.00488
@@ -26,11 +26,11 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True, eq=False)
 class FedMRLState(PersonalState):
-    """The state between rounds: each client's extractor, head and projector, and the shared model.
+    """The state between rounds: each client's extractor, head and projector, in `models`, and the shared model.
 
     Attributes:
-        extractor: of the shared model, named as in `joint.Joint`.
-        head: of the shared model, on d₁ features.
+        extractor: the weights of the shared extractor, named as in `joint.Joint`.
+        head: the weights of the shared head, which reads d₁ features.
     """
 
     extractor: Params
@@ -39,10 +39,10 @@ class FedMRLState(PersonalState):
 
 @dataclass(frozen=True)
 class FedMRL(SmallCommon, Method[FedMRLState]):
-    """FedMRL (Yi et al., 2024): shared and own features are fused, and a shared head reads their first part.
+    """FedMRL (Yi et al., 2024): shared and own features are fused, and a shared head reads the first fused features.
 
     Attributes:
-        dimension: d₁, number of shared features; at most the narrowest architecture's.
+        dimension: d₁, the number of shared features; never more than the narrowest architecture has.
     """
 
     title = "FedMRL"
@@ -61,7 +61,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
         return FedMRLState(models, extractor, common_head.initial(fed, dimension))
 
     def round(self, state: FedMRLState, cohort: list[int], t: int, fed: Federation) -> tuple[FedMRLState, RoundReport]:
-        """Send the shared model, train it inside each client's, average the copies by numbers of samples."""
+        """Send the shared model, train it as part of each client's model, and average it by numbers of samples."""
         pairs = self.personal(state, cohort, fed), dict.fromkeys(cohort, state.head)
         after_local, heads = fed.train_together(train_client, pairs, t)
         copies: Models = {n: {name: params[name] for name in state.extractor} for n, params in after_local.items()}
@@ -77,7 +77,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
     def adapt(self, state: FedMRLState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return joint models trained as in a round, together with a copy of the shared head.
 
-        A new client with fewer features than the shared head reads trains only its own head.
+        A new client with fewer than d₁ fused features trains its joint model without the shared head.
         """
         read = state.head["weight"].shape[1]  # d₁
         wide = {n: params for n, params in models.items() if params["head.weight"].shape[1] >= read}
@@ -94,7 +94,7 @@ class FedMRL(SmallCommon, Method[FedMRLState]):
 
 
 def initial(fed: Federation, clients: Sequence[int], common: str, dimension: int) -> Models:
-    """Return the clients' own parts before the first round, equal within an architecture.
+    """Return the clients' own parts before the first round. Clients of one architecture have equal parts.
 
     `common` is the architecture of the shared model, and `dimension` is d₁.
     """
@@ -118,8 +118,7 @@ def train_client(
 ) -> Outcome[tuple[Params, Params]]:
     """Train client n's joint model and the shared head on the sum of both heads' cross-entropies.
 
-    It trains E epochs, or `epochs`. Of the fused features, (b, d₂), the own head reads all, the shared head the first
-    d₁.
+    The own head reads all fused features, (b, d₂). The shared head reads the first d₁ of them. `epochs` replaces E.
     """
     own = PrivateSamples(space, n, t)
     module, common = space.module(n, params).train(), space.linear(head)

@@ -1,8 +1,8 @@
 """FedProto: clients share the mean feature of each class, and pull their own features toward it.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022,
-Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is the input of a model's head, brought to a
-common dimension F by averaging neighbors. A client classifies with its own head.
+Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is the input of a model's head, pooled to a common dimension F
+by averaging neighboring entries. A client classifies with its own head.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class FedProtoState(PersonalState):
 
     Attributes:
         prototypes: (K, F) float64, zeros for a class that no client has uploaded yet.
-        known: (K,) bool, classes with a prototype.
+        known: (K,) bool, which classes have a prototype.
     """
 
     prototypes: Tensor
@@ -40,10 +40,10 @@ class FedProtoState(PersonalState):
 
 @dataclass(frozen=True)
 class FedProto(Personal):
-    """FedProto (Tan et al., 2022): class means of features can be shared where models cannot.
+    """FedProto (Tan et al., 2022): clients share class means of features, also between different architectures.
 
     Attributes:
-        weight: λ of the squared distance to the prototype in the local loss; 1 in the paper.
+        weight: λ, the weight of the squared distance to the prototype in the local loss; 1 in the paper.
         dimension: F, the common dimension of the features; 512 as in HtFLlib, the best of four measured values.
     """
 
@@ -62,7 +62,7 @@ class FedProto(Personal):
     def round(
         self, state: FedProtoState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[FedProtoState, RoundReport]:
-        """Train toward the prototypes, upload the own classes' means, average them over their owners."""
+        """Train toward the prototypes, upload the means of owned classes, average each class over its owners."""
         trained = self.train(select(state.models, cohort), state.prototypes, state.known, t, fed)
         means, owned = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         after = self.aggregate(state, means, owned, t, fed)
@@ -70,11 +70,13 @@ class FedProto(Personal):
         return replace(after, models={**state.models, **trained}), RoundReport(trained, traffic)
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
-        """Return the state with each prototype as the uniform average of the clients' means.
+        """Return the state with each prototype as the unweighted average of the means of clients that have the class.
+
+        The prototype of a class that no client of the cohort has does not change.
 
         Args:
             means: (|S|, K, F) the cohort's class means, zeros where a client has no sample of the class.
-            owned: (|S|, K) bool, where a client has samples of the class.
+            owned: (|S|, K) bool, whether a client has samples of the class.
         """
         owners = owned.sum(dim=0)  # (K,)
         shown = owners > 0
@@ -96,7 +98,7 @@ class FedProto(Personal):
         return Joined(select(fed.initial_models(), newcomers), dict.fromkeys(newcomers, traffic))
 
     def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Train new clients toward the prototypes, which do not change."""
+        """Train new clients toward the prototypes of the last round."""
         return self.train(models, state.prototypes, state.known, 0, fed, epochs)
 
 
@@ -112,13 +114,13 @@ def train_client(
 ) -> Outcome[Params]:
     """Train E epochs on CE + λ·MSE(feature, prototype of the sample's class) over client n's data.
 
-    With λ = 0 this is local training, bit for bit. The second term is zero for a class without a prototype.
+    With λ = 0 the training equals local training bit for bit. The second term is zero for a class without a prototype.
 
     Args:
-        prototypes: (K, F).
-        known: (K,) bool, classes with a prototype.
+        prototypes: (K, F), the global prototypes.
+        known: (K,) bool, which classes have a prototype.
         weight: λ.
-        epochs: replaces E.
+        epochs: the number of epochs; None takes E.
     """
     own = PrivateSamples(space, n, t)
     module = space.module(n, params).train()

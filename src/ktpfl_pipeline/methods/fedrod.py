@@ -1,7 +1,7 @@
-"""FedRoD: one body with two heads: a shared one, and one that each client adds to it.
+"""FedRoD: a shared body with two heads, the shared head and a personal head that each client adds to it.
 
 Chen, Chao: On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022, section 4,
-https://arxiv.org/abs/2107.00778. The linear version; the heads are linear layers.
+https://arxiv.org/abs/2107.00778. This is the linear version: both heads are linear layers.
 """
 
 from collections.abc import Iterable
@@ -25,56 +25,57 @@ from ktpfl_pipeline.methods.shared.parts import head_names
 
 @dataclass(frozen=True)
 class FedRoD(BesideCommon):
-    """FedRoD (Chen and Chao, 2022): a global model for balanced classes, and an own head for the client's classes.
+    """FedRoD (Chen and Chao, 2022): a global model for balanced classes, and a personal head for the client's classes.
 
-    A client's model is the new global one with its own head added to the global head; both are linear. `models` of the
-    state are the clients' own heads.
+    The model of a client is the new global model with the client's personal head added to the global head. In the
+    state, `models` are the personal heads.
     """
 
     title = "FedRoD"
     needs_head = "linear"
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
-        """Send the global model, train it with the personal head, upload and average it; personal heads stay."""
+        """Send the global model, train it with the personal head, and average it. Personal heads are not sent."""
         trained, heads = fed.train_together(train_client, self.pairs(state, cohort, fed), t)
         common = fed.average(trained)
         local = {n: with_head(trained[n], heads[n]) for n in cohort}
         return CommonState({**state.models, **heads}, common), RoundReport(local, exchange.both_ways(trained))
 
     def personal(self, state: CommonState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the global model with each client's own head added, if the client has one."""
+        """Return the global model with each client's personal head added, if the client has one."""
         return {n: with_head(state.common, state.models.get(n, {})) for n in clients}
 
     def adapt(self, state: CommonState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return the sum of the global model and each client's own head, after training both as in a round."""
+        """Return the global model with each client's personal head added, after training both as in a round."""
         trained, heads = fed.train_together(train_client, self.pairs(state, models, fed), 0, epochs)
         return {n: with_head(trained[n], heads[n]) for n in models}
 
     def pairs(self, state: CommonState, clients: Iterable[int], fed: Federation) -> tuple[Models, Models]:
-        """Return the global model for each client, and its own head, or zeros if it has none yet."""
+        """Return the global model for each client, and the client's personal head, or zeros if it has none yet."""
         zeros: Params = {name: torch.zeros_like(state.common[name]) for name in head_names(fed)}
         heads = {n: state.models.get(n, zeros) for n in clients}
         return dict.fromkeys(heads, state.common), heads
 
 
 def with_head(model: Params, head: Params) -> Params:
-    """Return the model with a head added to its head."""
+    """Return the model with the personal `head` added to its head."""
     return {**model, **{name: model[name] + tensor for name, tensor in head.items()}}
 
 
 def train_client(
     space: Workspace, n: int, model: Params, head: Params, t: int, epochs: int | None = None
 ) -> Outcome[tuple[Params, Params]]:
-    """Train both for E epochs, or `epochs`, on the same batches of client n's data; return both.
+    """Train the global model and the personal head on the same batches of client n's data; return both.
 
-    The model minimizes the balanced softmax loss CE(g + log D_n,k, y) of its logits g. D_n,k is the number of training
-    samples of class k. The head h minimizes CE(g + h, y), whose gradient does not reach the model. Label smoothing
-    applies only to the client's own head. In the balanced softmax it would require probability for classes that the
-    client lacks, which only an extreme logit can give.
+    The model minimizes the balanced softmax loss CE(g + log D_n,k, y) of its logits g. D_n,k is client n's number of
+    training samples of class k. The head, with logits h, minimizes CE(g + h, y), whose gradient does not reach the
+    model. Label smoothing applies only to the personal head. In the balanced softmax loss, label smoothing would demand
+    probability for classes that the client lacks, and only extreme logits reach it.
 
     Args:
         model: the global model.
-        head: the personal head, by the names of the model's.
+        head: the personal head, with the parameter names of the model's head.
+        epochs: the number of epochs; None takes E.
     """
     setting, samples = space.setting, PrivateSamples(space, n, t)
     module = space.module(n, model).train()

@@ -1,8 +1,8 @@
-"""FedTGP: the server trains the class prototypes, so that they stay farther apart than averages.
+"""FedTGP: the server trains the class prototypes, so that they are farther apart than averages of uploads.
 
 Zhang, Liu, Hua, Cao: FedTGP: Trainable Global Prototypes with Adaptive-Margin-Enhanced Contrastive Learning for Data
-and Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/2401.03230. The clients' part is
-FedProto's.
+and Model Heterogeneity in Federated Learning, AAAI 2024, https://arxiv.org/abs/2401.03230. Clients train as in
+FedProto.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class FedTGPState(FedProtoState):
     """The state between rounds: each client's model, the global prototypes, and their generator.
 
     Attributes:
-        generator: weights of `generator_of`.
+        generator: the weights of the generator, a module made by `generator_of`.
     """
 
     generator: Params
@@ -36,10 +36,10 @@ class FedTGPState(FedProtoState):
 
 @dataclass(frozen=True)
 class FedTGP(FedProto):
-    """FedTGP (Zhang et al., 2024): prototypes are trained to be near their class and far from other classes.
+    """FedTGP (Zhang et al., 2024): prototypes are trained to be near uploads of their class and far from all others.
 
     Attributes:
-        weight: λ of the squared distance to the prototype in the local loss.
+        weight: λ, the weight of the squared distance to the prototype in the local loss.
         threshold: τ, the largest margin.
         rate: the server's step size.
         steps: S, the server's steps per round, each on all uploaded prototypes.
@@ -59,7 +59,7 @@ class FedTGP(FedProto):
         return FedTGPState(start.models, start.prototypes, start.known, params_of(generator.to(fed.device)))
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
-        """Return the state with the prototypes that the generator makes after training on the uploaded ones."""
+        """Train the generator on the uploaded prototypes, and return the state with the generated prototypes."""
         before = cast("FedTGPState", state)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded prototypes
         recipe = Recipe(self.steps, len(labels), self.rate)
@@ -92,13 +92,14 @@ def margin(centers: Tensor, threshold: float) -> float:
 def train_generator(
     space: Workspace, name: str, params: Params, uploaded: Tensor, labels: Tensor, delta: float, recipe: Recipe, t: int
 ) -> Outcome[Params]:
-    """Train the generator by contrast with a margin: -log softmax(-(d + δ·[own class])) at the own class, mean over M.
+    """Train the generator with the contrastive loss of FedTGP, whose margin is δ.
 
-    d are the Euclidean distances between an uploaded prototype and the generated ones.
+    The loss of an uploaded prototype is the cross-entropy of its class with the logits -(d + δ·e). d, (K,), are its
+    Euclidean distances from the generated prototypes, and e, (K,), is the one-hot vector of its class.
 
     Args:
-        uploaded: (M, F) prototypes of the cohort's clients.
-        labels: (M,) their classes.
+        uploaded: (M, F), the prototypes from the clients of the cohort.
+        labels: (M,), the classes of the uploaded prototypes.
         delta: δ.
         recipe: the server's optimizer.
     """

@@ -1,4 +1,4 @@
-"""FML: every client trains its own model and a copy of a small shared one on each other; the copies are averaged.
+"""FML: each client's own model and its copy of a small shared model learn from each other; the copies are averaged.
 
 Shen, Zhang, Jia, Zhang, Huang, Zhou, Kuang, Wu, Wu: Federated Mutual Learning, 2020, https://arxiv.org/abs/2006.16765
 Mutual learning: Zhang, Xiang, Hospedales, Lu: Deep Mutual Learning, CVPR 2018, https://arxiv.org/abs/1706.00384
@@ -26,8 +26,10 @@ class FML(SmallCommon, Personal):
     """FML (Shen et al., 2020): a small shared model carries knowledge between models of any architecture.
 
     Attributes:
-        alpha: α, the weight of the labels in the own model's loss; 1 - α is the shared model's. 0.5 is usual.
-        beta: β, the weight of the labels in the shared model's loss; 1 - β is the own model's.
+        alpha: α, the weight of the cross-entropy in the own model's loss. The divergence from the shared model has the
+            weight 1 - α. 0.5 is usual.
+        beta: β, the weight of the cross-entropy in the shared model's loss. The divergence from the own model has the
+            weight 1 - β.
     """
 
     title = "FML"
@@ -41,7 +43,7 @@ class FML(SmallCommon, Personal):
         return CommonState(fed.initial_models(), fed.initial_model(self.architecture(fed)))
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
-        """Send the shared model, train both on each other, average the copies by the clients' numbers of samples."""
+        """Send the shared model, train both models on each other, and average the copies by numbers of samples."""
         pairs = select(state.models, cohort), dict.fromkeys(cohort, state.common)
         trained, copies = fed.train_together(train_pair, pairs, t, self, self.architecture(fed))
         after = CommonState({**state.models, **trained}, fed.average(copies))
@@ -53,14 +55,14 @@ def train_pair(
 ) -> Outcome[tuple[Params, Params]]:
     """Train both models on the same batches of client n's data for E epochs; return both.
 
-    The own model minimizes α·CE + (1 - α)·KL(shared ‖ own), the shared one β·CE + (1 - β)·KL(own ‖ shared). With α = 1
-    the own model equals local-only training's, bit for bit.
+    The own model minimizes α·CE + (1 - α)·KL(shared ‖ own). The shared model minimizes β·CE + (1 - β)·KL(own ‖ shared).
+    With α = 1 the training of the own model equals local-only training bit for bit.
 
     Args:
-        own: weights of the client's own model.
-        common: weights of the shared model.
-        method: its α and β.
-        architecture: the shared model's architecture.
+        own: the weights of the client's own model.
+        common: the weights of the shared model.
+        method: provides α and β.
+        architecture: the architecture of the shared model.
     """
     samples, alpha, beta = PrivateSamples(space, n, t), method.alpha, method.beta
     module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()

@@ -1,15 +1,18 @@
 """KT-pFL: each client learns from a mixture of all clients' soft predictions, whose weights are learned.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021,
-Algorithm 1, https://arxiv.org/abs/2111.02862. docs/kt_pfl.md numbers its steps in the same way, derives the gradient
-and states our choices. The paper's symbols in the code:
+Algorithm 1, https://arxiv.org/abs/2111.02862. docs/kt_pfl.md uses the same step numbers, derives the gradient and
+states our choices. The code uses these symbols:
 
-    S     cohort          the round's clients: n as a student, m as a teacher
-    w_n   state.models    client n's model
-    D_r   upload.batch    the round's public samples
-    z_n   upload.logits   its logits on them, and upload.soft its soft predictions s_n = softmax(z_n / T)
-    p_n   teachers        its personalized soft prediction
-    c_nm  coefficients    how much n learns from m: the knowledge coefficient matrix, row = student
+    S     cohort          the clients of the round: client n is a student, client m is a teacher
+    w_n   state.models    the model of client n
+    D_r   upload.batch    the public samples of the round, as indices
+    z_n   upload.logits   the logits of client n on D_r
+    s_n   upload.soft     the soft predictions of client n on D_r, softmax(z_n / T)
+    p_n   teachers        the personalized soft prediction of client n, which is its teacher
+    c_nm  coefficients    the weight of teacher m for student n: knowledge coefficient matrix, row = student
+
+The paper writes c_mn for c_nm (Eq. 2).
 """
 
 from collections.abc import Sequence
@@ -43,7 +46,7 @@ class KTpFL(LearnedMatrix, Personal):
     """KT-pFL (Zhang et al., 2021): the server learns from predictions how much each client learns from every other.
 
     Attributes:
-        temperature: T_c of the soft predictions in the matrix's objective.
+        temperature: T_c, the temperature of the soft predictions in the objective of the matrix.
     """
 
     title = "KT-pFL"
@@ -58,21 +61,25 @@ class KTpFL(LearnedMatrix, Personal):
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Run one communication round of Algorithm 1.
 
-        Step 6 needs only the uploads of step 3. It comes before step 4 in the code, because it also returns the c that
-        step 4 uses: that of the round before in the paper, the new one with ``order: coefficients_first``.
+        Step 6 needs only the uploads of step 3. The code runs step 6 before step 4, because `learn` returns the
+        coefficients for step 4 together with the updated matrix. Step 4 uses the coefficients of the previous round, as
+        in the paper. With ``order: coefficients_first`` step 4 uses the updated coefficients.
         """
-        # 1 to 3. Draw D_r. Each client trains on its private samples, E epochs of w_n ← w_n - η₁ ∇CE, and uploads z_n.
+        # Steps 1 to 3. Draw D_r. Each client trains for E epochs, w_n ← w_n - η₁ ∇CE (Eq. 5), and uploads z_n.
         upload = exchange.train_and_predict(fed, state.models, cohort, t)
-        # 6. The server moves the cohort's part of c down the gradient of its objective, `steps` steps of η₃, Eq. (7).
+        # Step 6. The server updates the cohort's block of c in `steps` steps of size η₃ (Eq. 7).
         c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(upload, fed))
-        # 4. It mixes a personalized teacher for each client, p_n = Σ_m c_nm s_m, Eq. (6).
+        # Step 4. The server mixes a personalized teacher for each client, p_n = Σ_m c_nm s_m (Eq. 6).
         teachers = mix_teachers(c, upload.soft)  # (|S|, B, K)
-        # 5. Each client learns from its teacher, R epochs on D_r of w_n ← w_n - η₂ ∇KL(p_n ‖ s_n).
+        # Step 5. Each client distills its teacher for R epochs on D_r, w_n ← w_n - η₂ T² ∇KL(p_n ‖ s_n) (Eq. 6).
         after, report = exchange.teach(fed, state, upload, teachers, t)
         return KTpFLState(after.models, coefficients), replace(report, coefficients=coefficients)
 
     def join(self, state: KTpFLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Learn a row of c for each new client, in as many steps as the other rows took, and distill its teacher."""
+        """Learn a row of c for each new client, and distill the teacher that this row mixes.
+
+        The row is learned in as many steps as the row of a client that took part in every round.
+        """
         batch = fed.public_batch(fed.rounds)
 
         def teacher(n: int, logits: Tensor) -> Tensor:
@@ -86,11 +93,14 @@ class KTpFL(LearnedMatrix, Personal):
         return taught(there, newcomers, fed, teacher, introduced=True, start=self.sent_first(there, newcomers, fed))
 
     def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
-        """Return the models that new clients are sent before they learn: none, they use their initial ones."""
+        """Return the models that the server sends to new clients before distillation: none in KT-pFL."""
         return {}
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
-        """Return the objective of the cohort's c: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖², Eqs. (2) and (4)."""
+        """Return the objective of the cohort's c: λ Σ_n a_n KL(p_n ‖ s_n) + ρ ‖c - 1/N‖² (Eqs. 2 and 4).
+
+        The update ``authors`` has the squared error of the authors' released code as its objective.
+        """
         if self.update == "authors":
             return SquaredError(soft_predictions(upload.logits, self.temperature), self.rho)
         weights = self.row_weights(fed.data_weights(list(upload.models)))

@@ -1,19 +1,19 @@
-"""KT-pFL (joint): a round of KT-pFL that starts from mixtures of models of one architecture; ours, from no paper.
+"""KT-pFL (joint): KT-pFL in which each client starts a round from a mixture of models of its architecture.
 
-Clients of one architecture share their models as far as they have the same classes. The server estimates that from
-predictions: the mean of a client's predictions on public samples is close to its distribution of labels, even where
-the public samples are of another kind. A client starts its local training from the mixture, and uses what training
-made of it. docs/kt_pfl_variants.md derives the rule and states what leaves a client; docs/results/converged.md
-compares it with other methods. Further symbols, besides those of `kt_pfl`:
+This method is ours. The server weights the models in a client's mixture by the overlap of label distributions, which
+it estimates from predictions: a client's mean prediction on public samples is close to its label distribution, even if
+the public samples come from another domain. The client trains from the mixture. It uses a running mean of its models
+for inference. docs/kt_pfl_variants.md derives the rule and states which data leave a client. docs/results/converged.md
+compares this method with others. The symbols of `kt_pfl` apply, except that z_n is not the logits. In addition:
 
-    π_n   state.labels    client n's mean soft prediction over the round's public samples, an estimate of its labels
-    o_nm  overlap         Σ_k min(π_nk, π_mk): which share of their labels clients n and m have in common
-    h_m   state.taught    client m's model after distillation, which the server mixes
-    d_nm  weights         the weight of h_m in client n's mixture, proportional to D_m o_nm²
+    π_n   state.labels    the mean soft prediction of client n on the public batch, an estimate of its label shares
+    o_nm  overlap         Σ_k min(π_nk, π_mk), the estimated overlap of the label distributions of clients n and m
+    h_m   state.taught    the model of client m after distillation, which client m uploads
+    d_nm  weights         the weight of h_m in the mixture for client n, proportional to D_m o_nm²
     v_n   start           the mixture Σ_m d_nm h_m, from which client n trains
-    w_n   upload.models   v_n after local training
-    u_n   state.models    the model that client n uses: the running mean of what lies between v_n and w_n
-    z_n   state.sums      the sum of the weights of u_n's rounds: 1 for the newest, β for the one before, β² before that
+    w_n   upload.models   the model of client n after local training from v_n
+    u_n   state.models    the model that client n uses: the running mean of w_n + α (v_n - w_n)
+    z_n   state.sums      the sum of the round weights in u_n: 1 for the newest round, then β, β² and so on
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,17 +34,17 @@ from ktpfl_pipeline.core.weights import Models, Params, average, mix, select
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
 SHARPNESS = 2
-"""The power of the overlap in the weights of a mixture."""
+"""The exponent of the overlap o_nm in the weights d_nm of a mixture."""
 
 
 @dataclass(frozen=True, eq=False)
 class KTpFLJointState(KTpFLState):
-    """The state between rounds, in addition to c and the models u_n of clients that took part.
+    """The state between rounds: c, and the models u_n of clients that took part, in `models`.
 
     Attributes:
         taught: h_m, the last model that each client uploaded.
-        labels: π, (N, K) float64, zeros where a client never took part.
-        sums: z_n of clients that took part.
+        labels: π, (N, K) float64; a row of zeros for a client without predictions so far.
+        sums: z_n of each client that took part.
     """
 
     taught: Models
@@ -57,10 +57,12 @@ class KTpFLJoint(KTpFL):
     """KT-pFL (joint): each round of KT-pFL starts from mixtures of models of one architecture.
 
     Attributes:
-        confidence: γ, the extra weight of clients with confident predictions; 0 is off, and safer where public samples
-            come from another domain than private ones (benchmarks/results/2026-11-24-joint.md).
-        start_share: α, how far the model that a client uses lies from its trained model w_n toward its start v_n.
-        memory: β, the weight of a round in that model relative to the next round; 0 keeps only the newest.
+        confidence: γ, the exponent of a teacher's largest probability for a sample, by which its prediction for this
+            sample is weighted. 0 turns this off, which is safer if public and private samples come from different
+            domains (benchmarks/results/2026-11-24-joint.md).
+        start_share: α. The model that a client uses is a running mean of w_n + α (v_n - w_n), where v_n is the model at
+            the start of a round and w_n is the model after local training.
+        memory: β, the weight of a round in this running mean relative to the next round; 0 keeps only the newest.
     """
 
     title = "KT-pFL (joint)"
@@ -72,7 +74,7 @@ class KTpFLJoint(KTpFL):
     memory: Annotated[float, Interval(ge=0, lt=1)] = 0.75
 
     def init(self, fed: Federation) -> KTpFLJointState:
-        """Start from the initial models and equal c."""
+        """Start from equal coefficients 1/N; the server has no models yet."""
         labels = torch.zeros(len(fed.clients), fed.classes, dtype=torch.float64, device=fed.device)
         return KTpFLJointState({}, super().init(fed).coefficients, {}, labels, {})
 
@@ -81,19 +83,20 @@ class KTpFLJoint(KTpFL):
     ) -> tuple[KTpFLJointState, RoundReport]:
         """Run one communication round."""
         assert isinstance(state, KTpFLJointState)
-        # 1. The server sends each client its start v_n, from which it trains, w_n, and predicts the public batch.
+        # 1. The server sends each client its start v_n. The client trains v_n to w_n and predicts the public batch.
         starts, own = self.starts(state, cohort, fed)
         metrics = {"own_weight": fmean(fetched(own))} if own else {}
         upload = exchange.train_and_predict(fed, starts, cohort, t)
-        # 2. KT-pFL: the server learns c and mixes teachers; w_n learns from its teacher, becomes h_n, and is uploaded.
+        # 2. As in KT-pFL, the server learns c and mixes teachers. The client distills its teacher into w_n and uploads
+        # the result, h_n.
         c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(upload, fed))
         teachers = mix_confident(c, upload.soft, self.confidence)  # (|S|, B, K)
         taught, report = exchange.teach(fed, PersonalState(state.taught), upload, teachers, t)
-        # 3. The server estimates what labels each client has.
+        # 3. The server estimates the label distribution π_n of each client.
         labels = state.labels.clone()
         if len(upload.batch):
             labels[fed.rows(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
-        # 4. Each client averages: u_n ← u_n + (w_n + α (v_n - w_n) - u_n) / z_n.
+        # 4. Each client updates its running mean: u_n ← u_n + (w_n + α (v_n - w_n) - u_n) / z_n.
         models = {n: self.averaged(state, n, starts[n], upload.models[n]) for n in cohort}
         sums = {**state.sums, **{n: self.sum_with_next(state, n) for n in cohort}}
         state = KTpFLJointState({**state.models, **models}, coefficients, taught.models, labels, sums)
@@ -106,7 +109,7 @@ class KTpFLJoint(KTpFL):
         return 1.0 + self.memory * state.sums.get(n, 0.0)
 
     def averaged(self, state: KTpFLJointState, n: int, start: Params, trained: Params) -> Params:
-        """Return u_n after one more round, from v_n and w_n; after a client's first round it is w_n."""
+        """Return u_n after one more round with v_n = `start` and w_n = `trained`; after a first round u_n is w_n."""
         if n not in state.models:
             return trained
         new, share = 1.0 / self.sum_with_next(state, n), self.start_share
@@ -114,10 +117,10 @@ class KTpFLJoint(KTpFL):
         return average([state.models[n], trained, start], weights)
 
     def starts(self, state: KTpFLJointState, clients: Iterable[int], fed: Federation) -> tuple[Models, list[Tensor]]:
-        """Return v_n = Σ_m d_nm h_m, over the clients of n's architecture whose model the server has.
+        """Return each client's start v_n = Σ_m d_nm h_m, and the weights d_nn, () each, of the clients' own models.
 
-        If the server has no such model, v_n is the initial model. Also return d_nn, () each, the weight of a client's
-        own model in its start, of each client whose model the server has.
+        The sum is over the clients of n's architecture that have uploaded a model. If there are none, v_n is the
+        initial model. d_nn is returned only for clients that have uploaded a model.
         """
         asked, own = list(clients), list[Tensor]()
         found, groups = dict(select(fed.initial_models(), asked)), fed.of_one_architecture(state.taught)
@@ -130,16 +133,19 @@ class KTpFLJoint(KTpFL):
         return found, own
 
     def weights(self, common: Tensor, shares: Tensor) -> Tensor:
-        """Return d, rows that sum to one, from overlaps of labels, (r, n), and shares of the data, (n,).
+        """Return d, (r, n), whose rows sum to one, from the label overlaps o, (r, n), and the data shares, (n,).
 
-        A row without any overlap, as of a client that never took part, gets the shares of the data.
+        A row without any overlap gets the data shares. The row of a client that never took part is such a row.
         """
         weights = shares * common**SHARPNESS
         sums = weights.sum(dim=1, keepdim=True)
         return torch.where(sums > 0, weights / sums.clamp_min(torch.finfo(sums.dtype).tiny), shares)
 
     def adapt(self, state: KTpFLState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return u_n after local training from v_n, as in a round; a client that never took part trains its model."""
+        """Return u_n after local training from v_n, as in a round.
+
+        A client that never took part trains its model in `models`. Zero epochs leave all models unchanged.
+        """
         assert isinstance(state, KTpFLJointState)
         if not epochs:
             return models
@@ -148,12 +154,12 @@ class KTpFLJoint(KTpFL):
         return {n: self.averaged(state, n, starts[n], w) if n in starts else w for n, w in trained.items()}
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return the start that each client would be sent."""
+        """Return the start v_n that the server would send to each client."""
         assert isinstance(state, KTpFLJointState)
         return self.starts(state, clients, fed)[0]
 
     def sent_first(self, there: Models, newcomers: Sequence[int], fed: Federation) -> Models:
-        """Return the average model of each new client's architecture, if a client there has one."""
+        """Return the average of the trained clients' models of each new client's architecture, if there are any."""
         groups, found = fed.of_one_architecture(there), dict[int, Params]()
         for architecture, asked in fed.of_one_architecture(newcomers).items():
             if group := groups.get(architecture):
@@ -162,5 +168,5 @@ class KTpFLJoint(KTpFL):
 
 
 def overlap(one: Tensor, other: Tensor) -> Tensor:
-    """Return o_nm = Σ_k min(one[n, k], other[m, k]) of two sets of distributions, (r, K) and (n, K), as (r, n)."""
+    """Return the overlaps o_nm = Σ_k min(one[n, k], other[m, k]), (r, n), of distributions, (r, K) and (n, K)."""
     return torch.minimum(one[:, None], other[None]).sum(dim=2)

@@ -1,4 +1,8 @@
-"""KT-pFL with coefficients fitted to labels, as in Theorem 1 of the paper; ours (docs/kt_pfl_variants.md)."""
+"""KT-pFL (likelihood): each client fits its coefficients to the labels of its validation samples.
+
+This method is ours; docs/kt_pfl_variants.md derives it. The objective is the loss of a mixture of models on a client's
+own data, which Theorem 1 of the KT-pFL paper is about.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +25,13 @@ from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 
 @dataclass(frozen=True)
 class KTpFLLikelihood(KTpFL):
-    """KT-pFL (likelihood): each client's row maximizes the likelihood of its own validation labels.
+    """KT-pFL (likelihood): each client's row of coefficients is fitted to the labels of its validation samples.
 
-    A client computes its row locally. For that it needs the other clients' models, which the traffic counts. The rest
-    is KT-pFL's.
+    A client computes its row locally, for which it downloads the models of all other clients of the cohort. The traffic
+    includes these models. All other steps are the same as in KT-pFL.
 
     Attributes:
-        temperature: T_c of the predictions on validation samples.
+        temperature: T_c, the temperature of the predictions on validation samples.
     """
 
     title = "KT-pFL (likelihood)"
@@ -38,7 +42,7 @@ class KTpFLLikelihood(KTpFL):
     update: Literal["eg", "pgd", "softmax", "exact", "frozen"] = "eg"
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
-        """Run one round of KT-pFL, and count the models and the rows of c that are sent in addition to predictions."""
+        """Run one round of KT-pFL, and add the bytes of the sent models and coefficients to its traffic."""
         after, report = super().round(state, cohort, t, fed)
         sizes = {n: wire_bytes(params) for n, params in report.after_local.items()}
         others = {n: sum(sizes.values()) - size for n, size in sizes.items()}
@@ -49,21 +53,24 @@ class KTpFLLikelihood(KTpFL):
         return after, replace(report, traffic=traffic)
 
     def join(self, state: KTpFLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Teach new clients the plain average; their own row would need every client's model."""
+        """Teach new clients the unweighted average of soft predictions; a learned row would need all models."""
         return Method.join(self, state, there, newcomers, fed)
 
     def objective(self, upload: exchange.Upload, fed: Federation) -> Objective:
-        """Return the objective of the cohort's c: the negative log-likelihood of each client's validation labels."""
+        """Return the objective of the cohort's c: λ Σ_n a_n NLL_n + ρ ‖c - 1/N‖², on the clients' validation labels.
+
+        NLL_n is the mean negative log-likelihood of client n's mixture of models.
+        """
         probabilities, samples = true_label_probabilities(upload.models, fed, self.temperature)
         return Likelihood(probabilities, samples, self.row_weights(fed.data_weights(list(upload.models))), self.rho)
 
 
 def true_label_probabilities(models: Models, fed: Federation, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Return each model's probability of the true labels of each client's validation samples, and their number.
+    """Return the probability that each model gives to the true label of each client's validation samples.
 
     Returns:
-        (|S|, V, |S|) float64, client × sample × model, ones where a client has fewer than V samples; and the
-        numbers of samples, (|S|,).
+        The probabilities, (|S|, V, |S|) float64, by client, sample and model; V is the largest number of samples of a
+        client, and the values of missing samples are one. Also each client's number of samples, (|S|,) float64.
     """
     found = []
     for n, logits in fed.cross_logits(models, "validation").items():  # (V_n, |S|, K)

@@ -1,9 +1,9 @@
 """KT-pFL (parameters): clients of one architecture exchange models instead of predictions.
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021,
-section 5.2.1, https://arxiv.org/abs/2111.02862. Its appendix with the details was not available to us;
-docs/kt_pfl_variants.md states what is ours: the divergence becomes ‖v_n - w_n‖² / q, with q the mean squared distance
-of two models.
+section 5.2.1, https://arxiv.org/abs/2111.02862. The paper's appendix with the details was not available to us;
+docs/kt_pfl_variants.md states which details are ours. The squared distance ‖v_n - w_n‖² / q replaces the KL divergence,
+where q is the mean squared distance between two models of the cohort.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
 
     Attributes:
         mu: μ, the step toward the mixture; 1 replaces the model.
-        normalize: whether distances are in units of their mean q, so that λ and ρ mean the same for any architecture
-            and at any stage of training.
+        normalize: whether squared distances are divided by their mean q, so that λ and ρ have the same effect for any
+            architecture and at any stage of training.
     """
 
     title = "KT-pFL (parameters)"
@@ -43,17 +43,17 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
         return KTpFLState({}, uniform(len(fed.common_models()), fed.device))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
-        """Train, upload, mix, download, update the coefficients."""
+        """Train, upload, mix, download and update the coefficients."""
         trained = fed.train(self.personal(state, cohort, fed), t)
         c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(trained, fed))
         own = torch.eye(len(c)).to(c)
-        mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # v_n = Σ_m c_nm w_m
+        mixed = mix(list(trained.values()), (1.0 - self.mu) * own + self.mu * c)  # (1 - μ) w_n + μ Σ_m c_nm w_m
         models = {**state.models, **dict(zip(cohort, mixed, strict=True))}
         traffic = exchange.both_ways(trained, self.late(state, cohort))
         return KTpFLState(models, coefficients), RoundReport(trained, traffic, coefficients)
 
     def sent(self, state: KTpFLState, clients: list[int], fed: Federation) -> Models:
-        """Return the mixture of the existing models by each client's row of c, without μ."""
+        """Return v_n of each client over the clients that took part, with the row of c normalized over them (μ = 1)."""
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)

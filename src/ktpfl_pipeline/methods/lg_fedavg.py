@@ -1,8 +1,8 @@
-"""LG-FedAvg: every client has its own extractor of features, and all share the head on top of it.
+"""LG-FedAvg: each client has its own feature extractor, and all clients share one head.
 
 Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: Think Locally, Act Globally: Federated Learning with
 Local and Global Representations, 2020, Algorithm 1, https://arxiv.org/abs/2001.01523. The global part is the last
-linear layer; its input is brought to a common dimension F by averaging neighbors.
+linear layer, whose input is pooled to a common dimension F by averaging neighboring entries.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from ktpfl_pipeline.methods.shared import common_head
 
 @dataclass(frozen=True, eq=False)
 class CommonHeadState(PersonalState):
-    """The state between rounds: each client's model, of which only the extractor is its own, and the shared head."""
+    """The state between rounds: each client's model, of which only the extractor is used, and the shared head."""
 
     head: Params
 
@@ -47,7 +47,7 @@ class LGFedAvg(Method[CommonHeadState]):
     def round(
         self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[CommonHeadState, RoundReport]:
-        """Send the head, train it together with the own extractors, average it by the clients' numbers of samples."""
+        """Send the head, train it together with the clients' extractors, and average it by numbers of samples."""
         trained, heads = common_head.train(fed, select(state.models, cohort), state.head, t)
         after = CommonHeadState({**state.models, **trained}, fed.average(heads))
         return after, RoundReport(trained, exchange.both_ways(heads))

@@ -1,7 +1,7 @@
 """Local-only training: clients exchange nothing. A federated method must beat it to have helped.
 
 `LocalMatched` trains longer: it spends on a client's own data the work that other methods spend on distillation or on a
-second model. A method that beats it gains from the exchange, not from the work.
+second model. A method that beats `LocalMatched` gains from the exchange, not from the work.
 """
 
 import math
@@ -39,8 +39,8 @@ class LocalMatched(Local):
     """Work-matched local training: each client trains on its own data with as much work as other methods.
 
     Attributes:
-        work: epochs per round, in units of E.
-        public: whether it trains on R · |D_r| more samples, as many as one distillation processes.
+        work: the epochs per round as a multiple of E.
+        public: whether a round is longer by R · |D_r| samples, the number that distillation processes.
     """
 
     title = "Local-only (matched work)"
@@ -49,7 +49,7 @@ class LocalMatched(Local):
     public: bool = True
 
     def train(self, models: Models, t: int, fed: Federation) -> Models:
-        """Return each model after training on its client's data for `epochs`."""
+        """Return each model after training on its client's data for as many epochs as `epochs` returns."""
         calls = {n: (params, t, self.epochs(n, fed)) for n, params in models.items()}
         return fed.run_training("train", operations.train, calls, models)
 

@@ -1,7 +1,7 @@
-"""Per-FedAvg: one model from which a single step on a client's data makes a good model for that client.
+"""Per-FedAvg: the global model is trained so that one gradient step on a client's data makes a good personal model.
 
 Fallah, Mokhtari, Ozdaglar: Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
-Approach, NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948. It minimizes Σ_n f_n(w - α ∇f_n(w)) / N.
+Approach, NeurIPS 2020, Algorithm 1, https://arxiv.org/abs/2002.07948. The objective is Σ_n f_n(w - α ∇f_n(w)) / N.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,8 +28,10 @@ class PerFedAvg(Shared):
     """Per-FedAvg (Fallah et al., 2020): the global model is trained to be best after one step of adaptation.
 
     Attributes:
-        alpha: α, step size of the adaptation; None is η₁ without its schedule, as for the step before an evaluation.
-        beta: β, step size of the meta-step; None is η₁. (The paper's 0.001 hardly moves in tens of rounds.)
+        alpha: α, the step size of the adaptation, in training and before an evaluation. None takes η₁ without its
+            schedule.
+        beta: β, the step size of the meta-step; None takes η₁. With 0.001, as in the paper, the model hardly changes in
+            tens of rounds.
         hessian: ``True`` is the paper's Hessian-free version (HF), ``False`` its first-order one (FO).
         adapt_steps: SGD steps on a client's training batches before each evaluation.
     """
@@ -44,7 +46,7 @@ class PerFedAvg(Shared):
     adapt_steps: Annotated[int, Ge(0)] = 1
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:
-        """Send the model, take meta-steps, average uniformly, as the objective does."""
+        """Send the model, take meta-steps, and average without weights, as in the objective."""
         rule = self if self.alpha is not None else replace(self, alpha=fed.training.learning_rate)
         trained, _ = fed.train_by(rule, dict.fromkeys(cohort, state.model), t)
         return SharedState(average(list(trained.values()))), RoundReport(trained, exchange.both_ways(trained))
@@ -69,7 +71,7 @@ class PerFedAvg(Shared):
         return fed.train_by(Descent(self.alpha), models, 0, steps=self.adapt_steps)[0]
 
     def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Give new clients the global model, on which they take the same steps as other clients."""
+        """Give new clients the global model, which they adapt in the same steps as all other clients."""
         return given(self.personal(state, newcomers, fed))
 
 

@@ -24,7 +24,9 @@ from ktpfl_pipeline.core.weights import Models, matrix_of, mix, select, vector_o
 
 @dataclass(frozen=True)
 class CosinePull:
-    """SGD on the loss minus strength · cos(w, anchor); vectors are the model and its anchor, zeros for no pull.
+    """SGD on the loss minus strength · cos(w, anchor).
+
+    The vectors are the model w and its anchor, (d,) each. An anchor of zeros has no effect.
 
     Attributes:
         strength: weight of the pull toward the anchor's direction.
@@ -43,24 +45,24 @@ class CosinePull:
 
 @dataclass(frozen=True, eq=False)
 class PFedGraphState(PersonalState):
-    """The state between rounds: each client's mixture, and its model after its last local training."""
+    """The state between rounds: each client's mixture, in `models`, and its model after its last local training."""
 
     trained: Models
 
 
 @dataclass(frozen=True)
 class PFedGraph(PersonalParameters):
-    """pFedGraph (Ye et al., 2023): clients whose models moved in the same direction collaborate, larger clients more.
+    """pFedGraph (Ye et al., 2023): clients collaborate if their models changed in similar directions.
 
-    A client trains from the mixture that it receives.
+    Clients with more samples get more weight. A client trains from the mixture that it receives.
 
     Attributes:
-        report: the model that a client uses. ``before``: the mixture, before local training. ``after``: the model after
-            its last local training. ``validation``: the one that classifies more of its validation samples correctly,
-            and ``after`` for ties or without validation samples. The authors also choose by validation, among all
-            rounds.
+        report: the model that a client uses. ``before`` is the mixture, before local training. ``after`` is the model
+            after the last local training. ``validation`` is whichever of both classifies more validation samples of the
+            client correctly, and ``after`` for ties or without validation samples. The authors also choose by
+            validation, among the models of all rounds.
         balance: α, the pull of a row of the graph toward the shares of samples; 0.8 in the authors' code.
-        pull: λ, of -λ cos(w, u) in the local loss, u the received mixture; 0.01 in the authors' code.
+        pull: λ in the term -λ cos(w, u) of the local loss, where u is the received mixture; 0.01 in the authors' code.
     """
 
     title = "pFedGraph"
@@ -72,13 +74,13 @@ class PFedGraph(PersonalParameters):
     report: Literal["validation", "before", "after"] = "validation"
 
     def init(self, fed: Federation) -> PFedGraphState:
-        """Start with no models."""
+        """Start without models; a client gets a model in its first round."""
         return PFedGraphState(super().init(fed).models, {})
 
     def round(
         self, state: PFedGraphState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[PFedGraphState, RoundReport]:
-        """Train near the last mixture, upload, infer the cohort's graph, mix, download."""
+        """Train near the last mixture, upload, infer the cohort's graph, mix, and download."""
         starts, names = super().personal(state, cohort, fed), fed.trained_names
         anchors = {n: (vector_of(start, names) * (n in state.models),) for n, start in starts.items()}
         trained, _ = fed.train_by(CosinePull(self.pull), starts, t, anchors)
@@ -90,7 +92,7 @@ class PFedGraph(PersonalParameters):
         return after, RoundReport(trained, traffic, shown)
 
     def personal(self, state: PFedGraphState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return each client's mixture or its last trained model, as `report` states."""
+        """Return each client's mixture or its last trained model, as `report` selects."""
         asked = list(clients)
         mixed = super().personal(state, asked, fed)
         if self.report == "before":
@@ -103,17 +105,20 @@ class PFedGraph(PersonalParameters):
         return {n: mixed[n] if n in before and before[n].accuracy > after[n].accuracy else trained[n] for n in asked}
 
     def graph(self, trained: Models, fed: Federation) -> Tensor:
-        """Return each client's weights of the others' models, (|S|, |S|) float64, rows that sum to one.
+        """Return the collaboration graph, (|S|, |S|) float64: row n has the weights of client n's mixture.
 
-        A row minimizes Σ_m c_m d_nm + α ‖c - a‖² on the simplex. d_nm is minus the cosine of the two models' changes
-        from the initial one, and a are the shares of samples. The solution is the projection of a - d_n / 2α.
+        Row n minimizes Σ_m c_m d_nm + α ‖c - a‖² on the simplex. d_nm is the negative cosine of the changes of models n
+        and m from the initial model, and a are the shares of samples. The solution is the projection of a - d_n / 2α.
         """
         start = vector_of(fed.initial_model(fed.architecture), fed.trained_names)
         moved = normalize((matrix_of(list(trained.values()), fed.trained_names) - start).double(), dim=1)
         return project(fed.data_weights(list(trained)) + moved @ moved.T / (2.0 * self.balance))
 
     def sent(self, state: PersonalState, clients: list[int], fed: Federation) -> Models:
-        """Return the average of the models of clients that took part, by shares of samples; no direction is known."""
+        """Return the average of the mixtures of clients that took part, weighted by numbers of samples.
+
+        The change of a model that was never trained has no direction, so the graph has no row for its client.
+        """
         seen = [n for n in fed.by_id if n in state.models]
         if not seen:
             return super().sent(state, clients, fed)

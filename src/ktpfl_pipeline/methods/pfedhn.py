@@ -1,7 +1,7 @@
-"""pFedHN: a hypernetwork on the server makes each client's model from a learned embedding of the client.
+"""pFedHN: a hypernetwork on the server generates each client's model from a learned embedding of the client.
 
 Shamsian, Navon, Fetaya, Chechik: Personalized Federated Learning using Hypernetworks, ICML 2021, Algorithm 1,
-https://arxiv.org/abs/2103.04628. The KT-pFL paper's figures call it FedHN.
+https://arxiv.org/abs/2103.04628. The figures of the KT-pFL paper call the method FedHN.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,12 +27,12 @@ class PFedHNState:
     """The state between rounds.
 
     Attributes:
-        weights: φ of the hypernetwork.
-        velocity: its momentum.
-        embeddings: v, (N, e).
-        embedding_velocity: (N, e), the momentum of each.
-        untrained: tensors that the hypernetwork does not make, such as BatchNorm's statistics, from each client's last
-            training.
+        weights: φ, the weights of the hypernetwork.
+        velocity: the momentum buffers of φ.
+        embeddings: v, (N, e), the embeddings of the clients.
+        embedding_velocity: (N, e), the momentum buffers of the embeddings.
+        untrained: the tensors that the hypernetwork does not generate, such as BatchNorm's statistics, of each client
+            after its last training.
     """
 
     weights: Params
@@ -46,17 +46,19 @@ class PFedHNState:
 class PFedHN(Method[PFedHNState]):
     """pFedHN (Shamsian et al., 2021): a hypernetwork maps each client's embedding to its model.
 
-    The server steps after each client, in an order drawn in every round. The last layer's bias starts as the initial
-    model and its weights at zero, so that this method starts where all others do; the original draws them at random.
+    The server takes a step after each client, in an order that is drawn in every round. The last layer starts with the
+    initial model as its bias and zero weights, so this method starts with the same models as all other methods. The
+    original draws the last layer at random.
 
     Attributes:
-        hidden: width of the hypernetwork. 100 in the paper; its last layer has `hidden` times the model's parameters,
-            so 32 here, for machines without a GPU.
-        layers: hidden layers after the first; 3 in the authors' code.
-        rate: step size of the server; 0.01 in the authors' code.
-        momentum: of the server's SGD; 0.9 in the authors' code.
-        decay: weight decay of φ; 0.001 in the authors' code. Embeddings have none, so absent clients keep theirs.
-        clip: largest norm of a server gradient; 50 in the authors' code.
+        hidden: the width of the hypernetwork; 100 in the paper. The last layer has `hidden` times as many weights as
+            the model has parameters, so the default is 32, for machines without a GPU.
+        layers: the number of hidden layers after the first; 3 in the authors' code.
+        rate: the server's step size; 0.01 in the authors' code.
+        momentum: the momentum of the server's SGD; 0.9 in the authors' code.
+        decay: the weight decay of φ; 0.001 in the authors' code. Embeddings have no weight decay, so the embedding of a
+            client outside the cohort does not change.
+        clip: the largest norm of a server gradient; 50 in the authors' code.
     """
 
     title = "pFedHN"
@@ -86,8 +88,8 @@ class PFedHN(Method[PFedHNState]):
         return PFedHNState(weights, velocity, embeddings, torch.zeros_like(embeddings), rest)
 
     def round(self, state: PFedHNState, cohort: list[int], t: int, fed: Federation) -> tuple[PFedHNState, RoundReport]:
-        """For one client after another: make its model, train it, step the server along the change."""
-        after = deepcopy(state)  # as large as `hidden` models; it is written to
+        """For one client after another, generate its model, train it, and update the server with the model's change."""
+        after = deepcopy(state)  # as large as about `hidden` models; `step` changes it in place
         trained: Models = {}
         rows = dict(zip(cohort, fed.places(cohort), strict=True))
         for n in sorted(cohort, key=lambda n: float(torch.rand((), generator=fed.stream("order", t, n)))):
@@ -109,12 +111,12 @@ class PFedHN(Method[PFedHNState]):
         server.embeddings[row] -= self.rate * server.embedding_velocity[row]
 
     def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:
-        """Return client n's model with the weights `theta`, (d,); a new client's other tensors are the initial ones."""
+        """Return client n's model with the weights `theta`, (d,); other tensors are the last trained or initial ones."""
         model = {**fed.initial_model(fed.architecture), **state.untrained.get(n, {})}
         return with_vector(model, fed.trained_names, theta)
 
     def personal(self, state: PFedHNState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the hypernetwork's model for each client, without a local step."""
+        """Return the model that the hypernetwork generates for each client, without local training."""
         embeddings = dict(zip(fed.by_id, state.embeddings, strict=True))
         made = {n: generate(state.weights, embeddings[n]) for n in clients}
         return {n: self.assemble(state, n, theta, fed) for n, theta in made.items()}
@@ -132,14 +134,15 @@ def uniform(*shape: int, bound: float, like: Tensor, stream: torch.Generator) ->
 
 
 def initial_hypernetwork(start: Tensor, inputs: int, hidden: int, layers: int, stream: torch.Generator) -> Params:
-    """Return the weights φ of a network that maps every embedding to `start`, (d,): its last layer is a bias.
+    """Return the weights φ of a network that maps every embedding to `start`: its last layer has zero weights.
 
     Args:
-        start: its output.
+        start: the output, (d,).
         inputs: e, the size of an embedding.
-        hidden: width.
-        layers: hidden layers after the first.
-        stream: random stream of the hidden layers, within torch's default bound for a linear layer.
+        hidden: the width.
+        layers: the number of hidden layers after the first.
+        stream: the random stream of the hidden layers, which are uniform within torch's default bound for linear
+            layers.
     """
     weights: dict[str, Tensor] = {}
     for layer, width in enumerate([inputs, *[hidden] * layers]):
@@ -157,11 +160,11 @@ def generate(weights: Params, embedding: Tensor) -> Tensor:
 
 
 def pulled_back(weights: Params, embedding: Tensor, change: Tensor, clip: float) -> tuple[Params, Tensor]:
-    """Return (∂h/∂φ)ᵀ Δ and (∂h/∂v)ᵀ Δ for a change Δ, (d,), of the output, with their joint norm at most `clip`."""
+    """Return (∂h/∂φ)ᵀ Δ and (∂h/∂v)ᵀ Δ for a change Δ, (d,), of the output, clipped to the joint norm `clip`."""
     leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
     v = embedding.detach().clone().requires_grad_()
     made = generate(leaves, v)
-    gradients = torch.autograd.grad(made, [*leaves.values(), v], change.clone())  # the last bias's is that very tensor
+    gradients = torch.autograd.grad(made, [*leaves.values(), v], change.clone())  # it becomes the last bias's gradient
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
     scale = torch.clamp(clip / (norm + 1e-6), max=1.0)
     *slopes, slope = [gradient.mul_(scale) for gradient in gradients]  # in place, because the last layer is large

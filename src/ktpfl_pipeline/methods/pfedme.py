@@ -1,7 +1,7 @@
-"""pFedMe: each client's model stays near a global one that moves toward all of them (Moreau envelopes).
+"""pFedMe: each client's model stays near a global model, which moves toward all clients' models (Moreau envelopes).
 
 Dinh, Tran, Nguyen: Personalized Federated Learning with Moreau Envelopes, NeurIPS 2020, Algorithm 1,
-https://arxiv.org/abs/2006.08848. It minimizes Σ_n F_n(w) / N with F_n(w) = min_θ f_n(θ) + (λ/2)‖θ - w‖².
+https://arxiv.org/abs/2006.08848. pFedMe minimizes Σ_n F_n(w) / N with F_n(w) = min_θ f_n(θ) + (λ/2)‖θ - w‖².
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from ktpfl_pipeline.core.weights import Models, average, vector_of, with_vector
 
 @dataclass(frozen=True)
 class PFedMe(BesideCommon):
-    """pFedMe (Dinh et al., 2020): a client fits its own data without going far from the global model.
+    """pFedMe (Dinh et al., 2020): each client fits a personal model to its data, near the global model.
 
-    The clients' own models θ are only evaluated; the global model is w.
+    The evaluated models are the personal models θ. Only the global model w is exchanged.
 
     Attributes:
-        coupling: λ; 15 in the paper. η₁ λ must stay below 1.
-        inner_steps: K, steps of θ on one mini-batch; 5 in the paper.
-        inner_rate: step size of θ; None is η₁.
-        server_rate: β, the step of the global model toward the clients' average; 1 replaces it.
+        coupling: λ; 15 in the paper. η₁ λ must be below 1.
+        inner_steps: K, the steps of θ on one mini-batch; 5 in the paper.
+        inner_rate: the step size of θ; None takes η₁.
+        server_rate: β, the step of the global model toward the clients' average; 1 replaces the model by the average.
     """
 
     title = "pFedMe"
@@ -43,7 +43,7 @@ class PFedMe(BesideCommon):
     server_rate: Annotated[float, Interval(ge=0, le=2)] = 1.0
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
-        """Send w, alternate between θ and w locally, upload w, average."""
+        """Send w, alternate between steps of θ and w locally, upload w, and average it."""
         w = (vector_of(state.common, fed.trained_names),)
         theta, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, dict.fromkeys(cohort, w))
         uploads: Models = {n: with_vector(theta[n], fed.trained_names, ends[n][0]) for n in cohort}
@@ -54,7 +54,7 @@ class PFedMe(BesideCommon):
         return CommonState({**state.models, **theta}, common), RoundReport(theta, exchange.both_ways(theta))
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
-        """Take K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and one of w toward θ."""
+        """Take K steps of θ on f_n(θ) + (λ/2)‖θ - w‖² with one mini-batch, and then one step of w toward θ."""
         theta, w = vectors
         inner = rate if self.inner_rate is None else self.inner_rate
         for _ in range(self.inner_steps):

@@ -1,7 +1,7 @@
-"""SCARLET: the server caches its labels of public samples for D rounds, and asks clients only for missing ones.
+"""SCARLET: the server caches soft labels of public samples for D rounds and requests predictions only for the others.
 
 Azuma, Nishio, Kitagawa, Nakano, Tanimura: Soft-Label Caching and Sharpening for Communication-Efficient Federated
-Distillation, IEEE TMC 2026, https://arxiv.org/abs/2504.19602: synchronized caches, and Enhanced ERA.
+Distillation, IEEE TMC 2026, https://arxiv.org/abs/2504.19602: synchronized caches and Enhanced ERA.
 """
 
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ class ScarletState(PersonalState):
     """The state between rounds: each client's model, and the server's cache.
 
     Attributes:
-        labels: (M, K) float64, the last label of each public sample.
-        made: (M,) the round of each label; 0 for never.
+        labels: (M, K) float64, the last soft label of each public sample.
+        made: (M,) int64, the round in which each label was made; 0 for a sample without a label.
     """
 
     labels: Tensor
@@ -36,11 +36,12 @@ class ScarletState(PersonalState):
 class SCARLET(Personal):
     """SCARLET (Azuma et al., 2026): a consensus changes slowly, so recent labels are reused instead of sent again.
 
-    A client is sent the labels of the round's batch that it does not have, and keeps them.
+    The server sends each client the labels of the round's batch that the client lacks, and the client stores them.
 
     Attributes:
-        duration: D, the number of rounds after its own in which a label is reused.
-        beta: β of Enhanced ERA: labels are the normalized power of the mean prediction; 1 is the mean itself.
+        duration: D, the number of later rounds in which a label is reused.
+        beta: β, the exponent of Enhanced ERA: a label is the mean prediction to the power β, normalized. 1 keeps the
+            mean.
     """
 
     title = "SCARLET"
@@ -57,14 +58,14 @@ class SCARLET(Personal):
     def round(
         self, state: ScarletState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[ScarletState, RoundReport]:
-        """Train, predict the requested samples, aggregate, cache, distill from the cache."""
+        """Train, predict the requested samples, aggregate, cache, and distill from the cache."""
         batch, made = fed.public_batch(t), state.made.cpu()
         asked = (made[batch] == 0) | (made[batch] < t - self.duration)
         upload = exchange.train_and_predict(fed, state.models, cohort, t, batch[asked])
         fresh = sent(upload.batch, fed.device)
         labels = state.labels.index_put((fresh,), sharpened(upload.soft.mean(dim=0), self.beta))
         made = made.index_fill(0, upload.batch, t)
-        known = batch[(made[batch] > 0) & (made[batch] >= t - self.duration)]  # labels in force
+        known = batch[(made[batch] > 0) & (made[batch] >= t - self.duration)]  # samples with a valid label
         taught, teachers = replace(upload, batch=known), labels[sent(known, fed.device)]
         after, report = exchange.teach(fed, state, taught, teachers, t, since=made[known])
         request = Traffic(predictions_down=len(pack(asked)))
@@ -80,5 +81,5 @@ class SCARLET(Personal):
 
 def sharpened(mean: Tensor, beta: float) -> Tensor:
     """Return p^β / Σ p^β of averaged probabilities, (B, K): Enhanced ERA."""
-    powers = (mean / mean.amax(dim=-1, keepdim=True)).pow(beta)  # the largest is 1, whatever β
+    powers = (mean / mean.amax(dim=-1, keepdim=True)).pow(beta)  # the largest power is 1 for any β
     return powers / powers.sum(dim=-1, keepdim=True)

@@ -1,8 +1,8 @@
-"""Selective-FD: clients predict only samples like their own, and the server teaches only confident means.
+"""Selective-FD: clients predict only samples that resemble their own, and the server sends only confident averages.
 
 Shao, Wu, Zhang: Selective knowledge sharing for privacy-preserving federated distillation without a good teacher,
-Nature Communications 15, 2024 (arXiv 2023), https://arxiv.org/abs/2304.01731. A client's selector is a density ratio of
-its samples to noise (KuLSIF: Kanamori, Suzuki, Sugiyama, Machine Learning 86, 2012).
+Nature Communications 15, 2024 (arXiv 2023), https://arxiv.org/abs/2304.01731. A client selects samples by the density
+ratio of its own samples to noise (KuLSIF: Kanamori, Suzuki, Sugiyama, Machine Learning 86, 2012).
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 from ktpfl_pipeline.core.transfer import fetched, sent
 
 MOST = 1000
-"""The most training samples that a density is estimated from: its cost grows with their square."""
+"""The largest number of training samples for an estimate of densities, whose cost grows with the number's square."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,10 @@ class SelectiveFD(Personal):
     """Selective-FD (Shao et al., 2024): predictions on unfamiliar samples and uncertain ensembles are filtered out.
 
     Attributes:
-        quantile: of the density ratios of a client's held-out samples; public samples below it are not predicted.
-        ambiguity: τ, the largest L1 distance of a taught prediction from certainty, 0 to 2.
-        width: σ of the Gaussian kernel; None is the median distance between the client's samples.
+        quantile: the quantile of the density ratios of a client's held-out samples that a public sample must reach. The
+            client does not predict public samples with a smaller ratio.
+        ambiguity: τ, the largest L1 distance, 0 to 2, of a taught average from the one-hot vector of its largest class.
+        width: σ of the Gaussian kernel; None takes the median distance between the client's samples.
         regularization: λ of KuLSIF.
     """
 
@@ -44,7 +45,7 @@ class SelectiveFD(Personal):
     regularization: Annotated[float, Ge(1e-9)] = 1e-3
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
-        """Select, train, predict, average over the clients that predict a sample, select again, distill."""
+        """Select samples, train, predict, average over the clients that predict a sample, select again, and distill."""
         batch = fed.public_batch(t)
         calls = dict.fromkeys(cohort, (batch, self.quantile, self.width, self.regularization))
         chosen = fed.run("select", familiar, calls)
@@ -62,16 +63,16 @@ class SelectiveFD(Personal):
 def familiar(
     space: Workspace, n: int, batch: Tensor, quantile: float, width: float | None, regularization: float
 ) -> Outcome[Tensor]:
-    """Return which public samples are like client n's training samples, (B,) bool.
+    """Return which public samples resemble client n's training samples, (B,) bool.
 
-    A fixed random tenth of the training samples is held out of the estimate and gives the quantile. The noise is
-    uniform over the range of the client's and the public samples.
+    A fixed random tenth of the training samples is not used for the estimate; the quantile is computed from it. The
+    noise is uniform between the smallest and the largest value of the client's and the public samples.
     """
     samples = vectors(space, space.split(n, "train").inputs)
     order = sent(torch.randperm(len(samples), generator=space.setting.stream("density", n))[:MOST], space.device)
     held = max(1, len(order) // 10)
     known, checked = samples[order[held:]], samples[order[:held]]
-    if not len(known):  # of one sample
+    if not len(known):  # the client has one sample
         known = checked
     public = space.setting.public
     ends = sent(torch.stack([public.min(), public.max()]).view(2, *(1 for _ in public.shape[1:])), space.device)
@@ -89,12 +90,13 @@ def vectors(space: Workspace, inputs: Tensor) -> Tensor:
 class DensityRatio:
     """The density ratio of `known` samples, (n, d), to `noise`, (m, d), by kernel least squares in closed form.
 
-    It minimizes 1/2 E_noise r² - E_known r + λ/2 ‖r‖² over the functions of a Gaussian kernel k with width σ:
-    r(x) = Σ_j α_j k(x, y_j) + 1/(nλ) Σ_i k(x, x_i), where (K/m + λ I) α = -1/(nmλ) Σ_i k(y, x_i).
+    The ratio r minimizes 1/2 E_noise r² - E_known r + λ/2 ‖r‖² in the function space of a Gaussian kernel k of width σ.
+    With known samples x_i and noise y_j, r(x) = Σ_j α_j k(x, y_j) + 1/(nλ) Σ_i k(x, x_i). The coefficients α solve
+    (K/m + λ I) α = -1/(nmλ) Σ_i k(y, x_i), where K, (m, m), is the kernel matrix of the noise.
     """
 
     def __init__(self, known: Tensor, noise: Tensor, width: float | None, regularization: float) -> None:
-        """Solve for α; `width` None is the median distance between known samples."""
+        """Solve for α. A `width` of None takes the median distance between known samples."""
         self.known, self.noise, self.regularization = known, noise, regularization
         self.width: float | Tensor = width or 1.0
         if width is None and len(known) > 1:

@@ -1,7 +1,7 @@
-"""Sim-pFL and TopK-pFL: teachers are weighted by the cosine similarity of predictions; nothing is learned.
+"""Sim-pFL and TopK-pFL: teachers are weighted by the cosine similarity of predictions, without learned coefficients.
 
-Zhang et al., NeurIPS 2021, section 5.1: the paper's ablations of the learned matrix. The paper mentions similarity of
-soft predictions there, and of parameters elsewhere; only predictions can be compared across architectures.
+Zhang et al., NeurIPS 2021, section 5.1: the simple versions of KT-pFL in that paper. Section 5.1 compares soft
+predictions, and the introduction mentions model parameters. Only predictions are comparable across architectures.
 """
 
 from abc import abstractmethod
@@ -31,10 +31,10 @@ def similarities(logits: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class Similarity(Personal):
-    """The round of both methods; `mixture` turns similarities into weights of teachers.
+    """Base of both methods. `mixture` computes the weights of teachers from similarities.
 
     Attributes:
-        temperature: of the compared soft predictions.
+        temperature: the temperature of the soft predictions whose similarity is computed.
     """
 
     temperature: Annotated[float, Gt(0)] = 1.0
@@ -45,7 +45,7 @@ class Similarity(Personal):
         return exchange.teach_mixtures(fed, state, upload, self.mixture(upload.logits), t)
 
     def join(self, state: PersonalState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Weight the trained clients, and the new client itself, by similarity."""
+        """Teach each new client a mixture of its own predictions and the trained clients', weighted by similarity."""
 
         def teacher(n: int, logits: Tensor) -> Tensor:
             soft = soft_predictions(logits, fed.distillation.temperature)
@@ -55,7 +55,7 @@ class Similarity(Personal):
 
     @abstractmethod
     def mixture(self, logits: Tensor) -> Tensor:
-        """Return each client's weights of its teachers, rows that sum to one, (|S|, |S|)."""
+        """Return the weights of teachers, (|S|, |S|): row = student, and each row sums to one."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class SimPFL(Similarity):
     """Sim-pFL (Zhang et al., 2021): a client learns from others in proportion to the similarity of their predictions.
 
     Attributes:
-        weights: ``minmax``, similarities minus the row's smallest, as in the authors' code, so the least similar client
-            gets no weight; or ``direct``, the similarities themselves.
+        weights: ``minmax`` subtracts the smallest similarity of a client from its similarities, as in the authors'
+            code, so the least similar client gets no weight. ``direct`` uses the similarities themselves.
     """
 
     title = "Sim-pFL"
@@ -73,12 +73,12 @@ class SimPFL(Similarity):
     weights: Literal["minmax", "direct"] = "minmax"
 
     def mixture(self, logits: Tensor) -> Tensor:
-        """Return each client's weights of its teachers, in proportion to similarity, (|S|, |S|)."""
+        """Return the weights of teachers, (|S|, |S|), in proportion to similarity; row = student."""
         scores = similarities(logits, self.temperature)
         if self.weights == "minmax":
             scores = scores - scores.min(dim=1, keepdim=True).values
         total = scores.sum(dim=1, keepdim=True)
-        alike = total <= TINY * len(scores)  # all equally similar
+        alike = total <= TINY * len(scores)  # all clients are equally similar, so all weights are equal
         return torch.where(alike, 1.0 / len(scores), scores / total.clamp_min(TINY))
 
 
@@ -87,7 +87,7 @@ class TopKPFL(Similarity):
     """TopK-pFL (Zhang et al., 2021): a client learns equally from the K most similar clients, including itself.
 
     Attributes:
-        k: K, 5 in the paper; at most the size of the cohort.
+        k: K; 5 in the paper. In a cohort of fewer than K clients, all clients are teachers.
     """
 
     title = "TopK-pFL"
@@ -96,8 +96,8 @@ class TopKPFL(Similarity):
     k: Annotated[int, Ge(1)] = 5
 
     def mixture(self, logits: Tensor) -> Tensor:
-        """Return each client's weights of its teachers: 1/K for the K most similar, itself first, (|S|, |S|)."""
-        scores = similarities(logits, self.temperature).fill_diagonal_(2.0)  # the client itself comes first
+        """Return the weights of teachers, (|S|, |S|): 1/K for the K most similar clients; row = student."""
+        scores = similarities(logits, self.temperature).fill_diagonal_(2.0)  # each client is its own first teacher
         k = min(self.k, len(scores))
-        nearest = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]  # ties: the earlier client
+        nearest = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]  # the earlier client wins ties
         return torch.zeros_like(scores).scatter_(1, nearest, 1.0 / k)

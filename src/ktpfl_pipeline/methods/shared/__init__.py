@@ -1,1 +1,1 @@
-"""Shared by several methods: parts of a model, a shared head, mutual learning."""
+"""Code that several methods use: parts of a model, a shared head, and mutual learning."""

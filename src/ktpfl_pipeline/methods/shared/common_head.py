@@ -1,6 +1,6 @@
-"""Shared by methods on features and heads: class means of the clients, and one head for all clients.
+"""Code of methods that exchange class means of features, or share one head between all clients.
 
-Clients may have different architectures; see `core/client/features.py`.
+Clients may have different architectures: features are pooled to a common dimension F (`core/client/features.py`).
 """
 
 import torch
@@ -20,9 +20,10 @@ def initial(fed: Federation, dimension: int) -> Params:
 
 
 def train(fed: Federation, models: Models, head: Params, t: int, epochs: int | None = None) -> tuple[Models, ...]:
-    """Return each model after training with the shared head in place of its own, and the client's copy of the head.
+    """Return the models after local training with the shared head instead of their own, and the trained heads.
 
-    The copy is trained in its own parameters; the layer (W P, b) of a model would take longer steps.
+    Each client trains the parameters (W, b) of the shared head. With the layer (W P, b) of a model, where P pools the
+    features, gradient steps would be longer (`core/client/features.py`).
     """
     return fed.train_together(features.train_common_head, (models, dict.fromkeys(models, head)), t, epochs)
 
@@ -34,7 +35,11 @@ def with_head(fed: Federation, models: Models, head: Params) -> Models:
 
 
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
-    """Return each client's mean feature by class, (|S|, K, F), and whether it has the class, (|S|, K) bool."""
+    """Return each client's mean feature of each class, (|S|, K, F), and which classes it has, (|S|, K) bool.
+
+    Raises:
+        DivergedError: if a mean is not finite.
+    """
     calls = {n: (params, dimension) for n, params in models.items()}
     found = fed.run("prototypes", features.class_means, calls)
     check_finite("prototypes", {n: means for n, (means, _) in found.items()})

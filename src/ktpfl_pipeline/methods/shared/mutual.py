@@ -1,4 +1,4 @@
-"""Shared by methods in which a client's own model and a small common one learn from each other on the same batches."""
+"""Mutual learning: a client's own model and a small common model learn from each other on the same batches."""
 
 from collections.abc import Callable
 from itertools import count
@@ -14,7 +14,14 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 
 
 class Losses(NamedTuple):
-    """The losses of one batch: of each model on the labels, and its KL divergence from the other, its teacher."""
+    """The losses of one batch, () each.
+
+    Attributes:
+        own: the cross-entropy of the own model.
+        common: the cross-entropy of the common model.
+        own_gap: KL(common ‖ own), where the common model is the teacher.
+        common_gap: KL(own ‖ common), where the own model is the teacher.
+    """
 
     own: Tensor
     common: Tensor
@@ -25,9 +32,10 @@ class Losses(NamedTuple):
 def losses(
     space: Workspace, n: int, t: int, samples: PrivateSamples, own: nn.Module, common: nn.Module
 ) -> Callable[[Tensor], Losses]:
-    """Return the losses of both models as a function of the indices of a batch; no gradient passes through a teacher.
+    """Return a function that computes the losses of both models from the indices of a batch, (b,).
 
-    The common model's dropout has its own streams, so that the own model's is that of local-only training.
+    No gradient passes through a teacher's predictions. The common model's dropout has separate random streams, so the
+    own model has the same dropout as in local-only training.
     """
     step = count()
 

@@ -14,26 +14,27 @@ from ktpfl_pipeline.core.weights import Models
 
 
 def head_names(fed: Federation) -> list[str]:
-    """Return the names of the parameters of the head, the layer that makes the logits.
+    """Return the names of the parameters of the head, the layer that computes the logits.
 
     Raises:
-        InputError: if there is none.
+        InputError: if no layer of the architecture computes the logits.
     """
     layer = fed.head(fed.architecture).name
     return [name for name in fed.trained_names if name.startswith(f"{layer}.")]
 
 
 def mask(fed: Federation, names: Iterable[str]) -> Tensor:
-    """Return ones where a vector of trained weights has tensors of `names`, and zeros elsewhere, (d,)."""
+    """Return a mask of the vector of trained weights, (d,): 1 for the tensors called `names`, 0 for all others."""
     model, chosen = fed.initial_model(fed.architecture), set(names)
     return torch.cat([torch.full_like(model[name].flatten(), name in chosen) for name in fed.trained_names])
 
 
 class PartlyShared(PersonalParameters):
-    """Clients share a part of the model, which is averaged with a_n = D_n / D; the other part stays on the client.
+    """Base of methods whose clients share one part of the model; the other part stays on the client.
 
-    Of a client's model in the state only its own part is used. The new shared part with the client's own part is
-    evaluated, before further training. A client that never took part has the shared part and its initial own part.
+    The server averages the shared part by numbers of samples. The evaluated model is the new shared part with the
+    client's own part, before further training. The own part of a client that never took part has its initial values.
+    In the state, `models` have both parts, but only the clients' own parts are used.
     """
 
     @abstractmethod
@@ -61,6 +62,6 @@ class PartlyShared(PersonalParameters):
         return {n: {**own, **state.common} for n, own in super().personal(state, clients, fed).items()}
 
     def join(self, state: CommonState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
-        """Send new clients the shared part; the rest is initial."""
+        """Send new clients the shared part; their own part has its initial values."""
         model = {**fed.initial_model(fed.architecture), **state.common}
         return given(dict.fromkeys(newcomers, model), dict.fromkeys(newcomers, state.common))
