@@ -111,7 +111,7 @@ class PFedHN(Method[PFedHNState]):
         server.embeddings[row] -= self.rate * server.embedding_velocity[row]
 
     def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:
-        """Return client n's model with the weights `theta`, (d,); other tensors are the last trained or initial ones."""
+        """Return client n's model with the weights `theta`, (d,); other tensors have their last values."""
         model = {**fed.initial_model(fed.architecture), **state.untrained.get(n, {})}
         return with_vector(model, fed.trained_names, theta)
 

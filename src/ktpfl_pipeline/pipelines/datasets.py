@@ -1,6 +1,7 @@
-"""All datasets of the catalog: files that are always whole, folders, reports.
+"""All datasets of the catalog: files that are written atomically, folders, and reports.
 
-`kedro run --only-missing-outputs` takes for done what exists, so a file exists only if it is as it was written.
+`kedro run --only-missing-outputs` skips nodes whose outputs exist. A dataset therefore exists only if its content is
+complete and has the checksum with which it was written.
 """
 
 import base64
@@ -22,15 +23,15 @@ SUMS = "SHA256SUMS"
 
 
 class _Place(AbstractDataset[Any, Any]):
-    """A file or folder of the project."""
+    """Base of all datasets: a file or folder of the project."""
 
     def __init__(self, *, filepath: str, metadata: dict[str, Any] | None = None) -> None:
-        """Remember the place, relative to the project; Kedro ignores `metadata`, and kedro-viz reads it."""
+        """Store the path, relative to the project. kedro-viz reads `metadata`, and Kedro ignores it."""
         self.place = Path(filepath)
         self.metadata = metadata
 
     def save(self, data: Any) -> None:
-        """Raise an error: a dataset that is an input is not written by this project."""
+        """Raise NotImplementedError: this dataset is only an input."""
         raise NotImplementedError(f"a {type(self).__name__} is an input: it cannot be saved")
 
     def _describe(self) -> dict[str, Any]:
@@ -38,28 +39,33 @@ class _Place(AbstractDataset[Any, Any]):
 
 
 class _WholeFile(_Place):
-    """A file that is written whole and knows whether it is; `_write` writes the data to a place, `_read` reads them.
+    """Base of datasets in a file that is written atomically and has a checksum.
 
-    Messages say how to have it made where it is missing, and how to have it made again where it cannot be read.
+    Subclasses define the format: `_write` writes the data to a path, and `_read` reads the data from a path. The
+    messages for a missing and for a damaged file name the command that makes the file (`made`, `again`).
     """
 
     again = "give the same command again, which takes finished runs from their checkpoints"
     made = "run the whole pipeline first, or the box that writes it"
 
     def load(self) -> Any:
-        """Return what is in the file; an `InputError` says that it is not there, or not as it was written."""
+        """Return the content of the file.
+
+        Raises:
+            InputError: if the file is missing or damaged.
+        """
         if not self.place.exists():
             raise InputError(f"{self.place} is not there: {self.made}.")
         try:
             return self._read(self.place)
-        except Exception as error:  # bytes of any kind make readers stumble in any way
+        except Exception as error:  # damaged bytes can cause any error in a reader
             if used_up(error):
-                raise  # the file may be whole
+                raise  # memory is used up, and the file may be complete
             reason = str(error).partition("\n")[0]
             raise InputError(f"{self.place} cannot be read ({reason}): delete it and {self.again}.") from error
 
     def save(self, data: Any) -> None:
-        """Write the file next to the old one, then put it in its place."""
+        """Write the new file next to the old file, then replace the old file."""
         with replacing(self.place, summed=True) as partial:
             self._write(data, partial)
 
@@ -74,7 +80,7 @@ class _WholeFile(_Place):
 
 
 class WholeTextDataset(_WholeFile):
-    """A text of a tuning, which need not be there: loading a missing one gives an empty text."""
+    """The text that a tuning writes. If the file is missing, the text is empty."""
 
     again = "tune again"
 
@@ -84,7 +90,7 @@ class WholeTextDataset(_WholeFile):
 
 
 class JSONDataset(_WholeFile):
-    """Plain values, as JSON."""
+    """Plain values, stored as JSON."""
 
     def preview(self) -> JSONPreview:
         """Return the values as kedro-viz shows them."""
@@ -98,20 +104,20 @@ class JSONDataset(_WholeFile):
 
 
 class ResultDataset(JSONDataset):
-    """The `MethodResult` of one method, as JSON.
+    """The `MethodResult` of one method, stored as JSON.
 
-    A process that saved one reads that one: another process may run the same experiment with other settings, and
-    replace the file in between.
+    A process that has saved a result loads this result and not the file. Another process may run the same experiment
+    with other settings and replace the file between saving and loading.
     """
 
     _saved: Any = None
 
     def load(self) -> Any:
-        """Return the result that this process saved; without one, that of the file."""
+        """Return the result that this process saved, or the result in the file if this process saved none."""
         return super().load() if self._saved is None else self._saved
 
     def save(self, data: Any) -> None:
-        """Write the file, and keep the result."""
+        """Write the file, and keep the result in memory."""
         super().save(data)
         self._saved = data
 
@@ -129,7 +135,7 @@ class ResultDataset(JSONDataset):
 
 
 class CSVDataset(_WholeFile):
-    """A pandas table, without its index, as CSV."""
+    """A pandas table, stored as CSV without its index."""
 
     def preview(self) -> TablePreview:
         """Return the first rows as kedro-viz shows them."""
@@ -145,7 +151,7 @@ class CSVDataset(_WholeFile):
 
 
 class FederationDataset(_WholeFile):
-    """The `FederatedData` of an experiment: its samples once, and the indices of every seed."""
+    """The `FederatedData` of an experiment: the samples, stored once, and the indices of every seed."""
 
     again = "run the box that writes it again, with --namespaces=data"
     made = "run the whole pipeline, or first the box that writes it, with --namespaces=data"
@@ -161,7 +167,7 @@ class FederationDataset(_WholeFile):
     def _write(self, data: Any, place: Path) -> None:
         import torch
 
-        with place.open("wb") as file:  # torch, given a path, would not say that the disk is full
+        with place.open("wb") as file:  # with a path, torch would not report a full disk
             torch.save(data.plain(), file)
 
 
@@ -180,10 +186,10 @@ class EvidenceDataset(_WholeFile):
 
 
 class FolderDataset(_Place):
-    """A folder to work in: whoever is given its path writes into it."""
+    """A folder: loading returns its path, and nodes write into the folder."""
 
     def load(self) -> Path:
-        """Return the folder's path, having made it where it was missing."""
+        """Return the folder's path. A missing folder is created."""
         self.place.mkdir(parents=True, exist_ok=True)
         return self.place
 
@@ -191,11 +197,16 @@ class FolderDataset(_Place):
 class ComparisonsDataset(_Place):
     """The ``comparison.json`` of each report, by the report's folder.
 
-    Kedro's PartitionedDataset would refuse an empty folder before a node could say what to do.
+    Kedro's PartitionedDataset rejects an empty folder. This dataset returns an empty dictionary, so that the node can
+    tell the user what to do.
     """
 
     def load(self) -> dict[str, Any]:
-        """Return the content of every ``comparison.json``, except in half-written reports; each must be JSON."""
+        """Return the content of every ``comparison.json``, except in half-written reports.
+
+        Raises:
+            InputError: if a file cannot be read or is not JSON.
+        """
         found = {}
         for file in sorted(self.place.glob(f"**/{RESULTS}")):
             if file.parent.suffix == PARTIAL:
@@ -209,17 +220,17 @@ class ComparisonsDataset(_Place):
 
 
 class ReportDataset(_Place):
-    """The folder of reports: a page that opens without a server, Markdown, LaTeX, CSV, the figures as SVG.
+    """The folder of reports. A report has an HTML page, Markdown, LaTeX, CSV, and the figures as SVG.
 
     A report that names a variant has a separate folder below this one. Loading returns the report that was saved last.
     """
 
-    _shown = ""  # in this process, as wide as its terminal
-    _saved: Path | None = None  # the same
+    _shown = ""  # the last report of this process as text, as wide as its terminal
+    _saved: Path | None = None  # the folder of the last report of this process
     failed = ""  #: what could not be run for the report that this process saved last, in a sentence
 
     def __init__(self, *, figures: Sequence[str] = (), **place: Any) -> None:
-        """Remember the place, and the kinds of figure files besides SVG: ``png``, ``pdf``."""
+        """Store the path, and the file formats of figures in addition to SVG: ``png``, ``pdf``."""
         super().__init__(**place)
         check_kinds(figures)
         self.figures = figures
@@ -231,9 +242,9 @@ class ReportDataset(_Place):
 
     @property
     def page(self) -> Path:
-        """The page of the report that this process saved last; without one, the newest of all.
+        """The page of the report that this process saved last, or the newest page if this process saved no report.
 
-        Where there is none, that of a report without a variant.
+        If there is no page, this is the path of the page of a report without a variant.
         """
         if self._saved is not None:
             return self._saved / PAGE
@@ -245,7 +256,7 @@ class ReportDataset(_Place):
         return self.page.with_name(MARKDOWN).read_text(encoding="utf-8")
 
     def save(self, data: Any) -> None:
-        """Write a `Report` next to the old one of the same variant, then put it in its place, whole."""
+        """Write a `Report` next to the old report of the same variant, then replace the old report."""
         with replacing(self.place / data.variant) as partial:
             data.write(partial, self.figures)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
@@ -256,7 +267,7 @@ class ReportDataset(_Place):
         return self._shown or self.page.with_name(BRIEF).read_text(encoding="utf-8")
 
     def preview(self) -> ImagePreview:
-        """Return the report's first figure as kedro-viz shows it, PNG in base64; a page it would read as Markdown."""
+        """Return the report's first figure as PNG in base64, because kedro-viz would read an HTML page as Markdown."""
         from ktpfl_pipeline.reports.report import PREVIEW  # it imports matplotlib
 
         return ImagePreview(base64.b64encode((self.page.parent / "figures" / PREVIEW).read_bytes()).decode())
@@ -270,6 +281,6 @@ class ReportDataset(_Place):
 
 
 def _report_sums(place: Path) -> str:
-    """Return the checksums of a report: of its files, and not of other reports in folders below."""
+    """Return the checksums of a report's files. Reports of variants in folders below are not included."""
     files = [*place.glob("*"), *place.glob("figures/*")]
     return sums(place, (file for file in files if file.is_file() and file.name != SUMS))

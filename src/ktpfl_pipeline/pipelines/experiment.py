@@ -1,4 +1,4 @@
-"""The pipelines of an experiment: a namespace for data, and one for methods, with a box per method and a report.
+"""The pipelines of an experiment: a namespace for data, and a namespace for methods with a box per method and a report.
 
           ┌ methods ──────────────┐
           │    ┌─ kt_pfl ─┐       │
@@ -49,15 +49,19 @@ TURNS = (*ALWAYS, *METHODS)
 def train(
     experiment: Experiment, federation: FederatedData, *, name: str, method: str
 ) -> list[FinishedRun] | InputError:
-    """Run `method` as `attempt` does; an InputError names other settings of the data."""
+    """Run `method`, see `attempt`.
+
+    Raises:
+        InputError: if the data were made with other settings.
+    """
     check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
     return attempt(Job(name, method, experiment, federation))
 
 
 def attempt(job: Job) -> list[FinishedRun] | InputError:
-    """Run a method once for each seed, resuming what was started.
+    """Run a method once for each seed, and resume unfinished runs.
 
-    If a run diverges, the error is returned, so that the methods after it are trained before the error is raised.
+    If a run diverges, the error is returned and not raised, so that all other methods are trained first.
     """
     try:
         return run_all(job)
@@ -73,7 +77,11 @@ def attempt(job: Job) -> list[FinishedRun] | InputError:
 
 
 def evaluate(experiment: Experiment, runs: list[FinishedRun] | InputError) -> MethodResult:
-    """Return the summary of a method's runs, with the settings that they were made with, or raise `attempt`'s error."""
+    """Return the summary of a method's runs with the settings of the experiment.
+
+    Raises:
+        InputError: if `attempt` returned it.
+    """
     if isinstance(runs, InputError):
         raise runs
     return summarize(runs, asdict(method_of(experiment, runs[0].method)), experiment.settings())
@@ -108,7 +116,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
 
 
 def overview(comparisons: dict[str, Any]) -> Report:
-    """Return the report on all finished comparisons; where there is none, it is said how to make one."""
+    """Return the report on all finished comparisons."""
     return overviews.build(comparisons)
 
 
@@ -120,7 +128,7 @@ def overview_pipeline() -> Pipeline:
 def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
     """Return the pipeline `name` that runs `methods` on one experiment and reports on them together.
 
-    The pipelines of one experiment share its data and the results.
+    All pipelines of one experiment share its data and results.
     """
     settings, tuned, parameters = "params:experiment", "hyperparameters", {"params:experiment": f"params:{experiment}"}
     made = ["federation", "partition"]
@@ -171,10 +179,10 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
 
 
 def turn(node: Node) -> tuple[int, int]:
-    """Return the priority of a node among nodes that could run: data, one method after the other, results, reports.
+    """Return the priority of a node among runnable nodes: data, one method after the other, results, reports.
 
-    KT-pFL comes first, then local-only training, then the others in the order of the registry. Hyperparameters are
-    resolved together with the data, so that errors appear before any training.
+    KT-pFL comes first, then local-only training, then all other methods in the order of the registry. Hyperparameters
+    are resolved together with the data, so that errors appear before any training.
     """
     box, _, method = (node.namespace or "").partition(".")
     if REPORT in (box, method):

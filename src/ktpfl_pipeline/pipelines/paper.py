@@ -1,8 +1,8 @@
-"""The KT-pFL paper's tables and figures, run as far as there is time: what is left, how long it takes, and running it.
+"""The reproduction of the KT-pFL paper's tables and figures: the remaining runs, their time, and their training.
 
-Which experiments it runs is a setting, as for a sweep. Arguments that the functions share: `paper`, its section of the
-configuration; `planned`, the cells; `folder`, of finished runs, each in a file named by its key; `failures`, why runs
-failed, by key.
+The experiments are a setting, as in a sweep. Arguments that functions share: `paper`, its section of the configuration;
+`planned`, the cells; `folder`, the folder of finished runs, with one file per key; `failures`, the reasons of failed
+runs by key.
 """
 
 import json
@@ -40,19 +40,19 @@ from ktpfl_pipeline.reports.reproduction import build, told
 
 logger = logging.getLogger(__name__)
 FORWARD = 1 / 3
-"""Of a training step's time, what a prediction of as many samples takes."""
+"""The time of a prediction as a share of the time of a training step with as many samples."""
 MEASURED, BESIDE, PROBE = "finished seeds", "other methods", "probe"
-"""How the seconds of a run are known: from runs of the cell, of its column, or from training steps timed here."""
+"""The origin of a run's estimated seconds: runs of the cell, runs of its column, or training steps timed here."""
 
 
 def finished(planned: Sequence[Planned], folder: Path) -> dict[str, FinishedRun]:
-    """Return the finished runs by key; a file that is not whole counts as none."""
+    """Return the finished runs by key. A damaged file counts as missing."""
     found = {key: kept(key, folder) for key in in_turn(planned)}
     return {key: run for key, run in found.items() if run}
 
 
 def kept(key: str, folder: Path) -> FinishedRun | None:
-    """Return the finished run with this key; None where there is none."""
+    """Return the finished run with this key, or None if its file is missing or damaged."""
     try:
         return FinishedRun.from_dict(json.loads(content_of(folder / f"{key}.json")))
     except (OSError, ValueError):
@@ -66,9 +66,9 @@ def keep(run: FinishedRun, folder: Path) -> None:
 
 
 def run(each: Planned, seed: int, key: str, folder: Path, parent: str = "") -> None:
-    """Finish a run, from its checkpoint if it has one, and keep its numbers.
+    """Finish a run, from its checkpoint if it has one, keep its numbers, and delete its checkpoint.
 
-    Then its checkpoint is removed: those of the paper's networks take 0.65 GB each.
+    With the paper's networks a checkpoint takes 0.65 GB.
     """
     keep(each.run(seed, parent), folder)
     if checkpoints := checkpoints_of(each.job, seed, key):
@@ -76,16 +76,16 @@ def run(each: Planned, seed: int, key: str, folder: Path, parent: str = "") -> N
 
 
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
-    """Return the cells of the paper, after printing every cell, what is done, and the hours left."""
+    """Return the cells of the paper, and print every cell, its finished runs, and the remaining hours."""
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
     print(told(cells(planned, folder, {})))  # noqa: T201
     for why in dict.fromkeys(each.cell.failed for each in planned if each.cell.failed):
-        logger.error(why)  # in full: the table has room for its first words
+        logger.error(why)  # the table shows only its first words
     return planned
 
 
 def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, str]:
-    """Run all that is not finished, unless `paper.train` is false, and return why runs failed, by key."""
+    """Train all unfinished runs, unless `paper.train` is false, and return the reasons of failures by key."""
     done, failures = finished(planned, folder), dict[str, str]()
     left = {key: run for key, run in in_turn(planned).items() if key not in done}
     if not left or not paper.train:
@@ -96,12 +96,12 @@ def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, s
             lock = folder / f"{key}.lock"
             try:
                 with alone(lock, partial(logger.warning, WAITING, each.job.method, seed, PAPER)):
-                    if kept(key, folder):  # another process ran it meanwhile
+                    if kept(key, folder):  # another process finished this run in the meantime
                         progress.fewer(1)
                     else:
                         run(each, seed, key, folder, tracked.run_id)
                     shutil.rmtree(lock, ignore_errors=True)
-            except Exception as error:  # whatever it is, the other cells can be run
+            except Exception as error:  # the other cells can be run after any error
                 failures[key] = str(error).partition("\n")[0] or type(error).__name__
                 cell, expected = each.cell, isinstance(error, InputError)
                 where = f"{cell.part}, {cell.experiment}, {cell.label}, {cell.method}, seed {seed}"
@@ -110,14 +110,14 @@ def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, s
 
 
 def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str]) -> list[Cell]:
-    """Return the cells with what is finished of each, and how long a run of it takes."""
+    """Return the cells with their finished runs and the estimated seconds of a run."""
     runs = finished(planned, folder)
     found = [each.finished(runs, failures) for each in planned]
     return [judged(cell, each.job, found) for cell, each in zip(found, planned, strict=True)]
 
 
 def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Mapping[str, str]) -> Evidence:
-    """Return all cells with the runs that are finished."""
+    """Return all cells with their finished runs."""
     parts = {name: (part.title, part.shows) for name, part in paper.chosen().items()}
     devices = {device_name(each.job.experiment.compute) for each in planned} - {"cpu"}
     machine = ", ".join([*sorted(devices), here_and_now().machine])
@@ -125,12 +125,12 @@ def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Ma
 
 
 def report_paper(evidence: Evidence) -> Report:
-    """Return the report on all that is finished, next to the paper's numbers."""
+    """Return the report on all finished runs, next to the numbers of the paper."""
     return build(evidence, here_and_now())
 
 
 def paper_pipeline() -> Pipeline:
-    """Return the pipeline ``paper``: a plan, the runs that are left, one report."""
+    """Return the pipeline ``paper``: a plan, the remaining runs, and one report."""
     settings, planned, failures = f"params:{PAPER}", f"{PAPER}_plan", f"{PAPER}_failures"
     evidence, runs = f"{PAPER}_evidence", f"{PAPER}_runs"
     return Pipeline(
@@ -144,7 +144,7 @@ def paper_pipeline() -> Pipeline:
 
 
 def judged(cell: Cell, job: Job, others: Sequence[Cell]) -> Cell:
-    """Return a cell with the seconds of a run, from what is known best: its own runs, its column's, or a probe."""
+    """Return a cell with the seconds of a run, from its own runs, else from runs of its column, else from a probe."""
     column = (cell.part, cell.experiment, cell.label)
     beside = [run for each in others if (each.part, each.experiment, each.label) == column for run in each.runs]
     for runs, how in ((cell.runs, MEASURED), (beside, BESIDE)):
@@ -154,17 +154,18 @@ def judged(cell: Cell, job: Job, others: Sequence[Cell]) -> Cell:
 
 
 def probe(job: Job) -> float:
-    """Return the seconds of a run, judged by training steps of each architecture that are timed for a moment here.
+    """Return the estimated seconds of a run, from training steps of each architecture that are timed on this machine.
 
-    Counted are local and distillation epochs, predictions, evaluation, and adaptation in the last evaluations; not what
-    a method does beside, nor the server. A cluster is taken to have the workers that this machine would have.
+    The estimate counts local and distillation epochs, predictions, evaluation, and adaptation in the last evaluations.
+    It does not count other work of a method or the server. For a cluster it assumes as many workers as this machine
+    would have.
     """
     experiment, own = job.experiment, job.data.seeds[job.experiment.seeds[0]]
     way = Arithmetic(experiment.compute.dtype, experiment.compute.memory_format)
     times, batch = trial(experiment, job.data, [way]), experiment.training.batch_size
     epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
     public = experiment.public.batch * exchanged
-    further = sum(experiment.evaluation.epochs(epochs))  # each number is trained again from the same models
+    further = sum(experiment.evaluation.epochs(epochs))  # each number of epochs starts from the same models
     rounds = schedule(experiment)
     total = 0.0
     for n, architecture in dealt(experiment.architectures, sorted(own.partition)).items():

@@ -1,7 +1,8 @@
-"""Which candidates are tried for one method: the configured values first, then what Optuna asks for.
+"""The search for hyperparameters of one method: the configured values first, then candidates that Optuna proposes.
 
-The same seed and the same accuracies give the same candidates, so a search that is run again asks for what it asked for
-before. That is how a tuning is resumed, and how more trials are added: nothing but the finished runs has to be kept.
+The same seed and the same accuracies give the same candidates. A repeated search therefore proposes its earlier
+candidates again, whose runs are finished. In this way a tuning is resumed or gets more trials, and only the finished
+runs have to be kept.
 """
 
 import itertools
@@ -14,11 +15,11 @@ from ktpfl_pipeline.config.studies import Range
 Space = Mapping[str, list[Any] | Range]
 Values = dict[str, Any]
 RANDOM = 4
-"""Candidates in a range that TPE is given to start from, the configured ones among them: half of our usual budget."""
+"""The number of candidates before TPE starts, including the configured one: half of our usual budget."""
 ASKED = 10
-"""How often Optuna is asked for each candidate at most: it may return a known one again, mostly with few integers."""
+"""The largest number of requests to Optuna per candidate. Optuna may repeat a candidate if a range has few integers."""
 DIGITS = 3
-"""Of a number drawn from a range, so that it can be read and written under conf/."""
+"""The significant digits of a number drawn from a range, so that it is easy to read and to write in conf/."""
 
 
 def search(
@@ -26,10 +27,16 @@ def search(
 ) -> list[Values]:
     """Evaluate at most `trials` candidates, all different, and return them in order.
 
-    The first candidate is `start`, the configured values, in the space or not. Where everything in the space is a list,
-    the others are combinations: all of them if they are few enough, else some drawn without replacement. Where there is
-    a range, TPE chooses, after a few random draws. The `seed` is that of all draws. `evaluate` returns a candidate's
-    accuracy; None where its training diverged.
+    If the space has only lists, the candidates after the first are combinations of their values: all combinations if
+    `trials` allows, otherwise a random draw without replacement. If the space has a range, TPE chooses the candidates
+    after a few random draws.
+
+    Args:
+        space: the values to try for each hyperparameter, a list or a range.
+        start: the configured values, which are the first candidate even if they are outside of the space.
+        trials: the largest number of candidates.
+        seed: the seed of all random draws.
+        evaluate: returns the accuracy of a candidate, or None if its training diverged.
     """
     import optuna
 
@@ -53,13 +60,13 @@ def search(
         values = {name: _short(trial.params[name], tried) for name, tried in space.items()}
         if values not in found:
             found.append(values)
-            accuracies.append(evaluate(values) or 0.0)  # diverged is as bad as can be
+            accuracies.append(evaluate(values) or 0.0)  # a diverged candidate counts as accuracy 0
         study.tell(trial, accuracies[found.index(values)])
     return found
 
 
 def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Values]:
-    lists: Any = space.values()  # no range is among them
+    lists: Any = space.values()  # the caller checks that there is no range
     every = [dict(zip(space, values, strict=True)) for values in itertools.product(*lists)]
     others = [values for values in every if values != start]
     if len(others) > most:
@@ -68,7 +75,7 @@ def _combinations(space: Space, start: Values, most: int, seed: int) -> list[Val
 
 
 def _distribution(tried: list[Any] | Range, configured: Any) -> Any:
-    """Return what Optuna draws from; integer ends give integers, unless the configured value is a fraction."""
+    """Return Optuna's distribution: integers if both ends are integers and the configured value is not a float."""
     from optuna import distributions
 
     if isinstance(tried, list):
@@ -85,7 +92,7 @@ def _holds(tried: list[Any] | Range, value: Any) -> bool:
 
 
 def _short(value: Any, tried: list[Any] | Range) -> Any:
-    """Return a number of a range with few digits, inside the range."""
+    """Return a value; a number from a range is rounded to `DIGITS` significant digits and kept inside the range."""
     if isinstance(tried, list) or isinstance(value, int):
         return value
     return min(max(float(f"{value:.{DIGITS}g}"), tried.low), tried.high)

@@ -18,11 +18,18 @@ def step(
     namespace: str = "",
     **given: Any,
 ) -> Node:
-    """Return the node that calls a function with datasets, and with what is `given` when the pipeline is made.
+    """Return a node that calls `function` with datasets as positional and `given` as keyword arguments.
 
-    What is called is a function with the source of the given one, which kedro-viz shows: of a partial it shows none.
-    The node has the function's name, followed by what it is a step `of`: ``train_kt_pfl``. `namespace` is the box that
-    kedro-viz shows it in; empty where the block is put into one.
+    The node wraps the function instead of using a partial, because kedro-viz shows the source of functions but not of
+    partials.
+
+    Args:
+        function: the function, whose name becomes the name of the node.
+        inputs: the names of the datasets that the function reads.
+        output: the names of the datasets that the function returns.
+        of: a suffix of the node's name, such as the method in ``train_kt_pfl``.
+        namespace: the box in which kedro-viz shows the node; empty if the whole pipeline gets a namespace.
+        given: keyword arguments that are fixed when the pipeline is made.
     """
 
     @wraps(function)

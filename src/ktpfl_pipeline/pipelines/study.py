@@ -1,7 +1,6 @@
 """Studies, such as sweeps, tunings and the paper's tables: runs of several methods in several settings.
 
-The identity of a run decides what is missing: a run that is finished, or that another cell has too, is not trained
-again.
+A run is trained once, even if several cells contain it. Its identity decides whether it is already finished.
 """
 
 import contextlib
@@ -31,44 +30,44 @@ from ktpfl_pipeline.reports.report import Report
 
 @dataclass(frozen=True)
 class Planned:
-    """One cell of a study without its runs, and the job that makes them, one for each seed.
+    """One cell of a study before its runs, and the job that makes one run per seed.
 
-    Where its data cannot be made, the cell has no keys, and says why it failed.
+    If the data of the cell cannot be made, the cell has no keys, and `cell.failed` states the reason.
     """
 
     cell: Cell
     job: Job
 
     def finished(self, runs: Mapping[str, FinishedRun], failures: Mapping[str, str]) -> Cell:
-        """Return the cell with its runs, or why they failed, from all finished and failed runs by key."""
+        """Return the cell with its finished runs and the reason of a failure, from the runs and failures by key."""
         keys = list(self.cell.keys.values())
         failed = self.cell.failed or next((failures[key] for key in keys if key in failures), "")
         return replace(self.cell, runs=[runs[key] for key in keys if key in runs], failed=failed)
 
     def run(self, seed: int, parent: str) -> FinishedRun:
-        """Run the method with one seed to its end, below the tracker's run `parent`, unless it finished before."""
+        """Return the run with one seed, a child of the tracker's run `parent`. A finished run is not trained again."""
         own = replace(self.job.experiment, seeds=[seed])
-        data = replace(self.job.data)  # with samples of its own, which go when the run is finished
+        data = replace(self.job.data)  # a copy, whose samples are freed after the run
         title = ", ".join(filter(None, (self.cell.label, self.cell.title)))
         (finished,) = run_all(replace(self.job, experiment=own, data=data, parent=parent), title)
         return finished
 
 
 def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Planned]:
-    """Return the cells of the study `name` with their data, which are made once for all that have the same."""
+    """Return the cells of the study `name` with their data. Cells with equal data settings share their data."""
     loaded: dict[str, Any] = {}
-    made: dict[str, Any] = {}  # the data, or why they cannot be made
+    made: dict[str, Any] = {}  # the data, or the error for which they cannot be made
     found = []
     for asked in cells:
         experiment, keys, samples = asked.experiment, dict[int, str](), None
-        same = repr((experiment.of_data(), experiment.public.batch))  # which needs as many public samples
+        same = repr((experiment.of_data(), experiment.public.batch))  # the batch needs enough public samples
         if same not in made:
             try:
                 made[same] = prepare(experiment, raw_folder, loaded)
             except InputError as error:
                 made[same] = error
         data = made[same]
-        failed = f"{asked.where}{data}" if isinstance(data, InputError) else ""  # then the job is never run
+        failed = f"{asked.where}{data}" if isinstance(data, InputError) else ""  # the job of such a cell is never run
         label = ", ".join(filter(None, (asked.section if asked.part else "", asked.label)))
         job = Job(name, asked.method, experiment, data, label=label)
         if not failed:
@@ -94,16 +93,20 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
 
 
 def check_possible(planned: Sequence[Planned]) -> None:
-    """Check that the data of all cells can be made; the error names the first setting whose data cannot."""
+    """Check that the data of all cells can be made.
+
+    Raises:
+        InputError: if the data of a cell cannot be made; the message names the first such setting.
+    """
     for each in planned:
         if each.cell.failed:
             raise InputError(each.cell.failed)
 
 
 def in_turn(planned: Sequence[Planned]) -> dict[str, tuple[Planned, int]]:
-    """Return every run by its key, with its cell and its seed, in the order in which they are run.
+    """Return the cell and the seed of every run by its key, in the order of training.
 
-    Within a setting all methods run with one seed before the next.
+    Within a setting, all methods run with one seed before any method runs with the next seed.
     """
     found: dict[str, tuple[Planned, int]] = {}
     settings = groupby(planned, key=lambda each: (each.cell.part, each.cell.experiment, repr(each.cell.value)))
@@ -119,9 +122,9 @@ def in_turn(planned: Sequence[Planned]) -> dict[str, tuple[Planned, int]]:
 def parent_run(
     name: str, params: Mapping[str, Any], planned: Sequence[Planned], tags: Mapping[str, str]
 ) -> Iterator[tuple[str, tracking.TrackedRun]]:
-    """Yield the key and the tracker's run of a study, below which its runs are.
+    """Yield the key of a study and its run in the tracker, whose children are the runs of the study.
 
-    The key is a hash of all settings and the source that the study depends on: an equal one is continued.
+    The key is a hash of all settings and source code on which the study depends. A study with an equal key continues.
     """
     cells = []
     for each in planned:
@@ -140,7 +143,7 @@ def log_report(
     metrics: Mapping[str, float] | None = None,
     children: Sequence[str] = (),
 ) -> None:
-    """Log a report to the run with this key, earlier or new; its summary and main table describe the run."""
+    """Log a report to the existing or new run with this key. The report's summary and main table describe the run."""
     tables = [markdown.table(block) for block in report.brief if isinstance(block, Table)]
     note = re.sub(" {2,}", " ", "\n\n".join([report.summary, *tables]))  # a tag has 8,000 characters
     tags = {"kind": "comparison" if children else "report"}

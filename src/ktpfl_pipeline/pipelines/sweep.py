@@ -1,7 +1,7 @@
 """A sweep: one setting of an experiment at several values, then one report.
 
-Which experiment it runs is a setting, and may be another for one run. So its nodes take all `parameters`: the sections
-of the configuration by name.
+The experiment is a setting, which can be changed on the command line. The nodes therefore read all `parameters`, the
+sections of the configuration by name.
 """
 
 from pathlib import Path
@@ -24,9 +24,10 @@ from ktpfl_pipeline.reports.sweep import build
 
 
 def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
-    """Run every method at every value with every seed, resuming unfinished runs, and return the results.
+    """Run every method at every value with every seed, resume unfinished runs, and return the results.
 
-    A run that diverges does not keep the others from being made; then an `InputError` names all that did.
+    Raises:
+        InputError: if runs diverged, after all other runs are finished; the message names the diverged runs.
     """
     planned = plan(name, parsing.sweep_cells(name, sweep, parameters), raw_folder)
     check_possible(planned)
@@ -48,7 +49,11 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
 
 
 def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Report:
-    """Return the report on what `run_sweep` left, if it did so with these settings, and log it to the sweep's run."""
+    """Return the report on the `results` of `run_sweep`, and log it to the run of the sweep.
+
+    Raises:
+        InputError: if the results were made with other settings.
+    """
     points = parsing.points(name, sweep, parameters)
     study = read(name, results, plain(sweep), [point.shared() for point in points])
     made = build(name, sweep.parameter, [point.led(points[0].headline) for point in study.points])

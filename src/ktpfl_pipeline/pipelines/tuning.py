@@ -1,8 +1,8 @@
-"""The hyperparameters of an experiment's methods, searched on validation data with one budget for each method.
+"""The search for an experiment's hyperparameters on validation data, with the same budget for each method.
 
-A candidate is a cell of a study with one ordinary run per seed. What is kept of it has nothing of the test samples.
-Arguments of the nodes: `tune`, the section of the tuning; `experiment`, the settings of what is tuned; `results`, what
-`run_tuning` left.
+A candidate is a cell of a study with one ordinary run per seed. Its results on test samples are not kept. Arguments of
+the nodes: `tune`, the section of the tuning; `experiment`, the settings of the tuned experiment; `results`, the result
+of `run_tuning`.
 """
 
 import logging
@@ -39,11 +39,13 @@ logger = logging.getLogger(__name__)
 def run_tuning(
     tune: Tune, experiment: Experiment, raw_folder: Path, *, name: str, methods: Sequence[str]
 ) -> dict[str, Any]:
-    """Run all candidates of all methods with every seed, resuming unfinished runs, and return the results.
+    """Run all candidates of all methods with every seed, resume unfinished runs, and return the results.
 
-    Of the experiment's `methods`, those without a space run once, as configured. An `InputError` says that the data
-    cannot be made, that a client has no validation samples to choose by, or, after all others are run, that all
-    candidates of a method diverged.
+    A method without a search space runs once, with its configured hyperparameters.
+
+    Raises:
+        InputError: if the data cannot be made, a client has no validation samples, or, after all other runs, all
+            candidates of a method diverged.
     """
     section, at = name.removeprefix(TUNE), tune.applied(experiment)
     planned = plan(name, [CellSettings(section, "", method, at) for method in methods], raw_folder)
@@ -64,7 +66,7 @@ def run_tuning(
 
 
 def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
-    """Run the candidates of one method, below the tracker's run `parent`."""
+    """Run the candidates of one method as children of the tracker's run `parent`."""
     method, found = planned.cell.method, list[Cell]()
     space, configured = tune.space(method), planned.cell.hyperparameters
 
@@ -79,7 +81,7 @@ def search_method(tune: Tune, planned: Planned, parent: str) -> list[Cell]:
 
 
 def run_candidate(planned: Planned, changes: dict[str, Any], number: int, parent: str) -> Cell:
-    """Run one candidate with every seed: the configured hyperparameters with `changes`; `number` counts from 1."""
+    """Run one candidate, the configured hyperparameters with `changes`, with every seed. `number` counts from 1."""
     job, method = planned.job, planned.cell.method
     label = ", ".join(f"{entry}={value}" for entry, value in changes.items())
     experiment = replace(job.experiment, methods={method: {**planned.cell.hyperparameters, **changes}})
@@ -96,7 +98,7 @@ def run_candidate(planned: Planned, changes: dict[str, Any], number: int, parent
 
 
 def chosen(study: Study, experiment: str) -> Tuned:
-    """Return what comparisons of the experiment `experiment` read: each method's candidate of highest accuracy."""
+    """Return the tuned hyperparameters: each method's candidate with the highest validation accuracy."""
 
     def choice(cells: list[Cell]) -> TunedMethod:
         best, configured = highest(cells), cells[0]
@@ -120,7 +122,11 @@ def chosen(study: Study, experiment: str) -> Tuned:
 
 
 def check_validation(name: str, experiment: Experiment, data: FederatedData) -> None:
-    """Check that every client has validation samples to choose by; the error names the first client without any."""
+    """Check that every client has validation samples.
+
+    Raises:
+        InputError: if a client has none; the message names the first such client.
+    """
     for seed, clients in data.partitions.items():
         for client, own in clients.items():
             if not len(own.validation):
@@ -132,12 +138,20 @@ def check_validation(name: str, experiment: Experiment, data: FederatedData) -> 
 
 
 def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> str:
-    """Return what comparisons read: each method's values of highest validation accuracy; made with these settings."""
+    """Return the text with the tuned hyperparameters, which comparisons read.
+
+    Raises:
+        InputError: if the results were made with other settings.
+    """
     return _choice(tune, experiment, results, name)[1]
 
 
 def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> Report:
-    """Return the report on a tuning, and log it to the tuning's run; raises the errors of `choose`."""
+    """Return the report on a tuning, and log it to the run of the tuning.
+
+    Raises:
+        InputError: if the results were made with other settings.
+    """
     study, values = _choice(tune, experiment, results, name)
     made = build(name, study, values)
     log_report(name, name, study.key, made)
@@ -145,13 +159,13 @@ def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *
 
 
 def _choice(tune: Tune, experiment: Experiment, results: dict[str, Any], name: str) -> tuple[Study, str]:
-    """Return the study that `run_tuning` left, if it did so with these settings, and what comparisons read of it."""
+    """Return the study of `run_tuning` and the text with the tuned hyperparameters; see `choose` for errors."""
     study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
     return study, to_text(chosen(study, name.removeprefix(TUNE)))
 
 
 def tuning_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
-    """Return the pipeline `name` that tunes the methods that one experiment's comparison runs."""
+    """Return the pipeline `name`, which tunes the `methods` of the comparison of one experiment."""
     settings, cells = [f"params:{name}", f"params:{experiment}"], f"{name}/cells"
     made = [*settings, cells]
     return Pipeline(

@@ -1,4 +1,4 @@
-"""The data of an experiment's runs: the public set, and which client owns which private samples."""
+"""The data of an experiment's runs: the public set, and the partition of the private samples over clients."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 
 logger = logging.getLogger(__name__)
 Partition = dict[int, ClientIndices]
-"""The private samples of each client."""
+"""The indices of each client's private samples."""
 ANY = 2**62
-"""More samples than any source has."""
+"""A number of samples that no source reaches."""
 
 
 @used_up_by("Making the public set")
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
-    """Return the `PublicSet`: an open part of the private data, the other dataset less what is private, or nothing."""
+    """Return the `PublicSet`: an open part of the private data, a public dataset without private samples, or none."""
     if experiment.public.source == NO_PUBLIC:
         return PublicSet(public_images, dict.fromkeys(experiment.seeds, torch.arange(0)))
     if experiment.public.source == OPEN_PART:
@@ -57,10 +57,10 @@ def sample_public_set(experiment: Experiment, private: Any, public_images: Any) 
 def partition_clients(
     experiment: Experiment, private: Any, public_set: Any, raw_folder: Path, *, methods: tuple[str, ...] = ()
 ) -> tuple[Any, Any]:
-    """Return the `FederatedData` for all methods, and the partition of every seed as a table, which nothing reads.
+    """Return the `FederatedData` for all methods, and the partition of every seed as a table for the user.
 
-    An `InputError` says that the samples cannot be distributed so, or that one of the `methods` that will be run cannot
-    use the clients' models.
+    Raises:
+        InputError: if the samples cannot be partitioned as configured, or a method cannot use the clients' models.
     """
     made = federated(experiment, private, public_set, raw_folder)
     if methods:
@@ -70,13 +70,13 @@ def partition_clients(
 
 
 def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
-    """Return the `FederatedData` that these settings draw."""
+    """Return the `FederatedData` of an experiment, with the partitions of all seeds."""
     asked = experiment.partition
     skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
     if skew:
         FeatureSkew(*skew, 0).check(private.inputs)
     partitions = {seed: _partition_of(experiment, private, public_set, seed) for seed in experiment.seeds}
-    names: dict[int, tuple[str, ...]] = {}  # of each client by seed, where the source names the owners of samples
+    names: dict[int, tuple[str, ...]] = {}  # the owners of samples by seed and client, if the source names them
     for seed, clients in partitions.items() if asked.scheme == NATURAL else ():
         first = [own.train[0] for _, own in sorted(clients.items())]
         names[seed] = tuple(private.names[int(private.owners[sample])] for sample in first)
@@ -86,7 +86,7 @@ def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder:
 
 
 def _partition_of(experiment: Experiment, private: Any, public_set: PublicSet, seed: int) -> Partition:
-    """Return the partition of one seed; samples of an open part belong to no client."""
+    """Return the partition of one seed. Samples of the open part belong to no client."""
     free = torch.ones(len(private), dtype=torch.bool)
     if experiment.public.source == OPEN_PART:
         free[public_set.indices[seed]] = False
@@ -98,9 +98,9 @@ def _partition_of(experiment: Experiment, private: Any, public_set: PublicSet, s
 
 
 def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:
-    """Return one row per private sample: seed, client, split, index into the private samples, label.
+    """Return a table with one row per seed and private sample: seed, client, split, index and label.
 
-    Where clients have `names`, by seed, a column ``owner`` has them.
+    `names` are the clients' names by seed. If there are any, the table has a column ``owner``.
     """
     parts = [
         pd.DataFrame(
@@ -116,10 +116,12 @@ def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[in
 
 
 def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | None = None) -> Any:
-    """Return the `FederatedData` of an experiment, made as by the nodes of its pipeline: for studies and benchmarks.
+    """Return the `FederatedData` of an experiment without its pipeline, for studies and benchmarks.
 
-    `loaded` keeps what was loaded, by where it comes from: give the same dict again, and equal samples are loaded and
-    kept once. An `InputError` says that the samples and the settings do not go together.
+    `loaded` is a cache of samples by source. Calls with the same dict load equal samples once.
+
+    Raises:
+        InputError: if the samples and the settings do not fit together.
     """
     loaded = {} if loaded is None else loaded
     drawn = experiment.private_samples(ANY) if experiment.private.samples_per_client else None
@@ -127,14 +129,14 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
     other = f"{own} {experiment.public.source}"
     if own not in loaded:
         loaded[own] = load_private(experiment, raw_folder)
-    check_owners(experiment, loaded[own], raw_folder)  # an experiment that needs none may have loaded them
+    check_owners(experiment, loaded[own], raw_folder)  # an experiment without owners may have filled `loaded`
     if other not in loaded:
         loaded[other] = load_public(experiment, raw_folder, loaded[own])
     return federated(experiment, loaded[own], sample_public_set(experiment, loaded[own], loaded[other]), raw_folder)
 
 
 def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[str, Any]:
-    """Return the pretrained weights by architecture, each tried on its model."""
+    """Return the pretrained weights by architecture, after checking that they fit the architecture."""
     found = {}
     own = models.transformers.weights(experiment.models())
     for name, file in {**own, **experiment.pretrained}.items():

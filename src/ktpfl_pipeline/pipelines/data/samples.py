@@ -1,4 +1,4 @@
-"""The samples of an experiment, private and public: read, drawn, and brought to one shape."""
+"""The private and public samples of an experiment: reading, drawing, and conversion to one shape."""
 
 import logging
 from dataclasses import replace
@@ -24,12 +24,12 @@ from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
 RARE, MANY = 0.02, 20
-"""Features that are 1 in at most this share of the samples are rare; more than this number of them are warned of."""
+"""A feature that is 1 in at most a share `RARE` of the samples is rare. More than `MANY` of them cause a warning."""
 
 
 @used_up_by("Reading the private samples")
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
-    """Return the private samples, (M, ...), in the experiment's channels and size; with their owners if known."""
+    """Return the private samples, (M, ...), with the experiment's channels and image size, and with owners if known."""
     source, reading = experiment.private.source, _reading(experiment)
     try:
         samples = load(source, raw_folder, experiment.private.classes, reading)
@@ -55,7 +55,10 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
 
 @used_up_by("Reading the public samples")
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
-    """Return the inputs that the public set is taken from, alike in shape to the private ones; none for ``none``."""
+    """Return the inputs from which the public set is drawn, (M, ...), in the shape of private inputs.
+
+    There are no inputs if the public source is ``none``.
+    """
     source = experiment.public.source
     if source == OPEN_PART:
         return private.inputs
@@ -75,7 +78,7 @@ def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
 
 
 def _warn_of_many_features(inputs: Any, source: str) -> None:
-    """Warn of vectors, (M, F), that look as if a column of ids or of numbers had become one feature per value."""
+    """Warn if vectors, (M, F), look as if a column of ids or numbers was converted to one feature per value."""
     if inputs.dim() != 2 or not inputs.is_floating_point():
         return
     samples, features = inputs.shape
@@ -96,9 +99,9 @@ def _warn_of_many_features(inputs: Any, source: str) -> None:
 
 
 def _without_gaps(samples: Any, source: str) -> Any:
-    """Return samples with the classes that occur numbered from 0, and named by their labels: 1 to 10, for example.
+    """Return samples whose classes are numbered from 0 without gaps and named by their original labels.
 
-    Classes that the source names stay, also those without samples, which are warned of.
+    If the source names its classes, all classes remain. A warning then lists the classes without samples.
     """
     present, labels = samples.labels.unique(return_inverse=True)
     absent = sorted(set(range(samples.classes)).difference(present.tolist()))
@@ -116,7 +119,11 @@ def _without_gaps(samples: Any, source: str) -> Any:
 
 
 def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None:
-    """Check that private samples have owners where the partition keeps them; of a file, the error lists the arrays."""
+    """Check that private samples have owners if the partition is ``natural``.
+
+    Raises:
+        InputError: if owners are missing. For an ``.npz`` file the message lists its arrays.
+    """
     if experiment.partition.scheme != NATURAL or isinstance(samples, OwnedDataset):
         return
     source = experiment.private.source
@@ -129,7 +136,7 @@ def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None
 
 
 def _reading(experiment: Experiment, private: Any = None) -> Any:
-    """Return how image files and texts are read, a `data.sources.Reading`; public texts as the `private` ones were."""
+    """Return how image files and texts are read, a `data.sources.Reading`; public texts like `private`."""
     reading = Reading(text=experiment.text)
     if (image := experiment.image) is not None:
         window = None if image.window is None else (image.window[0], image.window[1])
@@ -138,7 +145,11 @@ def _reading(experiment: Experiment, private: Any = None) -> Any:
 
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:
-    """Return inputs whose values are in lists, (M, F), in the shape that the experiment gives them."""
+    """Return inputs, (M, F), in the shape `private.shape` if the experiment has it.
+
+    Raises:
+        InputError: if the inputs are texts, or their number of values does not fit the shape.
+    """
     shape = experiment.private.shape
     if shape is None or tuple(inputs.shape[1:]) == tuple(shape):
         return inputs
@@ -153,12 +164,12 @@ def _shaped(experiment: Experiment, inputs: Any) -> Any:
 
 
 def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> Any:
-    """Return images with the experiment's channels and size, and say so; inputs as they are where it names none."""
+    """Return images with the experiment's channels and size, and log a conversion. Without `image` nothing changes."""
     if experiment.image is None:
         return inputs
     if not (kind := kinds.of(inputs)).pixels:
         fix = "set image: null"
-        if whose == "public":  # the private ones, brought to the size before, are images
+        if whose == "public":  # private samples are converted first, so they are images
             fix = "the private source has images, so choose a public source of images, such as open_part"
         raise InputError(
             f"image has channels and size, and the {whose} source {source!r} has {kind.name}, not images: {fix}."
@@ -169,7 +180,11 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
 
 
 def _draw(samples: Any, total: int) -> Any:
-    """Return `total` of the samples, stratified by class: the same for every seed."""
+    """Return `total` samples, drawn in proportion to the classes. All seeds get the same samples.
+
+    Raises:
+        InputError: if there are too few samples, or a class would lose all of its samples.
+    """
     if total > len(samples):
         raise InputError(
             f"private.samples is {total:,} and there are {len(samples):,} private samples: lower it, or take all with "

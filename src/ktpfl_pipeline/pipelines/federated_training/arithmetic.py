@@ -1,8 +1,9 @@
-"""The arithmetic that runs are computed in: as `compute` asks, or for `auto` the fastest in a short trial.
+"""The arithmetic of runs: the settings of `compute`, or for `auto` the fastest arithmetic in a short trial.
 
-Arithmetics of one precision class are plain ones first: float32 before TF32 before bfloat16, contiguous before channels
-last. A trial's times are kept in the user's cache folder, by machine; what was chosen for the runs of an experiment,
-next to their checkpoints, so that a run continues as it started, on any machine.
+An arithmetic is a dtype and a memory format. They are ordered from plain to less plain: float32, TF32, bfloat16, and
+contiguous before channels last. The times of a trial are kept in the user's cache folder, by machine. The choice for
+the runs of an experiment is kept next to their checkpoints, so that a run continues with the arithmetic with which it
+started, on any machine.
 """
 
 import contextlib
@@ -31,9 +32,9 @@ from ktpfl_pipeline.data.federated import FederatedData
 
 logger = logging.getLogger(__name__)
 MARGIN = 1.05
-"""A less plain arithmetic is chosen where the plainest takes more than so many times as long: below is noise."""
+"""Another arithmetic is chosen only if the plainest takes more than this many times as long; less may be noise."""
 CHOSEN = "compute.json"
-"""Beside an experiment's checkpoints: what `auto` chose for its runs."""
+"""The file next to an experiment's checkpoints that records the choices of `auto` for its runs."""
 
 
 class Arithmetic(NamedTuple):
@@ -50,10 +51,10 @@ _said: set[str] = set()
 
 
 def settle(experiment: Experiment, data: FederatedData, name: str = "") -> Experiment:
-    """Return the experiment with the dtype and memory format that its runs are computed in, the same for all of them.
+    """Return the experiment with one dtype and one memory format for all of its runs.
 
-    What `auto` chose is logged once a process. Without `auto` there is no trial. The runs of an experiment, sweep or
-    tuning of this `name` go on with what they began with; empty for no such runs.
+    Without `auto` there is no trial. A choice of `auto` is logged once per process. `name` is the experiment, sweep or
+    tuning whose runs continue with the arithmetic with which they started; an empty name has no earlier runs.
     """
     ways = possible(experiment, data)
     way = ways[0] if len(ways) == 1 else _chosen(experiment, data, name, ways)
@@ -61,14 +62,14 @@ def settle(experiment: Experiment, data: FederatedData, name: str = "") -> Exper
 
 
 def _chosen(experiment: Experiment, data: FederatedData, name: str, ways: list[Arithmetic]) -> Arithmetic:
-    """Return one of `ways`: that of the earlier runs, else the plainest if none is faster, else the fastest."""
+    """Return one of `ways`: the arithmetic of earlier runs, or else the result of a trial (`fastest`)."""
     clients, device = _clients(experiment, data), experiment.compute.place().type
     counts = ", ".join(f"{count} {each}" for each, count in sorted(clients.items()))
-    # All that a choice depends on, except the machine: runs may continue on another one.
+    # Everything that a choice depends on, except the machine, because runs may continue on another machine.
     question = f"{name}: {' or '.join(map(str, ways))} for {counts}, {_step(experiment, data)}, {device}"
     folder = tracking.current().checkpoints if name else None
     place = folder / name / CHOSEN if folder else None
-    with alone(place.parent) if place else contextlib.nullcontext():  # or two processes at once could choose otherwise
+    with alone(place.parent) if place else contextlib.nullcontext():  # two processes could choose differently
         kept = _read(place).get(question) if place else None
         if begun := [way for way in ways if str(way) == kept]:
             _say(question, f"{name}.compute is {kept}, as auto chose when its runs started.")
@@ -85,11 +86,10 @@ def _chosen(experiment: Experiment, data: FederatedData, name: str, ways: list[A
 
 
 def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
-    """Return the arithmetics that the settings leave to choose from, the plainest first; mostly one.
+    """Return the arithmetics between which the settings leave a choice, the plainest first; usually only one.
 
-    Products of `auto` are not coarser than TF32's, which only a GPU has; of `auto:bfloat16`, than bfloat16's, which
-    only some processors have. `auto` does not try channels last on features, which have no channels.
-    `privacy.EXCLUDED` is what private training excludes.
+    `auto` allows float32, and TF32 on a GPU. `auto:bfloat16` also allows bfloat16 on processors that have it. Channels
+    last is tried only for images, because features have no channels. Private training excludes `privacy.EXCLUDED`.
     """
     asked = experiment.compute
     excluded = privacy.EXCLUDED if experiment.training.privacy else {}
@@ -110,13 +110,13 @@ def possible(experiment: Experiment, data: FederatedData) -> list[Arithmetic]:
 
 
 def fastest(ways: Sequence[Arithmetic], seconds: Mapping[Arithmetic, float]) -> Arithmetic:
-    """Return the fastest of `ways`, or the plainest, the first, where the fastest gains little."""
+    """Return the fastest of `ways`, or the first, which is the plainest, if the fastest gains less than `MARGIN`."""
     best = min(ways, key=seconds.__getitem__)
     return ways[0] if seconds[ways[0]] <= MARGIN * seconds[best] else best
 
 
 def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmetic]) -> dict[str, list[float]]:
-    """Return by architecture the seconds of a training step in each arithmetic, from the cache where they are known."""
+    """Return the seconds of a training step in each arithmetic, by architecture; known times come from the cache."""
     place = Path(platformdirs.user_cache_dir("ktpfl_pipeline", appauthor=False)) / "trials.json"
     device, known = experiment.compute.place(), _read(place)
     cpu = f"{processor()} {torch.backends.cpu.get_cpu_capability()}"
@@ -129,7 +129,7 @@ def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmeti
         if not all(isinstance(seconds.get(str(way)), float) for way in tried):
             timed = _timed(experiment, data, architecture, tried)
             seconds.update(zip(map(str, tried), timed, strict=True))
-            with contextlib.suppress(InputError):  # a cache that cannot be written is none
+            with contextlib.suppress(InputError):  # the cache is optional
                 _write(place, known)
         found[architecture] = [seconds[str(way)] for way in tried]
     return found
@@ -151,20 +151,20 @@ def _clients(experiment: Experiment, data: FederatedData) -> Counter[str]:
 
 
 def _step(experiment: Experiment, data: FederatedData) -> str:
-    """Return what a step's time depends on besides the architecture and the machine."""
+    """Return what the time of a step depends on, in addition to the architecture and the machine."""
     shape = "x".join(map(str, data.private.shape))
     return f"{shape}, {data.private.classes} classes, batches of {experiment.training.batch_size}"
 
 
 def _say(question: str, line: str) -> None:
-    """Log a line, and none on the same question again: every method of a comparison asks."""
+    """Log a line once per question, because every method of a comparison asks the same question."""
     if question not in _said:
         logger.info(line)
     _said.add(question)
 
 
 def _read(place: Path) -> dict[str, Any]:
-    """Return what is in a file of this module; nothing where it is not there or not whole."""
+    """Return the content of a JSON file of this module; empty if the file is missing or damaged."""
     try:
         return dict(json.loads(content_of(place)))
     except (OSError, ValueError, TypeError):

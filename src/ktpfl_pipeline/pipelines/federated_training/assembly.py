@@ -1,4 +1,4 @@
-"""From settings and data to the federation of one seed."""
+"""Assembles the federation of one seed from settings and data."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from ktpfl_pipeline.data.federated import FederatedData
 
 
 def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> Federation:
-    """Return the federation of one seed: the data of each client that is not a newcomer, with its architecture."""
+    """Return the federation of one seed: all clients except newcomers, with their data and architectures."""
     own = data.seeds[seed]
     return Federation(
         clients=clients(experiment, data, seed),
@@ -36,7 +36,7 @@ def settings_of(experiment: schema.Experiment) -> dict[str, Any]:
 
 
 def clients(experiment: schema.Experiment, data: FederatedData, seed: int, *, held: bool = False) -> tuple[Client, ...]:
-    """Return the clients of one seed that take part in training, or the clients `held` out of it, ids ascending."""
+    """Return the clients of one seed that are trained, or the clients `held` out of training, in order of their ids."""
     own = data.seeds[seed]
     architectures = dealt(experiment.architectures, list(own.clients))
     names = own.names or [""] * len(own.clients)

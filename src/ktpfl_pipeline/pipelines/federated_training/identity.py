@@ -1,4 +1,4 @@
-"""What is run, and what distinguishes its runs from others: settings, data and the source that decides a result."""
+"""A job, which is one method of an experiment, and the identity of its runs: settings, data and source code."""
 
 import ast
 import hashlib
@@ -33,16 +33,17 @@ CHECKPOINT = "checkpoint.pt"
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One method of an experiment, to be run once a seed.
+    """One method of an experiment, to be run once per seed.
 
     Attributes:
-        name: the experiment's, or the sweep's or tuning's that this is a part of.
-        method: its name in the registry, or its dotted path.
+        name: the name of the experiment, or of the sweep or tuning to which this job belongs.
+        method: the method's name in the registry, or its dotted path.
         experiment: the settings.
-        data: of the federation, for every seed.
-        parent: MLflow's id of the sweep's or tuning's run that its runs are below; None outside of these.
-        label: what the sweep or tuning sets there, where the method depends on it: ``rho=0.3``.
-        chooses: whether its runs choose between candidates: nothing of the test samples is then kept or shown.
+        data: the data of the federation, for every seed.
+        parent: the MLflow id of the run of the sweep or tuning, whose child runs are the runs of this job. None outside
+            of sweeps and tunings.
+        label: the setting that the sweep or tuning changes, such as ``rho=0.3``, if the method depends on it.
+        chooses: whether the runs serve to choose between candidates. Test results are then neither kept nor shown.
     """
 
     name: str
@@ -53,14 +54,14 @@ class Job:
     label: str = ""
     chooses: bool = False
     keeps_models: ClassVar[bool] = True
-    """Whether the clients' final models may be kept here: not, if they belong to real clients."""
+    """Whether the clients' final models may be kept on this machine; false if they belong to real clients."""
     sources: ClassVar[tuple[Path, ...]] = ()
     """Further source files that decide a result; their content is part of a run's identity."""
 
     def federation(self, seed: int, checkpoints: Path | None) -> tuple[Federation, Facts]:
         """Return the federation of one seed, and the facts about its data that reports use.
 
-        `checkpoints` is the folder of the method's checkpoints; None where none are kept.
+        `checkpoints` is the folder of the method's checkpoints, or None if no checkpoints are kept.
         """
         fed = assembly.assemble(self.experiment, self.data, seed)
         return fed, self.data.seeds[seed].facts(list(fed.by_id))
@@ -70,9 +71,9 @@ class Job:
         return assembly.clients(self.experiment, self.data, seed, held=True)
 
     def ended(self, method: Any, result: Run, fed: Federation, trained: bool) -> dict[str, Any]:
-        """Finish a run after its last round, and return the other fields of the `FinishedRun`.
+        """Finish a run after its last round, and return further fields of its `FinishedRun`.
 
-        `trained` says whether a round was trained in this process, and not all in an earlier one.
+        `trained` is true if this process trained at least one round.
         """
         return by_class(method, result, fed)
 
@@ -86,25 +87,25 @@ class Job:
 
 
 def run_folder(seed: int, key: str) -> str:
-    """Return the name of the folder of a run's checkpoint, among those of the method's runs."""
+    """Return the name of the folder of a run's checkpoint, below the folder of the method."""
     return f"seed-{seed}-{key[:8]}"
 
 
 def device_name(compute: Compute) -> str:
-    """Return the name of the GPU that runs are computed on, or ``cpu``."""
+    """Return the name of the GPU on which runs are computed, or ``cpu``."""
     device = compute.place()
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
-    """Return everything that the run of a job with one seed depends on, flat.
+    """Return everything on which the run of a job with one seed depends, as a flat dictionary.
 
-    Two runs with equal values are the same run. `fingerprint` is that of the seed's data; empty computes it.
+    Two runs with equal values are the same run. `fingerprint` identifies the data of the seed; empty computes it.
     """
     made, experiment = job.create(), job.experiment
     shared = flat(experiment.shared())
     del shared["seeds"]
-    if "predictions" not in made.exchanges:  # how these travel is nothing to it
+    if "predictions" not in made.exchanges:  # without predictions, `knowledge` has no effect
         shared = {name: value for name, value in shared.items() if not name.startswith("knowledge.")}
     return {
         **shared,
@@ -123,11 +124,11 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
 
 
 def code_version(method: type, experiment: Experiment, others: Iterable[Path] = ()) -> str:
-    """Return a hash of the source that decides a run's result: the engine, the method, and the models in use.
+    """Return a hash of the source code on which the result of a run depends: the engine, the method, and the models.
 
-    For a method, model or data source outside this package, the hash covers its module and the modules of its own
-    package that it imports. This package's data sources are distinguished by their samples. `others` are further source
-    files that decide the result.
+    For a method, model or data source outside this package, the hash covers its module and the imported modules of its
+    package. The hash does not cover the data sources of this package, because the data fingerprint identifies their
+    samples. `others` are further source files on which the result depends.
     """
     names = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.models()]
@@ -148,7 +149,10 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
 
 @cache
 def _meaning(file: Path, changed: int) -> str:
-    """Return the syntax tree of a source file without docstrings: comments and layout do not change it."""
+    """Return the syntax tree of a source file without docstrings; it does not depend on comments and layout.
+
+    `changed` is the time of the file's last change in nanoseconds. It is part of the key of the cache.
+    """
     tree = ast.parse(file.read_bytes())
     for part in ast.walk(tree):
         if isinstance(part, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -163,7 +167,7 @@ def _is_string(statement: Any) -> bool:
 
 
 def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:
-    """Add to `files` the file of the module `name`, and of the modules of `packages` that it imports at its top."""
+    """Add to `files` the file of the module `name`, and the files of the modules of `packages` that it imports."""
     module = sys.modules.get(name)
     file = Path(getattr(module, "__file__", None) or "")
     if name.partition(".")[0] not in packages or name == PACKAGE.name or file.suffix != ".py" or file in files:

@@ -1,4 +1,4 @@
-"""More rounds of a finished run: the rounds that a run with fewer rounds has finished are not trained again."""
+"""Runs with more rounds: they reuse the finished rounds of an equal run with fewer rounds."""
 
 import logging
 from collections.abc import Mapping
@@ -21,9 +21,14 @@ logger = logging.getLogger(__name__)
 def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path, schedule: Schedule) -> None:
     """Write the checkpoint of a run that has none, from the longest equal run with fewer rounds, if there is one.
 
-    The rounds equal those of a run from round 1, bit for bit, and so do their records, except wall times. `settings`
-    are the identity of the run, and `schedule` are its rounds; the `folder` of its checkpoint is next to those of the
-    method's other runs.
+    Apart from wall times, the result equals a run from round 1 bit for bit.
+
+    Args:
+        job: the method and its experiment.
+        seed: the seed of the run.
+        settings: the identity of the run.
+        folder: the folder of the run's checkpoint, next to the folders of the method's other runs.
+        schedule: the number of rounds and the evaluations of the run.
     """
     if (folder / CHECKPOINT).exists() or not rounds_are_equal(job):
         return
@@ -39,9 +44,9 @@ def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path, sc
 
 
 def as_scheduled(record: dict[str, Any], schedule: Schedule) -> dict[str, Any]:
-    """Return the record of a round, in plain values, without what a run with more rounds does not evaluate in it.
+    """Return the record of a round without the evaluations that the longer run does not make in this round.
 
-    The last rounds of a run have additional evaluations, which would count in the final values of the longer run.
+    The last rounds of a run have additional evaluations. In the longer run, they would wrongly count in final values.
     """
     if record["round"] not in schedule.evaluations:
         loss = {phase: values for phase, values in record["loss"].items() if phase != "test"}
@@ -55,8 +60,8 @@ def as_scheduled(record: dict[str, Any], schedule: Schedule) -> dict[str, Any]:
 def rounds_are_equal(job: Job) -> bool:
     """Return whether a round is the same in runs with more and with fewer rounds.
 
-    It is not where a learning rate, noise, the last cohort or the method itself follows the number of rounds. What a
-    method outside the registry does is not known.
+    A round depends on the number of rounds if a learning rate, the noise, the last cohort or the method depends on it.
+    For a method outside the registry the answer is always false, because its behavior is not known.
     """
     experiment = job.experiment
     recipes = (experiment.training, experiment.distillation)

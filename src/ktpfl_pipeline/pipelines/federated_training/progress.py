@@ -1,4 +1,4 @@
-"""How far a command is: one display over all methods and seeds with the time left, or quiet log lines."""
+"""The progress of a command: one display over all methods and seeds with the remaining time, or sparse log lines."""
 
 import logging
 import time
@@ -20,25 +20,25 @@ from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.numbers import duration
 
 logger = logging.getLogger(__name__)
-LONG = 3600.0  # seconds
-QUIET = 60.0  # seconds between log lines where there is no terminal
-BESIDE = 72  # characters of a line next to its bar
+LONG = 3600.0  # seconds of remaining time from which the user is warned
+QUIET = 60.0  # seconds between log lines without a terminal
+BESIDE = 72  # characters of a line, without its bar
 STARTS = {"train": 0.0, "predict": 0.3, "distill": 0.4, "evaluate": 0.9}
 """The share of a round that is over when a phase begins."""
 
 
 @dataclass
 class Plan:
-    """All that one command trains. A run is one method with one seed.
+    """Everything that one command trains. A run is one method with one seed.
 
     Attributes:
-        trainings: how many methods are trained, each with all seeds, as far as it is known.
-        started: how many of them were started.
-        done: runs that are finished.
-        trained: runs that were trained here, in parts where they were resumed.
-        spent: seconds that these took.
-        restated: whether it was said that settings are new.
-        warned: what was warned of, which is equal for all methods.
+        trainings: the number of methods to train, each with all seeds, as far as the number is known.
+        started: the number of methods that were started.
+        done: the number of finished runs.
+        trained: the number of runs that this process trained; a resumed run counts as the fraction trained here.
+        spent: the seconds that these runs took.
+        restated: whether the log already has the line about new settings.
+        warned: the warnings that were already logged; an equal warning of another method is not repeated.
     """
 
     trainings: int
@@ -50,7 +50,7 @@ class Plan:
     warned: set[str] = field(default_factory=set)
 
     def left(self, runs: float) -> str:
-        """Return the time of the remaining runs in words, estimated from earlier ones; empty before the first round."""
+        """Return the time for the remaining `runs` in words, estimated from earlier runs; empty before any round."""
         return f"about {duration(self.spent / self.trained * runs)} left" if self.trained and runs > 0 else ""
 
     def say_anew(self) -> None:
@@ -70,7 +70,7 @@ _plan: ContextVar[Plan | None] = ContextVar("plan", default=None)
 
 
 def expect(trainings: int) -> None:
-    """Announce how many methods will be trained, each with all seeds."""
+    """Announce the number of methods that will be trained, each with all seeds."""
     _plan.set(Plan(trainings))
 
 
@@ -81,7 +81,10 @@ def fewer(trainings: int) -> None:
 
 
 class Progress(Display):
-    """The progress of one method over its seeds, below that of all; shown in its context, and only in a terminal."""
+    """The progress of one method over its seeds, below the progress of all runs.
+
+    The display is shown inside the context of this object, and only in a terminal.
+    """
 
     def __init__(self, method: str, experiment: Experiment, point: str = HEADLINE) -> None:
         """Show the accuracy at an evaluation `point`."""
@@ -93,37 +96,37 @@ class Progress(Display):
             name, BarColumn(width), where, console=console, transient=True, disable=not console.is_terminal
         )
         plan = _plan.get()
-        if plan is None or plan.started == plan.trainings:  # it was not announced
+        if plan is None or plan.started == plan.trainings:  # this method was not announced
             _plan.set(plan := Plan(1))
-        plan.done = plan.started * len(experiment.seeds)  # also where a method stopped at its first seed
+        plan.done = plan.started * len(experiment.seeds)  # also if an earlier method stopped at its first seed
         plan.started += 1
         self.point = point
         self.plan, self.title, self.rounds = plan, title_of(method), experiment.rounds
         self.runs = len(experiment.seeds) * plan.trainings
         self.overall = self.add_task("All runs", total=self.runs, completed=plan.done, where=self.standing(0.0))
         self.bar = self.add_task(self.title, total=self.rounds, where="starting")
-        self.judged = False  # whether it was said how long it takes
+        self.judged = False  # whether the remaining time was compared with `LONG`
 
     def standing(self, running: float) -> str:
-        """Return the overall progress in words, including this part of the next run."""
+        """Return the overall progress in words. `running` is the finished fraction of the current run."""
         left = self.plan.left(self.runs - self.plan.done - running)
         return f"{self.plan.done} of {self.runs}{left and ', '}{left}"
 
     @contextmanager
     def run(self, seed: int) -> Iterator["SeedProgress"]:
-        """Yield the progress of one seed's run, and log in one line that it ended or failed; both count as ended."""
+        """Yield the progress of one seed's run, and log one line when it ends or fails. A failed run counts as done."""
         self.reset(self.bar, description=f"{self.title}, seed {seed}", where="starting")
         shown = SeedProgress(self, seed)
         start = time.monotonic()
         try:
             yield shown
-        except Exception:  # whose message does not say which run it is of
+        except Exception:  # its message does not name the run
             logger.error(f"{self.title}, seed {seed}: failed after {shown.rounds} of {plural(self.rounds, 'round')}")
             raise
         finally:
             taken = time.monotonic() - start
             self.plan.done += 1
-            self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # besides the rounds
+            self.plan.spent += max(0.0, taken - shown.seconds) if shown.trained else 0.0  # time outside of the rounds
         spent = f"in {duration(taken)}" if shown.trained else "(finished before)"
         left = self.plan.left(self.runs - self.plan.done) if self.disable else ""
         line = f"{self.plan.done}/{self.runs}  {self.title}, seed {seed}: {shown.accuracy} {spent}{left and ', '}{left}"
@@ -136,7 +139,7 @@ class SeedProgress:
     def __init__(self, parent: Progress, seed: int) -> None:
         self.parent, self.seed = parent, seed
         self.rounds, self.accuracy, self.trained = 0, "not evaluated yet", False
-        self.seconds = 0.0  # of the rounds trained here
+        self.seconds = 0.0  # that the rounds trained here took
         self.last_line = time.monotonic()
 
     def phase(self, name: str, done: int, total: int) -> None:
@@ -150,16 +153,16 @@ class SeedProgress:
         self._show(self.rounds + STARTS.get(name, 0.0) + 0.1 * done / total, where)
 
     def tell(self, accuracy: float) -> None:
-        """Show this accuracy from now on: a round's, and at the end the final value, which reports have too."""
+        """Show this accuracy from now on: the accuracy of a round, or at the end the final value of the reports."""
         kind = f"{VALIDATION} " * (self.parent.point == VALIDATION)
         self.accuracy = f"{kind}accuracy {100 * accuracy:.1f} %"
 
     def round(self, record: RoundRecord) -> None:
-        """Show a finished round; after the first, say so if this will take long."""
+        """Show a finished round. After the first round, warn the user if the runs will take longer than `LONG`."""
         parent, self.rounds = self.parent, record.round
         if parent.point in record.accuracy:
             self.tell(mean(record.accuracy[parent.point]))
-        if self.trained:  # here, not before the checkpoint
+        if self.trained:  # this process trained the round
             seconds = record.seconds["round"]
             self.seconds += seconds
             parent.plan.trained += 1 / parent.rounds

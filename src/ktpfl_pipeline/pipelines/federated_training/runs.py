@@ -1,7 +1,7 @@
-"""Running one method: each seed's federation through the engine, into the checkpoint and the tracker.
+"""Running one method with every seed: federation, engine, checkpoint and tracker.
 
-Arguments that the functions share: `job`, the method and its experiment; `method` or `made`, the method as it was run;
-`result`, what its rounds came to; `fed`, its federation.
+Arguments that functions share: `job`, the method and its experiment; `method` or `made`, the method with its
+hyperparameters; `result`, the state and records after the last round; `fed`, the federation.
 """
 
 import logging
@@ -48,13 +48,13 @@ WAITING = "Another process runs %s, seed %d, of %s: this one waits for it."
 
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
-    """Run a method once for each seed of its experiment; `title` is what its progress is called, if not so."""
+    """Run a method once for each seed of its experiment. `title` replaces the method's name in the progress display."""
     with Progress(title or job.method, job.experiment, VALIDATION if job.chooses else HEADLINE) as progress:
         return [run_seed(job, seed, progress) for seed in job.experiment.seeds]
 
 
 def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
-    """Run a method with one seed to its end: resumed, or taken as it is where it finished before."""
+    """Run a method with one seed to its end. An unfinished run is resumed, and a finished run is not trained again."""
     made = job.create()
     fed, facts = job.federation(seed, _checkpoints(job))
     settings = identity(job, seed, facts.fingerprint)
@@ -90,10 +90,10 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
 def _conclude(
     job: Job, made: Method[Any], fed: Federation, facts: Facts, result: engine.Run, trained: bool, known: dict[str, str]
 ) -> FinishedRun:
-    """Measure what is measured after the last round, and return the finished run, with the fields that are `known`."""
+    """Take the measurements after the last round, and return the finished run with the fields in `known`."""
     experiment, beside, held = job.experiment, job.ended(made, result, fed, trained), job.newcomers(fed.seed)
     epochs = experiment.evaluation.epochs(experiment.training.epochs)
-    behind = replace(fed, rounds=result.rounds)  # the state
+    behind = replace(fed, rounds=result.rounds)  # the state may have fewer rounds
     finished = finished_run(
         job.method,
         fed,
@@ -116,7 +116,7 @@ def _conclude(
 
 
 def schedule(experiment: Experiment) -> engine.Schedule:
-    """Return the rounds of an experiment, and when clients are evaluated."""
+    """Return the number of rounds of an experiment, and the rounds in which clients are evaluated."""
     return engine.Schedule(
         experiment.rounds,
         experiment.participation,
@@ -130,7 +130,7 @@ def schedule(experiment: Experiment) -> engine.Schedule:
 
 
 def checkpoints_of(job: Job, seed: int, key: str) -> Path | None:
-    """Return the folder in which a run keeps its checkpoint; None where none is kept."""
+    """Return the folder of a run's checkpoint, or None if no checkpoints are kept."""
     folder = _checkpoints(job)
     return folder and folder / run_folder(seed, key)
 
@@ -141,9 +141,10 @@ def _checkpoints(job: Job) -> Path | None:
 
 
 def finished_run(method: str, fed: Federation, result: engine.Run, counts: Tensor, **beside: Any) -> FinishedRun:
-    """Return what is kept of a run: what the federation and its rounds say of it, and what is given `beside`.
+    """Return the finished run with all fields that follow from the federation and its rounds.
 
-    `counts` are the private samples of each client by class, (N, K); (N, 1) where only the clients know their labels.
+    `counts` are the numbers of private samples of each client by class, (N, K), or (N, 1) if only the clients know
+    their labels. `beside` are the other fields of the run.
     """
     matrices, adversaries = result.coefficients, fed.places(fed.adversary_ids)  # (rounds, N, N)
     attention: dict[str, list[float]] = {}
@@ -167,7 +168,10 @@ def finished_run(method: str, fed: Federation, result: engine.Run, counts: Tenso
 
 
 def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samples: int) -> TheoremCheck | None:
-    """Check Theorem 1 on the final models with `samples` test samples per client; None without them or a matrix."""
+    """Check Theorem 1 on the final models with `samples` test samples per client.
+
+    Return None if `samples` is 0 or the method has no coefficient matrix.
+    """
     if result.coefficients is None or samples == 0:
         return None
     models = method.personal(result.state, fed.by_id, fed)
@@ -179,7 +183,7 @@ def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samp
 
 @contextmanager
 def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: SeedData) -> Iterator[Path]:
-    """Yield a folder, which is then gone, with the clients' final models as one model of MLflow."""
+    """Yield a temporary folder with the clients' final models as one MLflow model."""
     space = Workspace(fed)
     personal: Models = opened(method.personal(result.state, fed.by_id, fed))
     weights = {n: space.whole(n, params) for n, params in personal.items()}
@@ -194,7 +198,7 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
 def log_end(
     tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any], folder: Path | None = None
 ) -> None:
-    """Log the final numbers, the figures, the matrix and the history of a finished run, and its personal models."""
+    """Log the final numbers, the figures, the matrix and the history of a finished run, and its models in `folder`."""
     result = summarize([run], hyperparameters)
     drawn: dict[str, Any] = {}
     tables: dict[str, Any] = {"run": run.to_dict()}
@@ -225,7 +229,7 @@ def log_end(
 
 
 def _untested(run: FinishedRun) -> FinishedRun:
-    """Return a run with nothing of the test samples: only validation accuracies and training losses are left."""
+    """Return a run without results on test samples: only validation accuracies and training losses remain."""
     history = list(map(_untested_round, run.history))
     return replace(run, history=history, theorem=None, newcomers=None, confusion=[], majority=[])
 
@@ -237,7 +241,7 @@ def _untested_round(record: RoundRecord) -> RoundRecord:
 
 
 def _joined(found: Newcomers | None) -> dict[str, float]:
-    """Return what became of newcomers, on average over them, as metrics."""
+    """Return metrics of the newcomers: mean accuracies, and the megabytes that joining took."""
     if found is None:
         return {}
     means = {f"newcomers/after_{e}_epochs": fmean(values) for e, values in found.accuracy.items()}
@@ -263,7 +267,7 @@ def _dataset(experiment: Experiment, facts: Facts) -> tracking.Dataset:
 def _tell(
     record: RoundRecord, shown: SeedProgress, tracked: tracking.TrackedRun, adversaries: list[int], chooses: bool
 ) -> None:
-    """Log a round: means over the benign clients, and nothing of test samples for a run that `chooses`."""
+    """Log a round with values of benign clients only, and without test results for a run that `chooses`."""
     record = _untested_round(record) if chooses else record
     accuracy = {point: benign(values, adversaries) for point, values in record.accuracy.items()}
     measures = {name: benign(values, adversaries) for name, values in record.measures.items()}
