@@ -1,7 +1,7 @@
-"""What a column is, and the columns that several tables share: title, unit, meaning and value of each, declared once.
+"""The columns that several tables share. Title, unit, meaning and value of a column are declared once.
 
-Rows are keyed by a column's `key`, which is also its name in CSV files where it is there. Titles, units and meanings
-are written by `render` only, so changing a title is one edit here.
+The entries of a row are keyed by the `key` of their column, which is also the column's name in CSV files. Only `render`
+writes titles, units and meanings, so a title is changed in one place.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ class Column:
     """A column of a table."""
 
     key: str  # its name in rows and in CSV files
-    title: str  # of the heading, without the unit
-    unit: str = ""  # in brackets after the title; empty for texts and for numbers that name their unit
+    title: str  # the heading, without the unit
+    unit: str = ""  # in brackets after the title; empty for text and for numbers that are written with their unit
     meaning: str = ""  # the note below the table; empty if the title is enough
     value: Callable[[Any], Entry] = lambda _: None  # computes the column's entry from the object of a row
 
@@ -37,7 +37,7 @@ class Column:
 
 METHOD = Column("method", "Method", value=marked)
 TITLE = METHOD.but(value=lambda of_method: of_method.title)
-"""The same without the marks of methods that are not treated like the others."""
+"""The column of methods without the marks of `words.SIGNS`."""
 MINUS_LOCAL = Column("minus_local", "Minus local-only", "points", f"after transfer, {words.CORRECTED}")
 TRAFFIC = Column(
     "traffic",
@@ -59,7 +59,7 @@ AGREES = Column("agrees", "Agrees")
 
 
 def gained_at(point: str, results: Sequence[MethodResult], title: str, meaning: str = "") -> Column:
-    """Return the column of the corrected difference to local-only at an evaluation point, or of a measure."""
+    """Return the column of the corrected difference to local-only at an evaluation point, or in a measure."""
     gains = contrasts.against(local_only(results), results, point)
 
     def value(result: MethodResult) -> Entry:

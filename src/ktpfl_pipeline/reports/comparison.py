@@ -36,13 +36,14 @@ SOURCES = {
     "mnist": "MNIST",
     "cifar100": "CIFAR-100",
 }
-"""What private data is called in a title."""
+"""The titles of private data sources."""
 
 
 def build(name: str, results: Sequence[MethodResult], made: Provenance | None = None) -> Report:
-    """Return the report on the methods of one experiment; `made` is when, where and by what command it is made.
+    """Return the report on the methods of one experiment. `made` has the time, machine and command of the report.
 
-    A ValueError says that there are no results, or that the methods have different numbers of clients.
+    Raises:
+        ValueError: if there are no results, or the methods have different numbers of clients.
     """
     if not results:
         raise ValueError("A report needs the result of at least one method.")
@@ -76,7 +77,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
 
 
 def _sections(name: str, results: Sequence[MethodResult], table: Table, warnings: dict[str, str]) -> list[Section]:
-    """Return the sections of the report in their order; `table` is the main one, `warnings` come before its notes."""
+    """Return the sections of the report in order. The `warnings` come before the notes of the main `table`."""
     main, settings = subject(results), results[0].settings
     appendix = [] if table.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(results)})]
     explained = {**warnings, **table.meanings, **notes.general_notes(results)}
@@ -113,13 +114,13 @@ def _sections(name: str, results: Sequence[MethodResult], table: Table, warnings
 
 
 def data_title(source: str) -> str:
-    """Return what a title calls a private data source: its name, or the file's."""
+    """Return the title of a private data source: its name, or the name of its file."""
     kind, _, place = source.partition(":")
     return SOURCES.get(kind, PurePath(place or kind).name)
 
 
 def identity(results: Sequence[MethodResult]) -> str:
-    """Return a hash of the runs that a report is about: that of the same runs is the same report, made again."""
+    """Return a hash of the runs in a report. A repeated report on the same runs has the same hash."""
     return f"report-{digest([[result.method, *(run.key for run in result.runs)] for result in results])}"
 
 
@@ -167,7 +168,7 @@ def _stopping(results: Sequence[MethodResult]) -> str:
 
 
 def _differences(results: Sequence[MethodResult]) -> list[Block]:
-    """Return the differences to local-only as a figure, where there are some, and the advice."""
+    """Return the figure of differences to local-only, if there are any, and the advice."""
     lead = headline(results)
     what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead].title
     caption = (
@@ -180,7 +181,7 @@ def _differences(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def _by_round(results: Sequence[MethodResult]) -> list[Block]:
-    """Return the curves of all methods, with what a page says of the points of each."""
+    """Return the accuracy curves of all methods, with the text that a page shows for each point."""
     main, present = subject(results), len(subject(results).runs[0].history[0].sampled)
     bands = " Bands: the range over seeds." if len(main.seeds) > 1 else ""
     only = f"; only these have colors{', dashed lines and bands' if bands else ' and dashed lines'}"
@@ -269,14 +270,14 @@ def _first_run(result: MethodResult) -> str:
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the settings by group, those outside any group first."""
+    """Return the settings by group. Settings without a group come first."""
     groups = {name: values for name, values in settings.items() if isinstance(values, dict)}
     single = {name: value for name, value in settings.items() if name not in groups}
     return {group: words.settings(values) for group, values in {"": single, **groups}.items() if values}
 
 
 def _hyperparameters(results: Sequence[MethodResult]) -> list[Block]:
-    """State the origin of the hyperparameters, and list all of them, also those left at their defaults."""
+    """State the origin of the hyperparameters, and list all of them, including defaults."""
     origins = {
         "configured": "Configured for every method: the values of conf/, not chosen for this comparison.",
         "tuned": "Tuned for every method: chosen for this experiment on validation data, from at most the same number "

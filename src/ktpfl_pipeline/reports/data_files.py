@@ -15,11 +15,11 @@ TEXTS = {
     *("method", "minus", "point", "run_id", "key", "run_ids", "minus_run_ids", "owner", "architecture", "mixture"),
     *("name", "true", "predicted", "values"),
 }
-"""Columns of CSV files that hold text, also where it looks like a number."""
+"""The columns of CSV files that contain text, even if the text looks like a number."""
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return one line a row, numbers unrounded; what is not known is empty."""
+    """Return CSV with one line per row and unrounded numbers. Unknown values are empty."""
     import pandas as pd
 
     return pd.DataFrame(rows, dtype=object).to_csv(index=False)
@@ -35,10 +35,10 @@ def to_parquet(csv: str) -> bytes:
 
 
 def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
-    """Return the report's numbers as CSV by file name, unrounded, every row with the run that it came from.
+    """Return the report's unrounded numbers as CSV by file name. Every row names its run.
 
-    ``docs/reading_results.md`` says what each file has. Accuracies and differences are in 0..1, losses in nats. A file
-    without rows is left out.
+    ``docs/reading_results.md`` describes the files. Accuracies and differences are fractions of 1, and losses are in
+    nats. A file without rows is left out.
     """
     made: dict[str, Callable[[FinishedRun, Collection[str]], Iterator[Row]]] = {
         "runs.csv": _finals,
@@ -74,7 +74,7 @@ def data_files(results: Sequence[MethodResult]) -> dict[str, str]:
 
 
 def _finals(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
-    """Yield the final accuracy of a run at each evaluation point with its cost; the headline has the measures too."""
+    """Yield a run's final accuracy and cost for each evaluation point. The headline's row also has the measures."""
     cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **run.work}
     measures = {name: fmean(own) for name, each in run.measures.items() if (own := benign(each, run.adversaries))}
     if run.majority:
@@ -126,7 +126,7 @@ def _theorem(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
 
 
 def _minus(one: MethodResult, other: MethodResult, found: Difference, **place: str) -> Row:
-    """Return the row of a difference, with the runs of both."""
+    """Return the row of a difference between two methods, with the runs of both methods."""
     runs = {"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)}
     return {"method": one.method, "minus": other.method, **place, **vars(found), **runs}
 

@@ -1,4 +1,4 @@
-"""The outcome of a comparison with its intervals: as a sentence, as three numbers, and as advice."""
+"""The outcome of a comparison with its intervals: in a summary, in three tiles, and in advice."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -18,7 +18,7 @@ NO_LOCAL = "the comparison has no local-only training, so it cannot show whether
 
 
 def summary(results: Sequence[MethodResult]) -> str:
-    """Return the outcome in words, first the difference of the report's subject to local-only training."""
+    """Return the outcome in words. The difference of the report's subject to local-only training comes first."""
     main, local, lead = subject(results), local_only(results), headline(results)
     reached = f"{accuracy(main.final[lead])} %{leading(lead)}"
     if main is local:
@@ -33,7 +33,7 @@ def summary(results: Sequence[MethodResult]) -> str:
 
 
 def _the_best(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
-    """Compare the highest mean with the subject's, where it is a third method's."""
+    """Compare the highest mean with the subject's mean, if neither the subject nor local-only has the highest mean."""
     lead = headline(results)
     best = leaders(results, lead)[0]
     if best is main or best is local:
@@ -54,7 +54,7 @@ def _distance(found: Difference) -> str:
 
 
 def leaders(results: Sequence[MethodResult], point: str) -> list[MethodResult]:
-    """Return the methods with the highest mean; of several with equal means the subject is first, then local-only."""
+    """Return the methods with the highest mean. Among equal means the subject comes first, then local-only."""
     known = ranked(results, point)
     highest = [each for each in known if round(known[0].final[point].mean - each.final[point].mean, DIGITS) == 0]
     first = [each for each in (subject(results), local_only(results)) if each in highest]
@@ -98,7 +98,7 @@ def _verdict(main: MethodResult, found: Difference | None, kind: str) -> str:
 
 
 def _other_point(results: Sequence[MethodResult], main: MethodResult, local: MethodResult) -> str:
-    """Add the comparison after local training where its outcome is another."""
+    """Return the comparison after local training in words if its outcome differs from the headline's outcome."""
     if headline(results) != HEADLINE:  # measures are taken after transfer only
         return ""
     after, other = (against(local, results, point)[main.method] for point in (HEADLINE, AFTER_LOCAL))
@@ -112,7 +112,7 @@ def _other_point(results: Sequence[MethodResult], main: MethodResult, local: Met
 
 
 def tiles(results: Sequence[MethodResult]) -> list[Tile]:
-    """Return the highest mean, the subject's and local-only's, each with its difference to local-only."""
+    """Return tiles of the method with the highest mean, the subject and local-only, with differences to local-only."""
     lead, local = headline(results), local_only(results)
     best, gained = leaders(results, lead)[0], against(local, results, lead)
     roles = {"highest mean": best, "subject of this report": subject(results), "local-only training": local}
@@ -132,7 +132,7 @@ def tiles(results: Sequence[MethodResult]) -> list[Tile]:
 
 
 def advice(results: Sequence[MethodResult]) -> dict[str, str]:
-    """Return what these runs say on the next questions: which method, at what cost, how many more seeds."""
+    """Return advice from these runs: which method to choose, at what cost, and how many more seeds to run."""
     point, main, local = headline(results), subject(results), local_only(results)
     best = leaders(results, point)[0]
     lead = ahead(best, results, point)
@@ -186,7 +186,7 @@ def _seeds(found: Difference | None) -> str:
 
 
 def adapted(results: Sequence[MethodResult]) -> str:
-    """Compare the subject and the best methods with local-only after equal extra epochs; empty where there are none."""
+    """Compare the subject and the best methods with local-only after equal extra epochs; empty without such epochs."""
     local, (epochs, point) = local_only(results), max(adaptations(results).items())
     if local is None or not epochs:
         return ""

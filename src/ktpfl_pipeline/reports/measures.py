@@ -1,4 +1,4 @@
-"""The sections of a comparison besides the main table: what each shows, nothing where nothing of it was measured."""
+"""The sections of a comparison after the main table. A section without measurements is empty."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -34,17 +34,17 @@ from ktpfl_pipeline.reports.words import CORRECTED, aggregates, over_seeds, plai
 TESTED = ("auc", "calibration_error")
 """Measures whose differences to local-only are tested."""
 MOST = 50
-"""Classes that a table shows at most: those that the report's subject recognizes worst."""
+"""The largest number of classes in a table. With more classes, the table shows the subject's least accurate classes."""
 
 
 def _table(name: str, results: Sequence[MethodResult], shown: Sequence[Column], latex: str, without: str = "") -> Table:
-    """Return one row per method, the best first, without one of them and the columns that are empty."""
+    """Return a table with one row per method, the best first. The method `without` and empty columns are left out."""
     rows = [result for result in ranked(results) if result.method != without]
     return Table.of(name, shown, rows, latex=latex, tinted=tinted(results)).filled()
 
 
 def adaptation(results: Sequence[MethodResult]) -> list[Block]:
-    """Return accuracy after transfer and after equal extra epochs of local training, each against local-only's."""
+    """Return accuracy after transfer and after equal extra epochs of local training, with differences to local-only."""
     points = contrasts.adaptations(results)
     if len(points) < 2:
         return []
@@ -65,7 +65,7 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
-    """Return each method's difference to local-only over the clients of each architecture; nothing with one of them."""
+    """Return each method's difference to local-only by architecture; nothing if there is only one architecture."""
     gains = contrasts.against_by_architecture(local_only(results), results)
     if len(gains) < 2:
         return []
@@ -88,7 +88,7 @@ def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def fairness(results: Sequence[MethodResult]) -> list[Block]:
-    """Return how evenly accuracy is spread over the clients, and how many are worse off than with local-only."""
+    """Return the spread of accuracy over clients, and the share of clients that are worse than with local-only."""
     local = local_only(results)
 
     def worse_off(result: MethodResult) -> Entry:
@@ -142,7 +142,7 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def quality(results: Sequence[MethodResult]) -> list[Block]:
-    """Return what is measured besides accuracy: by class, on all clients' samples, and calibration."""
+    """Return the measures in addition to accuracy: by class, on samples of all clients, and calibration."""
 
     def of(key: str) -> list[Column]:
         title, meaning = words.MEASURES[key]
@@ -211,9 +211,9 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
 def _reached(
     local: MethodResult | None, show: Callable[[contrasts.Reached], float], written: Callable[[float], str]
 ) -> Callable[[MethodResult], Entry]:
-    """Return the value of a column about the first round that reaches local-only's accuracy.
+    """Return the function that computes a column about the first round that reaches local-only's accuracy.
 
-    `show` takes the number from what was found for one seed, and `written` formats the mean over seeds.
+    `show` computes the number for one seed, and `written` formats the mean over seeds.
     """
 
     def value(result: MethodResult) -> Entry:
@@ -230,7 +230,7 @@ def _reached(
 
 
 def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
-    """Return the numbers that methods report of themselves: their last values, mean over seeds."""
+    """Return the metrics that methods report (`RoundReport.metrics`): the last values, averaged over seeds."""
 
     def of(name: str) -> Column:
         def value(result: MethodResult) -> Entry:
@@ -246,7 +246,7 @@ def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def communication(results: Sequence[MethodResult]) -> list[Block]:
-    """Return accuracy against what all clients sent and received, and these bytes by kind and per client and round."""
+    """Return accuracy against the traffic of all clients, and the traffic by kind and per client and round."""
     main, blocks = subject(results), list[Block]()
     over = f"over all rounds{over_seeds(results)}"
     sent = f"all clients {over}; {MB}, 1 kB = 10³. Up is from the clients to the server"
@@ -309,7 +309,7 @@ def phases(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def minus_baselines(results: Sequence[MethodResult]) -> list[Block]:
-    """Return what the report's subject gains over each baseline, in points, paired by seed; one row per baseline."""
+    """Return the difference of the report's subject to each baseline in points, paired by seed, one row each."""
     main, lead = subject(results), headline(results)
     others = [each for each in contrasts.baselines(results) if each is not main]
     found, before = (contrasts.ahead(main, others, point) for point in (lead, AFTER_LOCAL))
@@ -334,7 +334,7 @@ def minus_baselines(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def by_class(results: Sequence[MethodResult]) -> list[Block]:
-    """Return accuracies of the chief methods by class and all confusion matrices; nothing where labels are unknown."""
+    """Return the chief methods' accuracies by class and all confusion matrices; nothing if labels are unknown."""
     if not all(run.confusion for result in results for run in result.runs):
         return []
     shown, seeds = chief(results), max(len(result.seeds) for result in results)
@@ -369,7 +369,7 @@ def by_class(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def data(result: MethodResult) -> list[Block]:
-    """Return the classes of each client as a picture, and their label skew in a sentence and a table."""
+    """Return a figure of the clients' classes, and their label skew as a sentence and a table."""
     run, every = result.runs[0], [each.label_counts for each in result.runs]
     sizes = [sum(counts) for by_client in every for counts in by_client]
     have = f"have {' to '.join(f'{size:,}' for size in sorted({min(sizes), max(sizes)}))} samples."

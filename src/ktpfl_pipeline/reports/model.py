@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALERT = "Not like for like"
-"""The note in the color of a warning."""
+"""The term of the note that a page shows in the color of a warning."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Notes:
-    """Terms with their explanations, mostly columns of a table."""
+    """Terms with their explanations. Most terms are columns of a table."""
 
     entries: Mapping[str, str]
 
@@ -45,7 +45,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Tile:
-    """One of the first numbers: the method, its role, the number, and its difference to local-only."""
+    """One of the numbers at the top of a page: a method, its role, its number, and its difference to local-only."""
 
     title: str
     role: str
@@ -54,17 +54,17 @@ class Tile:
 
 
 ID = "id"
-"""Key of a row's entry that is not shown: the registry name of the row's method, for links and highlights."""
+"""The key of an entry that is not shown: the registry name of the row's method, for links and highlights."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of numbers and texts; the first column names the rows."""
+    """A table of numbers and text. The first column names the rows."""
 
     name: str  # unique in the report; ``table`` is the main one
     columns: Sequence[Column]
-    rows: Sequence[Mapping[str, Entry]]  # by the key of their column
-    latex: str = ""  # the caption in LaTeX; without one, the table is left out there
+    rows: Sequence[Mapping[str, Entry]]  # entries by the key of their column
+    latex: str = ""  # the caption in LaTeX; without a caption, LaTeX has no such table
     tinted: Sequence[str] = ()  # `ID` of the rows that a page highlights
 
     @classmethod
@@ -108,21 +108,21 @@ class Table:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """The meanings of the columns, by title; columns with one meaning share the first's."""
+        """The meanings of the columns by title. Columns with equal meanings share the first title."""
         by_meaning: dict[str, str] = {}
         for column in self.columns:
             by_meaning.setdefault(column.meaning, column.title)
         return {title: meaning for meaning, title in by_meaning.items() if meaning}
 
     def explained(self, **more: str) -> "list[Block]":
-        """Return the table with the meanings of its columns and further notes; nothing where it only names rows."""
+        """Return the table with the meanings of its columns and `more` notes; nothing if it only names rows."""
         notes = {**self.meanings, **{title: text for title, text in more.items() if text}}
         if not self.rows or len(self.columns) < 2:
             return []
         return [self, *([Notes(notes)] if notes else [])]
 
     def captioned(self, caption: str) -> "list[Block]":
-        """Return the table with a caption below it and in LaTeX; nothing where it has no rows."""
+        """Return the table with a caption, below it and in LaTeX; nothing if the table has no rows."""
         return [replace(self, latex=caption), Text(caption)] if self.rows else []
 
 
@@ -130,11 +130,11 @@ class Table:
 class Picture:
     """A figure with its caption.
 
-    Its `lines` are what a page sets off together, by the ids of the parts, ``line--0``: title, color, and the value at
-    each point of the line as text; empty where a page only shows the figure.
+    `lines` are the lines that a page highlights, by the id of their parts, such as ``line--0``. A line has a title, a
+    color, and the value of each point as text. Without `lines`, a page only shows the figure.
     """
 
-    name: str  # of its files, without suffix
+    name: str  # the name of the figure's files, without suffix
     figure: "Figure"
     caption: str  # its first sentence is the alternative text
     lines: Sequence[tuple[str, str, Sequence[str]]] = ()
@@ -159,10 +159,10 @@ Block = Text | Notes | Links | Settings | Table | Picture
 class Section:
     """A part of a report."""
 
-    title: str  # its heading; the first section has none
+    title: str  # the heading; the first section has no heading
     blocks: Sequence[Block]  # tables without rows are left out
     folded: bool = False  # whether only the heading is visible until the section is opened
-    files: Sequence[str] = ()  # with the section's numbers, each row with its run
+    files: Sequence[str] = ()  # names of files with the section's numbers
 
     def __bool__(self) -> bool:
         """Return whether the section has any content."""
@@ -173,18 +173,18 @@ class Section:
 class Content:
     """A report before it is written."""
 
-    name: str  # of the experiment, sweep or tuning
-    kind: str  # what sort of report it is, in a few words
-    summary: str  # what came out, in a few sentences
+    name: str  # the name of the experiment, sweep or tuning
+    kind: str  # the kind of report, in a few words
+    summary: str  # the outcome, in a few sentences
     facts: Sequence[str]  # the setting, in a few words each
     sections: Sequence[Section]  # everything else, in order
     brief: Sequence[Text | Table]  # what the terminal shows below the summary
     title: str = ""  # heading of the page
-    made: Mapping[str, str] = field(default_factory=dict)  # when, from what, how and where, by name
-    tiles: Sequence[Tile] = ()  # what is seen first
-    variant: str = ""  # folder below that of the experiment's reports; empty for that folder itself
-    data: Mapping[str, str] = field(default_factory=dict)  # the numbers behind it, as text by file name
-    failed: str = ""  # what could not be run, in a sentence with which the command ends; empty if nothing
+    made: Mapping[str, str] = field(default_factory=dict)  # time, versions, command and machine, by name
+    tiles: Sequence[Tile] = ()  # the numbers at the top of the page
+    variant: str = ""  # folder below the folder of the experiment's reports; empty for the latter
+    data: Mapping[str, str] = field(default_factory=dict)  # the numbers of the report, as text by file name
+    failed: str = ""  # runs that failed, in the command's last sentence; empty if none
 
     @property
     def blocks(self) -> Iterator[Block]:

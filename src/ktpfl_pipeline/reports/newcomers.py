@@ -13,7 +13,7 @@ from ktpfl_pipeline.reports.words import CORRECTED, over_seeds
 
 
 def new_clients(results: Sequence[MethodResult]) -> list[Block]:
-    """Return the table of clients that joined after training, one row per method; nothing where none was held out."""
+    """Return the table of clients that joined after training, one row per method; nothing if no client joined."""
     held = {each.method: {run.seed: run.newcomers for run in each.runs if run.newcomers} for each in results}
     rows = [each for each in results if held[each.method]]
     if not rows:

@@ -1,4 +1,4 @@
-"""The notes of a comparison: what limits it, what its columns mean, and where its numbers come from."""
+"""The notes of a comparison: its limitations, the meanings of its columns, and the origin of its numbers."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from ktpfl_pipeline.reports.model import ALERT
 
 
 def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
-    """Return what limits the comparison: unequal rows, clients without training, training that was too short."""
+    """Return the limitations of a comparison: unequal treatment, untrained clients, and too little training."""
     unequal, local = inequalities(results), local_only(results)
     found = {
         ALERT: f"{'; '.join(unequal)}." if unequal else "",
@@ -37,7 +37,7 @@ def participation(runs: Sequence[FinishedRun]) -> str:
 
 
 def other_headline(results: Sequence[MethodResult]) -> str:
-    """Return why accuracy leads although the setting ``headline`` names another measure; empty where it does not."""
+    """Return why accuracy is the headline although ``headline`` is another measure; empty if it is the headline."""
     asked = str(results[0].settings.get("headline", "accuracy"))
     if headline(results) == asked or asked not in LEADING:
         return ""
@@ -49,7 +49,7 @@ def other_headline(results: Sequence[MethodResult]) -> str:
 
 
 def other_subject(results: Sequence[MethodResult]) -> str:
-    """Return which method leads instead of the setting ``subject`` that is not compared; empty where none does."""
+    """Return which method replaces a ``subject`` that is not compared, in words; empty if the subject is compared."""
     asked, main = results[0].settings.get("subject"), subject(results)
     if len(results) == 1 or asked in (None, main.method):
         return ""
@@ -63,7 +63,7 @@ def final_values(results: Sequence[MethodResult]) -> str:
 
 
 def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
-    """Return the meanings of those columns of the main table that depend on the comparison, by key."""
+    """Return the meanings of the main table's columns that depend on the comparison, by key."""
     alike = ", ".join(result.title for result in results if _one_point(result))
     lead = headline(results)
     first = {
@@ -84,7 +84,7 @@ def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
 
 
 def general_notes(results: Sequence[MethodResult]) -> dict[str, str]:
-    """Return the notes on the main table that belong to no column of it."""
+    """Return the notes on the main table that do not belong to a column."""
     found = {
         "Final values": final_values(results),
         "Intervals": words.INTERVALS if len(results) > 1 else "",
@@ -96,7 +96,7 @@ def general_notes(results: Sequence[MethodResult]) -> dict[str, str]:
 
 
 def _one_point(result: MethodResult) -> bool:
-    """Return whether knowledge comes back before a method's training, so that both evaluation points are the same."""
+    """Return whether a method transfers knowledge before local training, so both evaluation points are the same."""
     records = [record.accuracy for run in result.runs for record in run.evaluated]
     both = any(result.traffic.values()) and AFTER_LOCAL in result.final
     return both and all(record[AFTER_LOCAL] == record[HEADLINE] for record in records)
@@ -112,9 +112,9 @@ def papers_numbers(results: Sequence[MethodResult]) -> str:
 
 
 def inequalities(results: Sequence[MethodResult]) -> list[str]:
-    """Return in what the methods of a comparison were not treated alike, in words; empty where they were."""
+    """Return the respects in which methods were treated differently, in words; empty if they were treated equally."""
     found = []
-    stopped = any(result.early_stopping for result in results)  # by one rule for all
+    stopped = any(result.early_stopping for result in results)  # all methods stop by the same rule
     for what in ("seeds",) if stopped else ("seeds", "rounds"):
         given = {result.title: words.setting(getattr(result, what)) for result in results}
         if len(set(given.values())) > 1:

@@ -1,4 +1,4 @@
-"""Numbers as reports write them: a mean with its spread or its interval, bytes, times."""
+"""The format of numbers in reports: means with their spreads or intervals, bytes, and times."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ NONE = "–"
 MINUS = "−"
 hundredths = "{:.2f}".format
 MB = "1 MB = 10⁶ bytes"
-"""What reports say of the unit of `megabytes`."""
+"""The note on the unit of `megabytes`."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Number:
     """A number of a table."""
 
     value: float  # unrounded
-    written: Callable[[float], str]  # how it and its spread are written
-    spread: float | None = None  # the number after ±; None where it is not known
-    ends: tuple[float, float] | None = None  # of its interval; None where there is none
+    written: Callable[[float], str]  # formats the value and the spread
+    spread: float | None = None  # the number after ±; None if unknown
+    ends: tuple[float, float] | None = None  # the ends of its interval; None without an interval
     bold: bool = False  # whether it is significantly the best, or significantly not zero
 
     @property
@@ -30,7 +30,7 @@ class Number:
 
     @property
     def beside(self) -> str:
-        """Its spread or interval: ``± 0.3``, ``[+0.4, +2.0]``; empty without one."""
+        """The spread or interval: ``± 0.3``, ``[+0.4, +2.0]``; empty without a spread or interval."""
         if self.ends is not None:
             return f"[{', '.join(map(self.written, self.ends))}]"
         return "" if self.spread is None else f"± {self.written(self.spread)}"
@@ -40,11 +40,11 @@ class Number:
 
 
 Entry = str | Number | None
-"""An entry of a table: text, a number, or nothing, which is a dash."""
+"""An entry of a table: text, a number, or None, which is written as a dash."""
 
 
 def percent(mean: float, std: float | None = None, bold: bool = False) -> Number:
-    """Return an accuracy, or a spread of accuracies, of 0..1 in percent: ``96.9 ± 0.3``."""
+    """Return an accuracy or a spread of accuracies, given as a fraction of 1, in percent: ``96.9 ± 0.3``."""
     return Number(mean, _percent, std, bold=bold)
 
 
@@ -54,7 +54,7 @@ def accuracy(final: Final | None, bold: bool = False) -> Number | None:
 
 
 def mean(values: Sequence[float], written: Callable[[float], str] | None = None) -> Number | None:
-    """Return the mean over seeds with its standard deviation, in percent if not `written` else; None without values."""
+    """Return the mean over seeds with its standard deviation, in percent or as `written`; None without values."""
     return Number(fmean(values), written or _percent, std_over_seeds(values)) if values else None
 
 
@@ -64,7 +64,7 @@ def points(difference: float) -> Number:
 
 
 def interval(difference: Difference | None) -> Number | None:
-    """Return a difference in points with its 95 % interval, bold where that excludes zero: ``+1.2 [+0.4, +2.0]``."""
+    """Return a difference in points with its 95 % interval: ``+1.2 [+0.4, +2.0]``; bold if it excludes zero."""
     if difference is None:
         return None
     return Number(difference.mean, _points, ends=difference.ends, bold=difference.sign != 0)
@@ -88,14 +88,14 @@ def megabytes(count: float) -> Number:
 
 
 def three_digits(value: float) -> str:
-    """Return a number to three significant digits at least: ``0.00123``, ``0.12``, ``12.0``, ``5,640``."""
+    """Return a number with at least three significant digits: ``0.00123``, ``0.12``, ``12.0``, ``5,640``."""
     if value < 0.995:
         return f"{value:.3g}"
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it: ``8.3 s``, ``42 s``, ``12.3 min``, ``2.4 h``."""
+    """Return a time in seconds, minutes or hours: ``8.3 s``, ``42 s``, ``12.3 min``, ``2.4 h``."""
     if seconds == 0:
         return "0 s"
     if seconds < 59.5:

@@ -1,8 +1,8 @@
-"""The overview of all finished comparisons: tables in the form of the paper's, differences, curves and traffic.
+"""The overview of all finished comparisons: tables like the paper's, differences, curves and traffic.
 
-The overview reads only the ``comparison.json`` of each report. A column is a comparison with its own settings, which
-are listed. Comparisons with one architecture, as in the paper's Table 2, have separate tables: except for local-only
-training, they run other methods than comparisons with several architectures.
+The overview reads only the ``comparison.json`` of each report. A column is one comparison, whose settings are listed.
+Comparisons with one architecture, as in Table 2 of the paper, have separate tables. Except for local-only training,
+they have other methods than comparisons with several architectures.
 """
 
 from collections import Counter
@@ -29,9 +29,9 @@ from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_
 from ktpfl_pipeline.reports.words import gaining, marked, plain, setting, signs
 
 ONE = ", one architecture"
-"""What headings and titles of comparisons with one architecture end with."""
+"""The end of headings and titles of comparisons with one architecture."""
 
-# Pairs of which every column states the difference, after those to local-only: KT-pFL and its simplest baseline.
+# The pairs whose differences follow the differences to local-only: KT-pFL and its simplest baseline.
 _PAIRS = (("kt_pfl", "sim_pfl"), ("kt_pfl_params", "fedavg"))
 
 ACCURACY = (
@@ -51,11 +51,11 @@ TRAFFIC = (
 
 
 class Comparison(Point):
-    """One finished comparison: a column. Its value is the folder of its report, below the folder of all reports."""
+    """One finished comparison, which is a column. `value` is the folder of its report below all reports."""
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], Difference | None]:
-        """Each method minus local-only, and KT-pFL minus its simplest baseline, corrected as in its own report."""
+        """Each method minus local-only, and KT-pFL minus its simplest baseline, corrected as in the report."""
         results, found = list(self.methods.values()), dict[tuple[str, str], Difference | None]()
         for main, baseline in _PAIRS:
             if {main, baseline} <= self.methods.keys():
@@ -69,9 +69,10 @@ COMPARISON = Column("comparison", "Comparison", value=str)
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
-    """Return the report on all finished comparisons, from what each left next to its report, by the report's folder.
+    """Return the report on all finished comparisons, from the contents of their ``comparison.json`` by folder.
 
-    An `InputError` says that none of them compares two methods, or that one does not read as a comparison.
+    Raises:
+        InputError: if no comparison has two methods, or a content is not a comparison.
     """
     comparisons = [read(place, content) for place, content in contents.items()]
     columns = titled([each for each in comparisons if len(each.methods) > 1])
@@ -129,8 +130,8 @@ def read(place: str, content: Mapping[str, Any]) -> Comparison:
 def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     """Return the comparisons by the titles of their columns, in the order of the paper's tables.
 
-    A title is dataset and partition, and whether there is one architecture; where several comparisons have the same,
-    the number of clients, then the public set, and then the report's folder are added.
+    A title has the dataset, the partition, and whether there is one architecture. Equal titles are extended by the
+    number of clients, then by the public set, and then by the folder of the report.
     """
 
     def order(each: Comparison) -> tuple[Any, ...]:
@@ -152,7 +153,7 @@ def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
 
 
 def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
-    """Return the methods by comparison: final accuracy in percent, and the paper's where the setting is the paper's."""
+    """Return final accuracy in percent by method and comparison, with the paper's numbers for the paper's settings."""
     shown: list[Column] = []
     for column, each in columns.items():
         cited = {} if paper.differences(each.settings) else paper.cited(each.settings, each.methods)
@@ -162,7 +163,7 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
 
 
 def difference_table(columns: Columns, name: str = "differences") -> Table:
-    """Return what each method gains over local-only by comparison, and what KT-pFL gains over its simplest baseline."""
+    """Return differences to local-only by method and comparison, and KT-pFL's difference to its simplest baseline."""
     names = _titles(columns)
     pairs = [*((method, "local") for method in names if method != "local"), *_PAIRS]
     rows = [pair for pair in pairs if any(each.differences.get(pair) for each in columns.values())]
@@ -183,7 +184,7 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
 
 
 def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
-    """Return the methods' average ranks over the comparisons as a picture, or the reason why there is none."""
+    """Return a figure of the methods' average ranks over the comparisons, or the reason why there is no figure."""
     if not columns:
         return []
     accuracy = {
@@ -207,7 +208,7 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
 
 
 def paper_table(columns: Columns) -> Table:
-    """Return the paper's numbers for the data and partitions of comparisons that were made with other settings."""
+    """Return the paper's numbers for data and partitions of comparisons whose other settings are not the paper's."""
     numbers: dict[str, dict[str, str]] = {}  # by the paper's name of the method
     for each in (each for each in columns.values() if paper.differences(each.settings)):
         dataset, partition = _data(each.settings)
@@ -220,7 +221,7 @@ def paper_table(columns: Columns) -> Table:
 
 
 def settings_table(columns: Columns) -> Table:
-    """Return one row per comparison: the settings in which the comparisons differ; no rows where they do not."""
+    """Return one row per comparison with the settings in which comparisons differ; no rows if they do not differ."""
     given, same = {name: flat(each.settings) for name, each in columns.items()}, common_settings(columns)
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
 
@@ -286,7 +287,7 @@ def notes(columns: Columns) -> dict[str, str]:
 
 
 def _list(differing: Mapping[str, Sequence[str]], every: str) -> str:
-    """List in what each comparison differs; what all differ in is listed once, for `every`."""
+    """List the differing settings by comparison. A setting that differs in all of them is listed once, for `every`."""
     first, *others = differing.values()
     same = [why for why in first if all(why in other for other in others)] if others else []
     rest = {name: [why for why in own if why not in same] for name, own in differing.items()}

@@ -1,4 +1,4 @@
-"""A finished report: its content in all forms."""
+"""A finished report: its content in all file formats."""
 
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -15,21 +15,21 @@ PREVIEW = "preview.png"
 
 
 class Report(Content):
-    """A report in every form in which it is kept."""
+    """A report in all of its file formats."""
 
     @cached_property
     def html(self) -> str:
-        """A page with its figures in it; it loads nothing."""
+        """The HTML page. It contains its figures and loads no other file."""
         return html.page(self)
 
     @cached_property
     def markdown(self) -> str:
-        """The same without its looks; it expects the figures as ``figures/<name>.svg``."""
+        """The report as Markdown, with links to ``figures/<name>.svg``."""
         return markdown.document(self)
 
     @cached_property
     def latex(self) -> str:
-        """Tables with captions, which need the package booktabs."""
+        """The tables with captions as LaTeX, which needs the package booktabs."""
         return latex.tables(self)
 
     @cached_property
@@ -44,7 +44,7 @@ class Report(Content):
         return {**texts, BRIEF: terminal.text(self, terminal.USUAL), **self.data}
 
     def pictures(self, kinds: Collection[str] = ()) -> dict[str, bytes]:
-        """Return each figure as SVG and further `kinds`, and a preview of the first one for kedro-viz, by file name."""
+        """Return each figure as SVG and in further `kinds`, and a preview for kedro-viz, by file name."""
         check_kinds(kinds)
         drawn = [block for block in self.blocks if isinstance(block, Picture)]
         files = {f"{picture.name}.svg": svg_file(picture.svg).encode() for picture in drawn}
@@ -58,12 +58,12 @@ class Report(Content):
 
     @cached_property
     def parquet(self) -> Mapping[str, bytes]:
-        """Each table of numbers as Parquet, by file name: the same rows as in the CSV file of that name."""
+        """Each table of numbers as Parquet, by file name, with the rows of the CSV file of this name."""
         csv = {name.removesuffix(".csv"): text for name, text in self.data.items() if name.endswith(".csv")}
         return {f"{name}.parquet": to_parquet(text) for name, text in csv.items()}
 
     def write(self, folder: Path, kinds: Collection[str] = ()) -> None:
-        """Write all files below a folder, figures into ``figures/``; kinds are those of `pictures`."""
+        """Write all files below a folder, and figures below ``figures/``; see `pictures` for `kinds`."""
         pictures = {f"figures/{name}": content for name, content in self.pictures(kinds).items()}
         texts = {name: text.encode() for name, text in self.files.items()}
         (folder / "figures" if pictures else folder).mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""The KT-pFL paper's tables and figures as far as they were run, cell by cell next to the paper's numbers.
+"""The report on the reproduction of the KT-pFL paper: finished cells of its tables and figures, next to its numbers.
 
-A cell is empty until all of its seeds are finished. The list of settings comes from the configuration of each cell and
-from the settings that the paper states (`reports.paper.stated`).
+A cell is empty until all of its seeds are finished. The list of settings compares the configuration of each cell with
+the settings that the paper states (`reports.paper.stated`).
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_
 from ktpfl_pipeline.reports.words import marked, point_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
-"""What a verdict begins with: whether our result agrees with the paper's."""
+"""The beginnings of a verdict on whether our result agrees with the paper's."""
 DRAWN: Mapping[str, tuple[Callable[..., object], str]] = {
     "curves": (figures.accuracy_panels, "Mean test accuracy over the clients and seeds by round."),
     "bytes": (
@@ -61,16 +61,16 @@ WHERE = Column("cell", "Cell")
 class Planned(NamedTuple):
     """A row of the plan."""
 
-    cells: Sequence[Cell]  # of one column
-    left: Mapping[str, Cell]  # the runs that are left here, by key
-    shared: bool  # whether an earlier row has some that are left too
+    cells: Sequence[Cell]  # the cells of one column
+    left: Mapping[str, Cell]  # the unfinished runs of this row, by key
+    shared: bool  # whether an earlier row has some of these runs too
 
 
 class Judged(NamedTuple):
-    """A cell of which the paper says something."""
+    """A cell about which the paper makes a statement."""
 
     cell: Cell
-    found: Difference | None  # ours minus what it is compared with; None before it is known
+    found: Difference | None  # our result minus the compared number; None if unknown
 
 
 class Order(NamedTuple):
@@ -83,24 +83,24 @@ class Order(NamedTuple):
 
     @property
     def ours(self) -> Difference | None:
-        """Ours; None before both are finished."""
+        """Our difference of the two methods; None until both are finished."""
         return paired_difference(self.a.result, self.b.result) if self.a.result and self.b.result else None
 
 
 class Bytes(NamedTuple):
-    """What a method sends in a column."""
+    """The bytes that a method sends in a column."""
 
     column: str
     result: MethodResult
 
 
 def build(evidence: Evidence, made: Provenance) -> Report:
-    """Return the report on what is finished; `made` are time, place and command of the report."""
+    """Return the report on all finished runs. `made` has the time, machine and command of the report."""
     parts, cells = evidence.parts, evidence.cells
     by_part = {name: [cell for cell in cells if cell.part == name] for name in parts}
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
     alike = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
-    once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # runs that an earlier part has too
+    once = {tuple(cell.keys.values()): cell for cell in reversed(cells)}  # without runs that an earlier part has too
     finished = [(f"{_place(cell)}, {cell.title}", cell.result) for cell in reversed(once.values()) if cell.result]
     took = duration(sum({run.key: run.seconds("round") for cell in cells for run in cell.runs}.values()))
     lost = lost_cells(cells)
@@ -132,7 +132,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
 
 
 def told(cells: Sequence[Cell]) -> str:
-    """Return the plan as plain text: each column, the runs done and left, the hours, and the hardware."""
+    """Return the plan as plain text: columns, finished and remaining runs, hours, and hardware."""
     lines = []
     for part, group in groupby(cells, key=lambda cell: cell.part):
         own = list(group)
@@ -149,7 +149,7 @@ def lost_cells(cells: Sequence[Cell]) -> str:
 
 
 def progress(cells: Sequence[Cell]) -> str:
-    """State the number of runs, of finished runs, and the time of the others."""
+    """State the number of runs, the number of finished runs, and the time of the remaining runs."""
     keys, left = {key for cell in cells for key in cell.keys.values()}, {key for cell in cells for key in cell.left}
     known = seconds_left(cells)
     time = f", about {duration(known)}" if left and known is not None else ""
@@ -158,9 +158,9 @@ def progress(cells: Sequence[Cell]) -> str:
 
 
 def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
-    """Return one row for each group of cells of a column: seeds, runs done, time left and how it is known.
+    """Return one row per group of cells of a column: seeds, finished runs, remaining time, and how it was estimated.
 
-    The time of a run that an earlier row has too is counted there.
+    The time of a run that several rows have is counted in the first of these rows.
     """
     rows, counted = list[Planned](), set[str]()
     for group in groups:
@@ -195,7 +195,7 @@ def _by_column(cells: Sequence[Cell]) -> Table:
 
 
 def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> Table:
-    """Return the methods of a part by column: accuracy where all seeds are finished, and the paper's."""
+    """Return accuracy by method and column of a part, if all seeds are finished, and the paper's accuracy."""
     titles: dict[str, str] = {}
     for cell in cells:
         titles.setdefault(cell.method, marked(cell.result) if cell.result else cell.title)
@@ -215,7 +215,7 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
 
 
 def beside_the_paper(cells: Sequence[Cell]) -> Table:
-    """Return one row for each cell of which the paper's number is known: ours, the paper's, and whether they agree."""
+    """Return one row per cell with a number in the paper: our number, the paper's, and whether they agree."""
     rows = list[Judged]()
     for cell in cells:
         if (number := _number(cell)) is not None:
@@ -234,12 +234,12 @@ def beside_the_paper(cells: Sequence[Cell]) -> Table:
 
 
 def orders(cells: Sequence[Cell]) -> Table:
-    """Return one row for two methods of a column whose numbers in the paper differ: which one is ahead?"""
+    """Return one row per pair of methods in a column whose numbers in the paper differ: which method is better?"""
     rows = list[Order]()
     for column, own in _columns(cells):
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
-            if first != second:  # else two readings of one row of the paper's
+            if first != second:  # not two readings of one row of the paper
                 rows.append(Order(f"{named(a.part)}: {column}", a, b, first - second))
     shown = [
         WHERE.but(value=lambda order: order.where),
@@ -252,9 +252,9 @@ def orders(cells: Sequence[Cell]) -> Table:
 
 
 def findings(cells: Sequence[Cell]) -> Table:
-    """Return one row for each best setting of KT-pFL in the paper: our accuracy there, minus our best elsewhere.
+    """Return one row per best setting of KT-pFL in the paper: our accuracy there, minus our best with another setting.
 
-    The other settings are those that the paper compared and that are run here.
+    The other settings are all settings that the paper compared and that were run here.
     """
     rows = list[Judged]()
     of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
@@ -277,7 +277,7 @@ def findings(cells: Sequence[Cell]) -> Table:
 
 
 def verdict(found: Difference | None, side: int) -> str | None:
-    """Return whether a difference is on the paper's `side` of zero, or for side 0, zero; None without a difference."""
+    """Return whether the sign of a difference agrees with the paper's `side`: 1, 0 or -1. None without a difference."""
     if found is None:
         return None
     if found.ends is None:
@@ -289,7 +289,7 @@ def verdict(found: Difference | None, side: int) -> str | None:
 
 
 def summary(cells: Sequence[Cell], judged: Iterable[Table]) -> str:
-    """State how much is finished, and how often the `judged` rows agree with the paper."""
+    """State the number of finished runs, and how often the `judged` rows agree with the paper."""
     verdicts = [str(row["agrees"]) for table in judged for row in table.rows]
     counts = {word: sum(said.startswith(word) for said in verdicts) for word in (AGREES, DIFFERS, UNDECIDED)}
     known = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -299,7 +299,7 @@ def summary(cells: Sequence[Cell], judged: Iterable[Table]) -> str:
 
 
 def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
-    """Return the table of a part, or its figure over the columns of which a method is finished."""
+    """Return the table of a part, or its figure over the columns with at least one finished method."""
     if shows not in DRAWN:
         epochs = max(adaptations([cell.result for cell in cells if cell.result]))
         further = f"Accuracy after {plural(epochs, 'extra epoch')} of local training for the models of every method:"
@@ -315,7 +315,7 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
 
 
 def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Table:
-    """Return the MB of each method in each setting by kind: public samples, parameters, soft predictions."""
+    """Return the traffic of each method in each setting in MB, by kind: public samples, parameters, predictions."""
 
     def of(kind: str) -> Column:
         return Column(kind, kind, "MB", value=lambda row: megabytes(by_kind(row.result)[kind]))
@@ -331,7 +331,7 @@ def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Ta
 
 
 def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
-    """Return the cells by the title of their column; it has the experiment where another has an equal title."""
+    """Return the cells by the title of their column. Equal titles are extended by the experiment."""
     groups = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.experiment))
     columns = {place: list(own) for place, own in groups}
     alike = Counter((part, column) for part, column, _ in columns)
@@ -350,7 +350,7 @@ def _place(cell: Cell) -> str:
 
 
 def _number(cell: Cell) -> float | None:
-    """Return the paper's accuracy in a cell, 0..1; None where it has none."""
+    """Return the paper's accuracy in a cell as a fraction of 1, or None if the paper has no such number."""
     cited = paper.of_cell(cell)
     return None if cited is None else cited.value / 100
 

@@ -1,6 +1,6 @@
-"""How methods, architectures and labels look in every figure: colors, markers, titles. Also names of files.
+"""The look of methods, architectures and labels in all figures: colors, markers, titles. Also names of files.
 
-Nothing that draws is imported here: the catalog is read with `FIGURE_FILES` before anything is drawn.
+This module does not import matplotlib, because the catalog is read with `FIGURE_FILES` before anything is drawn.
 """
 
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from ktpfl_pipeline.core.errors import InputError
 INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
 GREEN, VERMILION, GRAY = "#009e73", "#d55e00", "#8a94a6"
 ON_DARK, ON_LIGHT = "#fefefe", "#010101"
-"""Text on a dark and on a light color."""
+"""The colors of text on a dark and on a light color."""
 
 NAMED = 30
-"""Clients up to which each is named on an axis."""
+"""The largest number of clients for which an axis names each client."""
 
 PAGE, MARKDOWN, BRIEF, RESULTS = "report.html", "report.md", "table.txt", "comparison.json"
-"""Files of a report: the page, the same as Markdown, the console's text, and what the overview reads."""
+"""The files of a report: the HTML page, Markdown, the text for the console, and the results for the overview."""
 REMAKE = "delete its folder, or run its comparison again."
-"""What to do about `RESULTS` that cannot be used."""
+"""The advice in messages about a file `RESULTS` that cannot be used."""
 FIGURE_FILES = ("png", "pdf")
-"""Kinds of figure files besides SVG. They are written where they are asked for: they take half of a report's time."""
+"""The optional formats of figures in addition to SVG. Writing them takes half of a report's time."""
 
 
 class Look(NamedTuple):
@@ -31,8 +31,9 @@ class Look(NamedTuple):
     marker: str
 
 
-# Fixed for each method, so that a new method changes the color of no other one. `BLUE` is that of KT-pFL's two forms,
-# of which a comparison holds one. Methods that are seldom in one figure may share a color, with another marker.
+# The look of each method is fixed, so a new method does not change the colors of other methods. Both forms of KT-pFL
+# have `BLUE`, because a comparison has one of them. Methods that are seldom in one figure may share a color, with
+# different markers.
 _LOOKS = {
     method: Look(color, marker)
     for color, methods in {
@@ -81,13 +82,17 @@ _ARCHITECTURES = {
 
 
 def check_kinds(kinds: Iterable[str]) -> None:
-    """Check that all are `FIGURE_FILES`; an `InputError` names one that is not."""
+    """Check that all kinds are in `FIGURE_FILES`.
+
+    Raises:
+        InputError: if a kind is not; the message names it.
+    """
     if unknown := [kind for kind in kinds if kind not in FIGURE_FILES]:
         raise InputError(f"figures of a report: {unknown[0]!r} is unknown; choose from {', '.join(FIGURE_FILES)}.")
 
 
 def look(method: str) -> Look:
-    """Return the color and marker of a method; a method outside the registry gets a spare one by its name."""
+    """Return the color and marker of a method. A method outside the registry gets spare ones, chosen by its name."""
     if method in _LOOKS:
         return _LOOKS[method]
     place = sum(method.encode())
@@ -110,7 +115,7 @@ def architecture_title(architecture: str) -> str:
 
 
 def label_colors(classes: int) -> list[str]:
-    """Return the colors of labels: ten that can be distinguished, or a scale where there are more."""
+    """Return the colors of labels: ten distinguishable colors, or a color scale for more than ten labels."""
     if classes <= len(_LABELS):
         return list(_LABELS[:classes])
     import matplotlib as mpl

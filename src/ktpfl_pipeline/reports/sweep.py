@@ -1,6 +1,6 @@
-"""The report on one setting at several values: how each method's accuracy depends on it, and which value is chosen.
+"""The report on a sweep: how each method's accuracy depends on one setting, and which value is chosen.
 
-A value is chosen by validation accuracy only; the test accuracy at that value is then reported once.
+Only validation accuracy chooses a value. The test accuracy at the chosen value is then reported.
 """
 
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ TITLES = {
     "partition.alpha": "Concentration α",
     KNOWLEDGE: "Compression",
 }
-"""Names of the settings of the paper's tables; another setting is named by its path."""
+"""The names of settings in the paper's tables. Any other setting is named by its path."""
 ANY = "any"
-"""The value of a method that the setting does not affect."""
+"""The shown value of a method that does not depend on the setting."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
 
 
 def table_rows(points: Sequence[Point]) -> list[Row]:
-    """Return the rows of the table: method by method, each at all values; once where they are the same runs."""
+    """Return the rows of the table, by method and value. A method with the same runs at all values has one row."""
     rows, lead = list[Row](), headline([each for point in points for each in point.methods.values()])
     for method in points[0].methods:
         best, own = study.chosen(points, method), study.touched(points, method)
@@ -119,10 +119,10 @@ def table_rows(points: Sequence[Point]) -> list[Row]:
 
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     """Return one row for each method and value; `title` is the name of the setting."""
-    skewed = len({str(_skew(row)) for row in rows}) > 1  # the setting decides the label skew
+    skewed = len({str(_skew(row)) for row in rows}) > 1  # the label skew depends on the setting
     batches = {(row.result.settings.get("public") or {}).get("batch") for row in rows}
     sizes = {(row.result.method, row.result.predictions) for row in rows}
-    sized = len(batches) == 1 and len(sizes) > len({row.result.method for row in rows})  # the setting decides them
+    sized = len(batches) == 1 and len(sizes) > len({row.result.method for row in rows})  # the sizes vary
     chosen = any(row.chosen for row in rows)
     some = any(row.value == ANY for row in rows)
     averaged = words.averaged(len(rows[0].result.seeds), [row.result for row in rows])

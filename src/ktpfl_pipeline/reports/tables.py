@@ -1,4 +1,4 @@
-"""The tables of a comparison, and those of methods by setting that the overview and the paper's report share."""
+"""The tables of a comparison, and tables of methods by setting, which the overview and the paper's report share."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, mean
 
 
 def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
-    """Return one row per method, the best first, and one for the majority-class baseline where it is known."""
+    """Return one row per method, the best first, and a row for the majority-class baseline if it is known."""
     lead, settings = headline(results), results[0].settings
     points = dict.fromkeys((lead, HEADLINE, AFTER_LOCAL))
     cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in results])
@@ -53,10 +53,10 @@ def setting_columns(
     failed: Collection[str] = (),
     point: str = HEADLINE,
 ) -> list[Column]:
-    """Return the columns of one setting in a table of methods by setting; a row is a method's registry name.
+    """Return the columns of one setting in a table of methods by setting. A row is a method's registry name.
 
-    These are the final accuracy at an evaluation point and, next to the headline, the paper's number, if the setting is
-    the paper's and so some are `cited`. The title is unique in the table; `failed` methods cannot be finished.
+    The first column is the final accuracy at an evaluation point. At the headline, a second column has the paper's
+    numbers if any are `cited`. The title must be unique in the table. `failed` methods cannot be finished.
     """
     best = clear_best(list(results.values()), point)
 
@@ -80,9 +80,9 @@ def methods_table(name: str, titles: Mapping[str, str], shown: Sequence[Column],
 class Run(NamedTuple):
     """One run of a result."""
 
-    setting: str  # its name
+    setting: str  # the name of the setting
     result: MethodResult
-    place: int  # of its seed among the result's
+    place: int  # the position of the run's seed in the result
 
     @property
     def method(self) -> str:
@@ -96,7 +96,7 @@ class Run(NamedTuple):
 
 
 SETTING = Column("setting", "Setting", value=lambda run: run.setting)
-"""The name of a `Run`'s setting."""
+"""The column with the name of a `Run`'s setting."""
 
 
 def runs(
@@ -106,7 +106,8 @@ def runs(
 ) -> Section:
     """Return the section with one row per run: its seed and accuracies, and its run and key in MLflow.
 
-    The `results` come after the name of their setting; a row is a `Run`. The `first` columns come before the others.
+    `results` are pairs of a setting's name and a result. The `first` columns, whose rows are `Run`s, come before all
+    other columns.
     """
 
     def at(point: str) -> Column:

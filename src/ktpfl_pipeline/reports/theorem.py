@@ -13,11 +13,11 @@ from ktpfl_pipeline.reports.numbers import Entry, mean
 from ktpfl_pipeline.reports.words import aggregates
 
 TOLERANCE = 1e-6
-"""Nats by which a loss may exceed another and still count as no worse."""
+"""The difference in nats up to which a larger loss still counts as equal."""
 
 
 def blocks(result: MethodResult) -> list[Block]:
-    """Return the figure and the table of the check; nothing where not every run was checked."""
+    """Return the figure and the table of the check; nothing unless every run was checked."""
     checks = [run.theorem for run in result.runs if run.theorem is not None]
     if len(checks) < len(result.runs):
         return []
@@ -44,9 +44,9 @@ def blocks(result: MethodResult) -> list[Block]:
 def table(result: MethodResult) -> Table:
     """Return the check on a method's final models, one row per mixture that every run has.
 
-    Losses are negative log-likelihoods in nats. The last two columns count the clients, over all seeds, whose
-    mixture is at least as good as both their own model and the average of all, within `TOLERANCE`. On the half of the
-    samples that the best mixture was fitted to, the client's certificate is added to the tolerance.
+    Losses are negative log-likelihoods in nats. The last two columns count the clients, over all seeds, whose mixture
+    is at least as good as both their own model and the average of all models, within `TOLERANCE`. On the half of the
+    samples to which the best mixture was fitted, the client's certificate is added to the tolerance.
     """
     checks = [(run.theorem, run.adversaries) for run in result.runs if run.theorem is not None]
 
@@ -58,7 +58,7 @@ def table(result: MethodResult) -> Table:
 
     def no_worse(half: str) -> Callable[[str], Entry]:
         def value(mixture: str) -> Entry:
-            held: list[float] = []  # 1 where it is at least as good
+            held: list[float] = []  # 1 if the mixture is at least as good
             for check, liars in checks:
                 by = getattr(check, half)
                 slack = check.certificate if half == "fit" else [0.0] * len(check.certificate)

@@ -1,6 +1,6 @@
 """The report on a tuning: the candidates of each method, and the values that validation accuracy chooses.
 
-Test accuracies of the trials are not shown anywhere: not here, not on the terminal, and not in their MLflow runs.
+Test accuracies of the trials are not shown: neither in this report, nor on the terminal, nor in MLflow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
 
 
 def search_sections(tuning: Study) -> list[Section]:
-    """Return pictures of the search; no sections where no method has two finished candidates."""
+    """Return the sections with figures of the search; none unless a method has two finished candidates."""
     searched = {
         method: cells
         for method, cells in tuning.methods.items()
@@ -86,7 +86,7 @@ def search_sections(tuning: Study) -> list[Section]:
 
 
 def summary(tuning: Study) -> str:
-    """Count the methods whose chosen values are not the configured ones, and list those at the end of a range."""
+    """Count the methods whose chosen values differ from the configured ones, and list values at the end of a range."""
     searched = {method: cells for method, cells in tuning.methods.items() if cells[0].value}
     moved = [method for method, cells in searched.items() if highest(cells) is not cells[0]]
     first = (
@@ -181,7 +181,7 @@ def trial_table(tuning: Study) -> Table:
 class Trial(NamedTuple):
     """One candidate of a method."""
 
-    number: int  # in the order of the search, from 1
+    number: int  # the position in the search, from 1
     cell: Cell
     chosen: bool
 

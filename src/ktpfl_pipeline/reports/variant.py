@@ -1,4 +1,4 @@
-"""What a comparison is of, as the name of its folder: comparisons that differ in it have reports side by side."""
+"""The variant of a comparison: a folder name for its data and settings. Each variant has a separate report."""
 
 import re
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ PARAMETERS = {
     **{"k_labels": "labels_per_client", "shards": "shards_per_client"},
     "lognormal": "sigma",
 }
-"""The setting that says what a partition is, where there is one."""
+"""The setting that describes a partition, by scheme."""
 LONGEST = 200
-"""Bytes of a folder's name: systems allow 255, and MLflow's run and a report that is being written add to the name."""
+"""The most bytes of a folder name. Systems allow 255; MLflow and unfinished reports add a few to the name."""
 SHOWN = 40
-"""Bytes of a source in a name that would be too long."""
+"""The most bytes of a source in a name that would otherwise be too long."""
 
 
 def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequence[int] = ()) -> str:
     """Return a name for the data of a comparison: ``digits-8x8x1_to_28x28x1-20_clients-dirichlet-0.3-open_part``.
 
-    Settings that are not the default follow, as in ``...-open_part-0.1-flipped-0.1-tuned``. What is not known is left
-    out. `native` is the shape of a private input in its source, empty if there are several; `shape` is what models
-    take. Where the name would be longer than `LONGEST`, sources are named by their file alone.
+    Settings that differ from the defaults follow, as in ``...-open_part-0.1-flipped-0.1-tuned``. Unknown parts are left
+    out. `native` is the shape of a private input in its source, or empty if the source has several shapes. `shape` is
+    the input shape of the models. If the name is longer than `LONGEST`, sources are named only by their files.
     """
     whole = _named(settings, native, shape, LONGEST)
     if len(whole.encode()) <= LONGEST:
@@ -35,7 +35,7 @@ def variant(settings: dict[str, Any], native: Sequence[int] = (), shape: Sequenc
 
 
 def _named(settings: dict[str, Any], native: Sequence[int], shape: Sequence[int], most: int) -> str:
-    """Return the name of `variant`; a source of more than `most` bytes is named by its file and a hash."""
+    """Return the name of `variant`. A source with more than `most` bytes is named by its file and a hash."""
     names = ("private", "partition", "public", "adversaries")
     private, partition, public, adversaries = (settings.get(group, {}) for group in names)
     clients = settings.get("clients", 0)
@@ -54,7 +54,7 @@ def _named(settings: dict[str, Any], native: Sequence[int], shape: Sequence[int]
 
 
 def _source(settings: dict[str, Any], most: int) -> str:
-    """Return a source in letters that a folder may have, with a hash where another could have the same."""
+    """Return a source in characters allowed in folder names, with a hash if another source could have the same name."""
     source = str(settings.get("source", ""))
     shown = source
     if len(source.encode()) > most:
@@ -65,12 +65,12 @@ def _source(settings: dict[str, Any], most: int) -> str:
 
 
 def _sides(shape: Sequence[int]) -> str:
-    """Return a shape in short, channels of images last: ``28x28x1``, ``9x128``."""
+    """Return a shape as text, with the channels of images last: ``28x28x1``, ``9x128``."""
     return "x".join(map(str, [*shape[1:], shape[0]] if len(shape) == 3 else shape))
 
 
 def asked(partition: dict[str, Any]) -> list[str]:
-    """Return a partition with what it was asked for: ``dirichlet``, ``0.3``, ``balanced``, ``rotation``."""
+    """Return a partition and its settings: ``dirichlet``, ``0.3``, ``balanced``, ``rotation``."""
     scheme, skew = partition.get("scheme", ""), partition.get("feature_skew", "none")
     balanced = "balanced" if scheme == "dirichlet" and partition.get("balanced") else ""
     found = [scheme, partition.get(PARAMETERS.get(scheme, ""), ""), balanced, "" if skew == "none" else skew]

@@ -1,4 +1,4 @@
-"""Bytes that the server and real clients exchanged, next to the traffic that a method counts."""
+"""The bytes that the server and real clients exchanged, next to the traffic that a method counts."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -18,10 +18,10 @@ RESUMED = (
 
 
 class Row(NamedTuple):
-    """A method's clients, or one of them."""
+    """All clients of a method, or one client."""
 
     result: MethodResult
-    client: int | None = None  # its place; None for all clients together
+    client: int | None = None  # the client's position; None for all clients together
 
     @property
     def title(self) -> str:
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def blocks(results: Sequence[MethodResult]) -> list[Block]:
-    """Return counted traffic and bytes sent, by method and by client; nothing where no client was real."""
+    """Return counted traffic and sent bytes, by method and by client; nothing if there were no real clients."""
     real = [result for result in results if all(run.wire for run in result.runs)]
     others = [result.title for result in results if result not in real and not result.runs[0].labels_known]
     unknown: list[Block] = [Notes({"Not known": f"for {', '.join(others)}, {RESUMED}"})] if others else []
@@ -60,7 +60,7 @@ def blocks(results: Sequence[MethodResult]) -> list[Block]:
 
 
 def _columns() -> list[Column]:
-    """Return counted traffic and bytes sent, up and down, mean over seeds, of a `Row`."""
+    """Return the columns of a `Row` for counted traffic and sent bytes, up and down, averaged over seeds."""
 
     def column(key: str, title: str, of_run: Callable[[FinishedRun], list[int]]) -> Column:
         def value(row: Row) -> Entry:

@@ -42,7 +42,7 @@ LANDMARK = (
 
 
 class Measure(NamedTuple):
-    """What reports say of a measure."""
+    """The title and the meaning of a measure in reports."""
 
     title: str
     meaning: str
@@ -90,12 +90,12 @@ MAJORITY = Measure(
     "difference to local-only is not corrected, because this is not a method.",
 )
 NUMBERS = ("no", "one", "two", "three", "four", "five")
-"""How many evaluations count, in words."""
+"""Small numbers in words, for the number of evaluations in a final value."""
 RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
 
 
 def clients(settings: Mapping[str, Any]) -> str:
-    """Return how many clients an experiment asks for: ``20 clients``, or all of the source."""
+    """Return the number of an experiment's clients in words: ``20 clients``, or all clients of the source."""
     asked = settings["clients"]
     return "all clients of the source" if asked is None else plural(asked, "client")
 
@@ -106,11 +106,11 @@ def listed_seeds(seeds: Sequence[int]) -> str:
 
 
 Special = list[tuple[str, str]]
-"""Settings that are not the usual ones: each as a part of a folder's name, and in words."""
+"""Settings that differ from the defaults: each as a part of a folder name, and in words."""
 
 
 def unreliable(settings: Mapping[str, Any]) -> Special:
-    """Return how an experiment's clients are unreliable, and how many are held out of training."""
+    """Return how clients of an experiment are unreliable, and the share of clients held out of training."""
     late, limited = Stragglers(**settings.get("stragglers", {})), Budgets(**settings.get("budgets", {}))
     chance, held = settings.get("availability", Reliability.availability), settings.get("newcomers", 0.0)
     slow, delay, poor, epochs = late.share, late.delay, limited.share, limited.epochs
@@ -148,7 +148,7 @@ def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
 
 
 def too_few(seeds: int) -> str:
-    """Return why there is no interval: ``2 seeds, and an interval needs at least 3``; empty where there is one."""
+    """Return why there is no interval: ``2 seeds, and an interval needs at least 3``; empty if there is an interval."""
     return "" if seeds >= FEWEST_SEEDS else f"{plural(seeds, 'seed')}, and an interval needs at least {FEWEST_SEEDS}"
 
 
@@ -170,7 +170,7 @@ def gaining(result: MethodResult) -> str:
 
 
 def over_seeds(results: Sequence[MethodResult]) -> str:
-    """Return what a caption says of several seeds: ``, mean over 3 seeds``."""
+    """Return the end of a caption for several seeds: ``, mean over 3 seeds``."""
     seeds = max(len(result.seeds) for result in results)
     return f", mean over {seeds} seeds" if seeds > 1 else ""
 
@@ -197,7 +197,7 @@ SIGNS: Mapping[str, tuple[Callable[[type[Method[Any]]], bool], str]] = {
         "after equal extra epochs",
     ),
 }
-"""Marks of methods that are not treated like the others: which methods, and in what they differ."""
+"""The marks of methods that are treated differently: a test for such methods, and the difference in words."""
 
 
 def marked(result: MethodResult) -> str:
@@ -207,7 +207,7 @@ def marked(result: MethodResult) -> str:
 
 
 def signs(results: Iterable[MethodResult]) -> dict[str, str]:
-    """Return the meaning of the `SIGNS` of these methods, by sign, with the methods that have it."""
+    """Return the meanings of the `SIGNS` of these methods, by sign, with the methods that have the sign."""
     titles = {marked(result): result.title for result in results}
     having = {sign: [title for name, title in titles.items() if sign in name] for sign in SIGNS}
     return {sign: f"{SIGNS[sign][1]}: {', '.join(found)}." for sign, found in having.items() if found}
@@ -219,22 +219,22 @@ def plain(name: str) -> str:
 
 
 def setting(value: Any) -> str:
-    """Return a setting as it is written under conf/."""
+    """Return the value of a setting as in conf/."""
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
     if isinstance(value, Mapping):
-        bare = "encoding"  # its value is enough to describe the section
+        bare = "encoding"  # its value alone describes the section
         return " ".join(setting(each) if name == bare else f"{name}={setting(each)}" for name, each in value.items())
     return value if isinstance(value, str) else written(value)
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return nested settings flat, as they are written under conf/."""
+    """Return nested settings as a flat dictionary, with values as in conf/."""
     return {name: setting(value) for name, value in flat(values).items()}
 
 
 def aggregates(result: MethodResult) -> bool:
-    """Return whether clients get back models and nothing else; in addition they send at most a few numbers."""
+    """Return whether clients receive only models, and send only models and at most a few numbers."""
     sent = result.traffic
     models = sent["parameters_up"] or sent["parameters_down"]
     return bool(models) and not sent["knowledge_down"] and sent["knowledge_up"] <= sent["parameters_up"]
@@ -254,10 +254,10 @@ def point_title(point: str) -> str:
 
 
 def leading(point: str) -> str:
-    """Return what a sentence adds where another metric than accuracy leads: `` in AUC``."""
+    """Return the end of a sentence if the headline is another metric than accuracy: `` in AUC``."""
     return f" in {MEASURES[point].title}" if point in MEASURES else ""
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return a text in lines, without breaking words such as KT-pFL."""
+    """Return text in lines of at most `width` characters, without breaking words such as KT-pFL."""
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

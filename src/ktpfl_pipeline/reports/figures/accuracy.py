@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports.numbers import points
 from ktpfl_pipeline.reports.style import GRAY, INK, MUTED, NAMED, PAPER, RULE, architecture_title, look
 
 FEW = 4
-"""Methods up to which a figure shows everything of each; with more, only of the `chief` ones."""
+"""The largest number of methods that a figure shows in full. With more methods, it shows only `chief` ones in full."""
 _DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": base.DASHES}
 
 
@@ -28,9 +28,9 @@ _DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": base.DASHES}
 def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
     """Draw the mean accuracy over clients and seeds by round: solid at the round's end, dashed after local training.
 
-    Bands are ranges over seeds. The `chief` methods are thick; with more than `FEW`, only these have colors, dashed
-    lines and bands. Shaded are the rounds of which the final value is the mean; with early stopping none are, as the
-    one round that counts is another in each run. What belongs to one method has a group id that ends in its place:
+    Bands are ranges over seeds. The `chief` methods have thick lines. With more than `FEW` methods, only `chief`
+    methods have colors, dashed lines and bands. The rounds that enter the final value are shaded, except with early
+    stopping, where they differ between runs. The parts of one method have group ids that end in its position:
     ``line--0``, ``band--0``, ``before--0``, ``name--0``.
     """
     figure, axes = base.single(max(3.5, 0.16 * len(results) + 1.7))
@@ -74,9 +74,9 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
-    """Draw the same, one panel a comparison, all in color and without dashed lines.
+    """Draw accuracy by round in one panel per comparison, with all methods in color and without dashed lines.
 
-    The subject of each comparison's report and local-only are thick and have bands.
+    The subject of each comparison's report and local-only have thick lines and bands.
     """
     figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), 2.5, 44, above=0.4)
     handles: dict[str, Any] = {}
@@ -104,16 +104,17 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
 
 
 def chief(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the methods that figures bring out: the report's subject, local-only, and the best."""
+    """Return the methods that figures emphasize: the report's subject, local-only, and the best."""
     found = [subject(results), local_only(results), ranked(results)[0]]
     return [result for place, result in enumerate(found) if result is not None and result not in found[:place]]
 
 
 @styled
 def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
-    """Draw every client's accuracy by round, mean over seeds, their middle half and their mean, one panel a method.
+    """Draw every client's accuracy by round, averaged over seeds, in one panel per method.
 
-    All have one axis. It begins where, from the second round on, all but a hundredth of the values lie above.
+    A panel also shows the middle half of the clients and their mean. All panels have one axis. The axis starts at a
+    value that 99 % of the accuracies from the second round on exceed.
     """
     across = min(3 if len(results) <= 6 else 5 if len(results) <= 30 else 6, len(results))
     titles = [result.title for result in results]
@@ -121,14 +122,14 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
     figure, panels = base.grid_of_panels(titles, across, height, 34 if across <= 3 else 80 // across, sharey=True)
     curves = [result.client_curves(HEADLINE) for result in results]
     later = np.concatenate([np.ravel(accuracy[1:] or accuracy) for _, accuracy in curves])
-    later = later[np.isfinite(later)]  # without real clients that were never measured
+    later = later[np.isfinite(later)]  # real clients that were never measured are NaN
     for place, (axes, result, (rounds, accuracy)) in enumerate(zip(panels, results, curves, strict=True)):
         color = look(result.method).color
         values = np.array(accuracy)  # (rounds, N)
         dots: dict[str, Any] = {"marker": "o", "markersize": 3} if len(rounds) < 4 else {}
         axes.plot(rounds, values, color=color, linewidth=0.5, alpha=0.35, zorder=2)
         axes.fill_between(rounds, *np.nanquantile(values, (0.25, 0.75), axis=1), color=color, alpha=0.2, linewidth=0)
-        means = mean_by_place(result.curve[HEADLINE].by_seed)  # without those of adversaries
+        means = mean_by_place(result.curve[HEADLINE].by_seed)  # without adversaries
         axes.plot(rounds, means, color=color, linewidth=2, zorder=3, **dots)
         base.rounds_across(axes, "auto" if across <= 3 else 4)
         axes.tick_params(labelleft=place % across == 0)
@@ -139,10 +140,10 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def client_accuracy(results: Sequence[MethodResult]) -> Figure:
-    """Draw each client's final accuracy with every method, one row a client: the `chief` ones in color, others gray.
+    """Draw each client's final accuracy with every method, one row per client: `chief` methods in color, others gray.
 
-    With local-only among the methods, the rows are sorted by what the report's subject gains over it, a bar joins the
-    two, and the gain is at the right.
+    With local-only among the methods, the rows are sorted by the difference of the report's subject to local-only. A
+    bar connects both accuracies, and the difference is at the right.
     """
     main, local = subject(results), local_only(results)
     beside = None if local is main else local
@@ -188,7 +189,7 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
 
 
 def client_title(result: MethodResult, place: int) -> str:
-    """Return the title of the client at a place, as `title_in` a run; its number is the place where seeds differ."""
+    """Return the title of the client at a position, like `title_in`; its position is its number if seeds differ."""
     first, *others = result.runs
     if all((run.names, run.client_ids) == (first.names, first.client_ids) for run in others):
         return title_in(first, place)
@@ -196,7 +197,7 @@ def client_title(result: MethodResult, place: int) -> str:
 
 
 def title_in(run: FinishedRun, place: int) -> str:
-    """Return a client's name in figures: its architecture, and its own name, or its id without one."""
+    """Return a client's title in figures: its architecture, and its name, or its id if it has no name."""
     name = base.shortened(str(run.client_names[place]))
     return f"{base.shortened(architecture_title(run.architectures[place]))} {name}"
 

@@ -1,8 +1,8 @@
-"""What all figures share: the style, the axes, the legend above them, names at the ends of lines, SVG for a page.
+"""Code that all figures share: style, axes, legends, names at the ends of lines, and SVG for pages.
 
-Figures are matplotlib's objects, made without pyplot and without touching its settings, so they can be drawn anywhere
-and saved in any format. Each method keeps its color and marker in all of them; the colors are told apart with every
-common kind of color blindness (Okabe and Ito's, Tol's for labels).
+Figures are matplotlib objects, made without pyplot and without changing matplotlib's settings, so they can be drawn
+anywhere and saved in any format. A method has the same color and marker in all figures. The colors are distinguishable
+with all common kinds of color blindness (Okabe and Ito's colors, and Tol's for labels).
 """
 
 import io
@@ -33,13 +33,13 @@ TOKENS = {
     **{INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper", NEUTRAL: "neutral", BLUE: "blue", GRAY: "gray"},
     **{ON_DARK: "on-dark", ON_LIGHT: "on-light"},
 }
-"""Colors that a page sets for light and dark: `svg` writes them as CSS variables of these names."""
+"""The colors that depend on a page's light or dark mode. `svg` writes them as CSS variables of these names."""
 WIDTH = 7.0
-"""Inches: a page's width."""
+"""The width of a page in inches."""
 DPI = 200
 PERCENT = FuncFormatter(lambda share, _: f"{round(100 * share, 2):g} %")
 FONTS = ("Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")
-"""Fonts of a figure, the first that is installed first; those of `SCRIPTS` have the characters that these lack."""
+"""The fonts of figures, in order of preference. The fonts of `SCRIPTS` have further characters."""
 SCRIPTS = ("Noto Sans", "Source Han Sans", "WenQuanYi", "Hiragino", "Microsoft YaHei", "Malgun", "Nirmala", "FreeSans")
 """Beginnings of the names of fonts for further scripts."""
 DASHES: Any = (0, (4, 2.5))
@@ -65,7 +65,7 @@ _STYLE: Any = {  # matplotlib's names
 
 @cache
 def families() -> list[str]:
-    """Return the installed fonts that figures use, in their order; matplotlib takes each character from the first."""
+    """Return the installed fonts for figures in order. matplotlib takes a character from the first font that has it."""
     from matplotlib.font_manager import fontManager
 
     installed = sorted({font.name for font in fontManager.ttflist})
@@ -74,14 +74,14 @@ def families() -> list[str]:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Apply this module's settings to matplotlib; a character that no font has is drawn as a box without a warning."""
+    """Apply this module's style inside the context. A character without a font is drawn as a box, without a warning."""
     with mpl.rc_context({**_STYLE, "font.family": families()}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         yield
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw with the style of this module, and leave matplotlib's settings as they were."""
+    """Return a function that draws with the style of this module and does not change matplotlib's settings."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -96,25 +96,25 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def arrange(drawn: Any) -> None:
-    """Compute the layout of a figure, or that of axes, without drawing it."""
+    """Compute the layout of a figure or of axes without drawing them."""
     figure = drawn.get_figure(root=True)
     if layout := figure.get_layout_engine():
         layout.execute(figure)
 
 
 _ARRANGED: "WeakSet[Any]" = WeakSet()
-"""Figures whose layout is final: a layout takes longer than a drawing."""
+"""The figures whose layout is final. A layout takes longer than a drawing, so it is computed once."""
 
 
 def blank(height: float, width: float = WIDTH) -> Figure:
     """Return an empty figure of this size in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)  # it keeps one renderer, where matplotlib would make one for each text that is measured
+    FigureCanvasAgg(figure)  # keeps one renderer; matplotlib would make one per measured text
     return figure
 
 
 def single(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
-    """Return a figure of this size in inches with its one axes."""
+    """Return a figure of this size in inches with one axes."""
     figure = blank(height, width)
     return figure, figure.add_subplot()
 
@@ -124,8 +124,8 @@ def grid_of_panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a titled panel for each title, in reading order, `across` of them in a row.
 
-    The height of a row and the room for a legend above all are in inches, and the width of titles is in characters.
-    Further options are those of matplotlib's ``subplots``.
+    `height` is the height of a row and `above` the height of a legend above all panels, in inches. `wrap` is the width
+    of titles in characters. `shared` are options for matplotlib's ``subplots``.
     """
     down = -(-len(titles) // across)
     figure = blank(down * height + above)
@@ -138,7 +138,7 @@ def grid_of_panels(
 
 
 def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
-    """Leave of the axes the grid and the line at the bottom."""
+    """Hide all lines of the axes except the grid and the bottom line."""
     axes.grid(axis=grid)
     axes.spines["left"].set_visible(False)
     axes.tick_params(length=0)
@@ -170,7 +170,7 @@ def legend_above(figure: Figure, handles: dict[str, Any], columns: int) -> None:
 
 
 def color_bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: Any) -> Any:
-    """Put a scale of colors next to panels, and return it."""
+    """Add a color bar next to panels, and return it."""
     bar = figure.colorbar(image, ax=axes, **options)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=2.5)
@@ -178,24 +178,24 @@ def color_bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: An
 
 
 def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]], color: str) -> list[Artist]:
-    """Draw the range over seeds around a line: nothing with one seed."""
+    """Draw the range over seeds around a line. With one seed, draw nothing."""
     look: Any = {"color": color, "alpha": 0.15, "linewidth": 0}
     return [axes.fill_between(across, np.min(by_seed, 0), np.max(by_seed, 0), **look)] if len(by_seed) > 1 else []
 
 
 def range_of(seeds: int) -> dict[str, Any]:
-    """Return what a legend says of `band`."""
+    """Return the legend entry of `band`."""
     return {f"range over {seeds} seeds": Patch(color=MUTED, alpha=0.2, linewidth=0)} if seeds > 1 else {}
 
 
 def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> None:
-    """Put a title and below it a legend above the axes, at most as wide as these; `options` go to the legend."""
+    """Add a title above the axes, and a legend below the title, at most as wide as the axes, with these `options`."""
     scale = 72 / axes.figure.dpi
     look = {"handlelength": 1.8, "columnspacing": 1.6, "handletextpad": 0.5, "borderaxespad": 0.5, "borderpad": 0}
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), **look, **options}
 
     def put(columns: int, lines: str) -> float:
-        """Put both there, and return the legend's width in pixels."""
+        """Add title and legend, and return the legend's width in pixels."""
         width = height = 0.0
         if handles:
             legend = axes.legend(handles.values(), handles.keys(), ncols=columns, **place)
@@ -221,7 +221,7 @@ def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> Non
 def shortened(name: str, most: int = 28) -> str:
     """Return the name of a client or class, shortened to `most` characters, so that the axes have enough room.
 
-    The end of a longer name is kept, which often has a number.
+    The end of a long name is kept, because it often has a number.
     """
     kept = most - 1
     return name if len(name) <= most else f"{name[: kept - kept // 3]}…{name[-(kept // 3) :]}"
@@ -230,10 +230,10 @@ def shortened(name: str, most: int = 28) -> str:
 def label_ends(
     axes: Axes, ends: Sequence[tuple[str, str, float, float]], bold: Collection[str] | None = None
 ) -> dict[str, Annotation]:
-    """Write each line's name at its end, moved apart where names would overlap, and return what was written.
+    """Write each line's name at its end, without overlaps, and return the annotations by name.
 
-    The axes have a `head`, which laid them out. `ends` are name, color and last point of each line. The names
-    in `bold` are written so; None writes all of them so.
+    The axes must have a `head`, which computes their layout. `ends` are the name, the color and the last point of each
+    line. The names in `bold` are bold; with None, all names are bold.
     """
     _ARRANGED.discard(axes.get_figure(root=True))  # the names need room
     low, high = axes.get_ylim()
@@ -252,9 +252,9 @@ def label_ends(
 
 
 def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return ascending values moved as little as possible, in least squares, to be at least `gap` apart.
+    """Return ascending values, moved as little as possible in least squares so that they are at least `gap` apart.
 
-    They stay between `low` and `high`, above `high` where there is no room.
+    The results are between `low` and `high`. If there is not enough room, they exceed `high`.
     """
     from scipy.optimize import isotonic_regression
 
@@ -264,7 +264,7 @@ def apart(values: Sequence[float], gap: float, low: float, high: float) -> list[
 
 
 def saved(figure: Figure, kind: str) -> bytes:
-    """Return the figure as a file: ``png`` or ``pdf``; `svg_file` makes the third kind."""
+    """Return the figure as a ``png`` or ``pdf`` file; see `svg_file` for SVG."""
     buffer = io.BytesIO()
     with style():
         figure.savefig(buffer, format=kind, dpi=DPI)
@@ -272,7 +272,7 @@ def saved(figure: Figure, kind: str) -> bytes:
 
 
 def preview(figure: Figure) -> bytes:
-    """Return the figure as PNG on a white page of 386 by 300 parts: kedro-viz stretches an image to this shape."""
+    """Return the figure as PNG on white with the ratio 386:300, because kedro-viz stretches images to this ratio."""
     from PIL import Image, ImageOps
 
     buffer = io.BytesIO(saved(figure, "png"))
@@ -284,9 +284,9 @@ def preview(figure: Figure) -> bytes:
 
 
 def svg(figure: Figure, name: str) -> str:
-    """Return the figure as an ``svg`` element. Text stays text, and the background is transparent.
+    """Return the figure as an ``svg`` element with text as text and a transparent background.
 
-    Its ids begin with the name, which must be unique in a page.
+    The ids of its parts begin with `name`, which must be unique in a page.
     """
     buffer = io.StringIO()
     nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -308,7 +308,7 @@ def svg_file(element: str) -> str:
 def svg_on_page(element: str) -> str:
     """Return an element of `svg` for a page that may be dark.
 
-    `TOKENS` become CSS variables, and every other color gets as much white as the page says in ``--lift``.
+    `TOKENS` become CSS variables. Every other color is mixed with white by the share ``--lift`` of the page.
     """
     return re.sub(r"(?<=: )#[0-9a-f]{6}\b", _on_page, element)
 

@@ -1,4 +1,4 @@
-"""What every method gains over local-only training, and how methods rank over settings."""
+"""Figures of the methods' differences to local-only training, and of their ranks over settings."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -19,11 +19,11 @@ from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION, loo
 from ktpfl_pipeline.reports.words import leading, too_few
 
 VERDICTS = {1: ("better", BLUE), 0: ("not significant", MUTED), -1: ("worse", VERMILION)}
-"""Verdict on a difference to local-only by the sign of its interval, and its color."""
+"""The verdict on a difference to local-only by the sign of its interval, and the verdict's color."""
 NO_INTERVAL = ("no interval", MUTED)
-"""What is shown instead where there are too few seeds."""
+"""The verdict with too few seeds for an interval, and its color."""
 FAR = 4
-"""Differences beyond this multiple of the median one are drawn at the edge, next to their numbers."""
+"""Differences larger than this multiple of the median difference are drawn at the edge, next to their numbers."""
 
 
 @styled
@@ -85,7 +85,7 @@ def _verdict(difference: Difference) -> tuple[str, str]:
 
 @styled
 def critical_differences(ranking: Ranking) -> Figure:
-    """Draw the average ranks, the best at the left; a bar joins methods that do not differ by Nemenyi's test."""
+    """Draw the average ranks, the best at the left. A bar joins methods that do not differ by Nemenyi's test."""
     import scikit_posthocs  # here: it brings statsmodels and seaborn, which nothing else needs
 
     titles = [title_of(method) for method in ranking.methods]

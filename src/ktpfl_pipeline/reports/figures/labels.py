@@ -14,17 +14,17 @@ from ktpfl_pipeline.reports.figures.base import WIDTH, color_bar, head, plain, s
 from ktpfl_pipeline.reports.style import NAMED, ON_DARK, ON_LIGHT, PAPER, label_colors
 
 BARS = 20
-"""Classes up to which bars have distinguishable colors."""
+"""The largest number of classes for which bars have distinguishable colors."""
 
 
 @styled
 def labels_per_client(label_counts: Sequence[Sequence[int]], title: str, names: Sequence[str] = ()) -> Figure:
-    """Draw how many samples of each class every client has: as stacked bars, or shades where there are many classes.
+    """Draw each client's number of samples per class, as stacked bars, or as shades if there are many classes.
 
     Args:
-        label_counts: (N, K).
-        title: above the bars.
-        names: (N,) of the clients; their numbers without.
+        label_counts: (N, K), the number of samples by client and class.
+        title: the title above the bars.
+        names: (N,), the names of the clients; empty shows their numbers.
     """
     counts = np.array(label_counts)
     n, classes = counts.shape

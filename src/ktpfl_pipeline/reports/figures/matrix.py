@@ -1,4 +1,4 @@
-"""Matrices: of knowledge coefficients, after the last round and from round to round, and of confusion."""
+"""Figures of matrices: knowledge coefficients after the last round and over the rounds, and confusion matrices."""
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -32,20 +32,20 @@ BESIDE: Any = {"shrink": 0.85, "aspect": 14, "pad": 0.02, "label": "weight,\nsqu
 BELOW: Any = {"orientation": "horizontal", "aspect": 34, "pad": 0.05}
 """A scale below its panel."""
 MOST = 30
-"""Classes up to which all are named on an axis."""
+"""The largest number of classes for which an axis names all classes."""
 WRITTEN = 6
-"""Classes up to which shares are written into the cells."""
+"""The largest number of classes for which the cells contain their shares as text."""
 
 
 @styled
 def coefficient_heatmaps(result: MethodResult) -> Figure:
     """Draw the coefficient matrix after the last round of the first seed, and the similarity of the clients' labels.
 
-    Row = student, column = teacher; clients are in the order of `_by_labels` in both. Where only the clients know their
-    labels, only the matrix is drawn.
+    Row = student, column = teacher. In both matrices, clients are in the order of `_by_labels`. If only the clients
+    know their labels, only the coefficient matrix is drawn.
 
     Raises:
-        ValueError: if the method has no such matrix.
+        ValueError: if the method has no coefficient matrix.
     """
     run = result.runs[0]
     if run.coefficients is None:
@@ -81,7 +81,7 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
 
 
 def _title(result: MethodResult, client: int) -> str:
-    """Return a client's name, or where that is a number its title in other figures, with its most frequent classes."""
+    """Return a client's name, or its title in other figures if the name is a number, and its most frequent classes."""
     run = result.runs[0]
     name = "".join(run.names[client : client + 1])
     title = title_in(run, client) if name.isdecimal() or not name else base.shortened(name)
@@ -93,7 +93,7 @@ def _title(result: MethodResult, client: int) -> str:
 
 @styled
 def coefficient_panels(results: Sequence[MethodResult]) -> Figure:
-    """Draw the matrices of several methods like that of `coefficient_heatmaps`, four in a row, on one scale."""
+    """Draw the matrices of several methods as in `coefficient_heatmaps`, four per row, on one color scale."""
     order = _by_labels(results[0].runs[0].label_counts)
     matrices = [_ordered(result.runs[0].coefficients, order) for result in results]
     figure, panels = base.grid_of_panels([result.title for result in results], 4, 0.23 * WIDTH + 0.35, 18)
@@ -105,11 +105,11 @@ def coefficient_panels(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def matrix_over_rounds(result: MethodResult) -> Figure:
-    """Draw how the coefficient matrix changes: above after a few rounds of the first seed, below its weights by group.
+    """Draw the change of the coefficient matrix: above, matrices of the first seed; below, weights by group.
 
-    Below are the weights of `ATTENTION`'s groups by round, mean over students, with the range over seeds; dotted lines
-    are weights of 1/N. They end where a seed has no further round: with early stopping, at its best one. Where only the
-    clients know their labels, there are no groups.
+    The lower half shows the weights of the groups of `ATTENTION` by round, averaged over students, with the range over
+    seeds. Dotted lines are the weights of a matrix of 1/N. The lines end at the last round that all seeds have; with
+    early stopping, a seed ends at its best round. If only the clients know their labels, there are no groups.
 
     Raises:
         ValueError: if the runs kept no matrices.
@@ -165,7 +165,7 @@ def _attention(axes: Axes, result: MethodResult) -> None:
 
 
 def even_attention(label_counts: Sequence[Sequence[int]], adversaries: Sequence[int] = ()) -> dict[str, float]:
-    """Return what `analysis.matrix.attention` makes of a matrix whose entries are all 1/N."""
+    """Return the result of `analysis.matrix.attention` for a matrix whose entries are all 1/N."""
     n = len(label_counts)
     even = torch.full((1, n, n), 1.0 / n, dtype=torch.float64)
     by_group = attention(even, label_similarity(torch.tensor(label_counts)), adversaries)
@@ -176,7 +176,7 @@ def even_attention(label_counts: Sequence[Sequence[int]], adversaries: Sequence[
 def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
     """Draw the confusion matrix of each method, over all its runs, one panel per method.
 
-    Row = true class, column = predicted class; a cell is the share of the class's test samples.
+    Row = true class, column = predicted class. A cell is the share of the test samples of the true class.
 
     Raises:
         ValueError: if a method has no confusion matrix.
@@ -214,13 +214,13 @@ def _heatmap(axes: Axes, matrix: Any, norm: Normalize) -> Any:
 
 
 def _weights(matrices: Iterable[Any]) -> PowerNorm:
-    """Return the scale of colors for matrices of weights, (N, N) each: from 0 to the largest, at least to 2/N."""
+    """Return the color scale for matrices of weights, (N, N) each: from 0 to the largest weight, at least to 2/N."""
     matrices = list(matrices)
     return PowerNorm(0.5, vmin=0, vmax=min(1.0, max(2 / len(matrices[0]), *(float(each.max()) for each in matrices))))
 
 
 def _by_labels(label_counts: Sequence[Sequence[int]]) -> Any:
-    """Return the clients ordered by their two most frequent labels, so that clients with like data are neighbors."""
+    """Return the clients ordered by their two most frequent labels, so that clients with similar data are neighbors."""
     counts = np.array(label_counts)
     return np.lexsort((*np.sort(np.argsort(-counts, axis=1, kind="stable")[:, :2], axis=1).T[::-1],))
 

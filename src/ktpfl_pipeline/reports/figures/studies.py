@@ -20,14 +20,14 @@ from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.words import setting
 
 DECADE = 10
-"""Positive values that span as much are drawn on a logarithmic axis."""
+"""The ratio of the largest to the smallest positive value from which an axis is logarithmic."""
 
 
 @styled
 def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
     """Draw each method's mean accuracy against the swept setting, `title`, with the standard deviation over seeds.
 
-    The value that validation accuracy chooses has a ring. Values that are not numbers are side by side, unconnected.
+    The value that validation accuracy chooses has a ring. Values that are not numbers are side by side, without lines.
     """
     figure, axes = base.single(3.3)
     values, numbers = [point.value for point in points], numeric(points)
@@ -52,7 +52,7 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
 
 
 def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[float]) -> dict[str, Any]:
-    """Draw one method at its places, and return what the legend says of it."""
+    """Draw one method at the positions `places`, and return its entries of the legend."""
     look, numbers, best = style.look(method), numeric(points), chosen(points, method)
     order = sorted(range(len(points)), key=places.__getitem__)  # a line goes from left to right
     points, places = [points[at] for at in order], [places[at] for at in order]
@@ -80,9 +80,9 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
 
 @styled
 def search_history(methods: Mapping[str, Sequence[Cell]]) -> Figure:
-    """Draw the validation accuracy of each candidate of every method (registry names), and as a line the best so far.
+    """Draw the validation accuracy of each candidate of every method (registry names), and the best so far as a line.
 
-    The number of a candidate is that of its trial, from 1. Candidates that diverged are left out.
+    The x-axis is the number of the trial, from 1. Candidates that diverged are left out.
     """
     figure, axes = base.single(3.2)
     handles: dict[str, Any] = {}
@@ -101,9 +101,9 @@ def search_history(methods: Mapping[str, Sequence[Cell]]) -> Figure:
 
 @styled
 def search_slices(space: Mapping[str, Any], cells: Sequence[Cell]) -> Figure:
-    """Draw the validation accuracy of a method's candidates by the value of each hyperparameter, later ones darker.
+    """Draw the validation accuracy of a method's candidates by the value of each hyperparameter, later trials darker.
 
-    The `space` is what may be tried, as the tuning's settings have it. Candidates that diverged are left out.
+    `space` is the method's search space in the settings of the tuning. Candidates that diverged are left out.
     """
     finished = [cell for cell in cells if cell.score is not None]
     figure = base.blank(2.6)

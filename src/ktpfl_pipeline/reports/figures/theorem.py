@@ -1,4 +1,4 @@
-"""Theorem 1, client by client."""
+"""The figure of Theorem 1, with a mark per client."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ktpfl_pipeline.reports.figures.base import WIDTH, blank, legend_above, styl
 from ktpfl_pipeline.reports.style import BLUE, MUTED, VERMILION
 
 THEOREM = {"fitted": ("fitted mixture", BLUE, "o"), "learned": ("learned coefficients", VERMILION, "D")}
-"""Mixtures of `analysis.theorem.check` that are compared with the other two: what they are called, color, marker."""
+"""The mixtures of `analysis.theorem.check` whose losses are compared with the bound: title, color and marker."""
 
 
 @styled
@@ -17,8 +17,8 @@ def theorem(result: MethodResult) -> Figure:
     """Draw the check of Theorem 1: for each client and seed, the loss of a mixture against its bound.
 
     The x-axis is the smaller loss of the client's own model and the average of all clients' predictions. The y-axis is
-    the loss of the fitted mixture, and of the learned coefficients. On the diagonal and below it the mixture
-    has at most their loss.
+    the loss of the fitted mixture, and of the learned coefficients. Mixtures on or below the diagonal satisfy the
+    bound.
 
     Raises:
         ValueError: if no run of the method was checked.

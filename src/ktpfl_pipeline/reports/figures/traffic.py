@@ -1,4 +1,4 @@
-"""What accuracy costs in traffic."""
+"""Figures of accuracy against traffic."""
 
 from collections.abc import Mapping, Sequence
 from math import hypot, log10
@@ -19,14 +19,15 @@ from ktpfl_pipeline.reports.words import setting
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
 """Positions of a name relative to its mark, in points across and upward."""
 NARROWEST = 0.04
-"""The least range of accuracies upward: smaller differences could not be read."""
+"""The smallest range of the accuracy axis, as a fraction of 1."""
 
 
 @styled
 def accuracy_by_traffic(results: Sequence[MethodResult]) -> Figure:
     """Draw each method's final accuracy against what all clients sent and received, on a logarithmic axis.
 
-    The line joins the methods that no other beats in both. A method that sends nothing is a line across.
+    The line joins the methods that no other method equals in accuracy with less traffic. A method that sends nothing is
+    a horizontal line.
     """
     figure, axes = base.single(3.7)
     handles = _scatter(axes, results)
@@ -39,7 +40,7 @@ def accuracy_by_traffic(results: Sequence[MethodResult]) -> Figure:
 
 @styled
 def traffic_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
-    """Draw the same, one panel a comparison, with one legend for all."""
+    """Draw accuracy against traffic in one panel per comparison, with one legend for all panels."""
     figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), 2.4, 44, above=0.5)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
@@ -54,17 +55,17 @@ KINDS = {
     "Parameters": (("parameters_up", "parameters_down"), VERMILION),
     "Soft predictions": (("knowledge_up", "knowledge_down"), BLUE),
 }
-"""What travels, as the paper's Figure 5 splits it, with its ledgers and its color."""
+"""The kinds of traffic in Figure 5 of the paper, with their keys in a result's `traffic` and their colors."""
 
 
 def by_kind(result: MethodResult) -> dict[str, float]:
-    """Return the bytes of all clients and rounds by `KINDS`, mean over seeds."""
+    """Return the bytes of all clients and rounds by `KINDS`, averaged over seeds."""
     return {kind: sum(result.traffic[name] for name in ledgers) for kind, (ledgers, _) in KINDS.items()}
 
 
 @styled
 def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
-    """Draw the bytes of each method by `KINDS`, as parts of one bar; one panel for each column."""
+    """Draw the bytes of each method by `KINDS` as parts of a bar, in one panel per column."""
     figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), 1.7, 44, above=0.4)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
@@ -86,9 +87,10 @@ def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
 
 @styled
 def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
-    """Draw each method's final accuracy, ± its deviation over seeds, against the predictions that traveled.
+    """Draw each method's final accuracy, ± its standard deviation over seeds, against the bytes of sent predictions.
 
-    Methods are a little apart at each value, whose name is above. A method that sends none is a line across.
+    At each value, whose name is above the axes, methods are slightly apart. A method without predictions is a
+    horizontal line.
     """
     figure, axes = base.single(4.4)
     methods = list(points[0].methods)
@@ -119,7 +121,7 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
 
 
 def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
-    """Write each value's name above the axes, moved aside where names would overlap, with a line down to its bytes."""
+    """Write each value's name above the axes, without overlaps, with a line down to its bytes."""
     base.arrange(axes)
     left, right = (log10(end) for end in axes.get_xlim())
     width = axes.get_window_extent().width / axes.figure.dpi * 72
@@ -133,7 +135,7 @@ def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
 
 
 def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the methods of which no other is as accurate with less traffic, by traffic; ties go to the first."""
+    """Return the methods that no other method equals in accuracy with less traffic, by traffic; of ties, the first."""
     found: list[MethodResult] = []
     for result in sorted(results, key=lambda result: (result.sent, -result.final[HEADLINE].mean)):
         if not found or result.final[HEADLINE].mean > found[-1].final[HEADLINE].mean:
@@ -142,13 +144,13 @@ def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:
 
 
 def joined(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the methods that the line joins: those of the frontier that send something, or none of a single one."""
+    """Return the methods that the line joins: the frontier's methods with traffic, or none if there is only one."""
     found = [result for result in frontier(results) if result.sent]
     return found if len(found) > 1 else []
 
 
 def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
-    """Draw the methods and the line, and return what a legend says of them."""
+    """Draw the methods and the line, and return the legend entries."""
     handles: dict[str, Any] = {}
     if best := joined(results):
         across, upward = zip(*((result.sent / 1e6, result.final[HEADLINE].mean) for result in best), strict=True)
@@ -177,7 +179,7 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
 
 
 def _part(axes: Axes, marks: Sequence[Any]) -> None:
-    """Move marks sideways that would lie on another, by half of what they measure, so that each is seen."""
+    """Move overlapping marks sideways by half of their size, so that all marks are visible."""
     base.arrange(axes)
     step, taken = 3.5 * axes.figure.dpi / 72, list[tuple[float, float]]()
     for mark in marks:
@@ -190,9 +192,9 @@ def _part(axes: Axes, marks: Sequence[Any]) -> None:
 
 
 def _name(axes: Axes, results: Sequence[MethodResult], handles: Mapping[str, Any]) -> None:
-    """Write each method's name and traffic next to its mark, where that covers the least of marks and other names.
+    """Write each method's name and traffic next to its mark, where it covers the smallest part of marks and names.
 
-    The axes have a `head`, which laid them out.
+    The axes must have a `head`, which computes their layout.
     """
     shown = sorted((result for result in results if result.sent), key=lambda result: -result.final[HEADLINE].mean)
     places = [(handles[result.title].get_xdata()[0], result.final[HEADLINE].mean) for result in shown]

@@ -17,7 +17,7 @@ __all__ = ["DATASETS", "one_architecture"]
 
 
 def number(settings: dict[str, Any], method: str) -> Cited | None:
-    """Return the paper's number in Table 1 or 2 for a method on such data, whatever else differs."""
+    """Return the paper's number in Table 1 or 2 for a method on these data, even if other settings differ."""
     source, name = family(settings), names().get(method, method)
     if one_architecture(settings):
         return tables.ONE.get((source, str(settings["clients"]), name))
@@ -25,7 +25,7 @@ def number(settings: dict[str, Any], method: str) -> Cited | None:
 
 
 def of_cell(cell: Cell) -> Cited | None:
-    """Return the paper's number for a cell of its tables; None where there is none."""
+    """Return the paper's number for a cell of its tables, or None if the paper has no such number."""
     part = table_of(cell.part)
     if part in tables.OF_KT_PFL:
         numbers = tables.OF_KT_PFL[part].get(family(cell.settings), {})
@@ -34,7 +34,7 @@ def of_cell(cell: Cell) -> Cited | None:
 
 
 def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[str, list[str]]]:
-    """Return, by setting that a table varies, the column that is best for KT-pFL in the paper, and the other labels."""
+    """Return KT-pFL's best column in the paper for each setting that a table varies, and the other columns' labels."""
     numbers, found = tables.OF_KT_PFL.get(table_of(part), {}).get(family(settings), {}), []
     for varied in dict.fromkeys(label.partition(" = ")[0] for label in numbers if " = " in label):
         own = {label: cited.value for label, cited in numbers.items() if label.startswith(f"{varied} = ")}
@@ -45,12 +45,12 @@ def best(part: str, settings: dict[str, Any], labels: list[str]) -> list[tuple[s
 
 
 def cited(settings: dict[str, Any], names: Iterable[str]) -> dict[str, str]:
-    """Return the numbers of Table 1 or 2 for those of the methods that it has, as they are written in tables."""
+    """Return the formatted numbers of Table 1 or 2 by method, without methods that are not in the table."""
     return {name: str(known) for name in names if (known := number(settings, name))}
 
 
 def names() -> dict[str, str]:
-    """Return the paper's name of each method: its one number is shown next to every reading of that method."""
+    """Return the paper's name of each method. Different readings of a method share a name and its number."""
     return {method: name for method, preset in methods.METHODS.items() if (name := preset.kind.paper_name)}
 
 
@@ -60,15 +60,15 @@ def dataset(settings: dict[str, Any]) -> str:
 
 
 def family(settings: dict[str, Any]) -> str:
-    """Return what the tables call an experiment's private data."""
+    """Return the name of an experiment's private data in the paper's tables."""
     return stated.family_of(str(settings["private"]["source"]))
 
 
 def differences(settings: dict[str, Any]) -> list[str]:
     """Return in words how the settings differ from those that the paper states for Table 1 or 2; empty if they do not.
 
-    Left out are settings that only the released code shows, such as rounds, and the number of a cell's runs. Missing
-    settings are not compared.
+    Missing settings are not compared, and neither are settings that only the released code shows, such as rounds, or
+    the number of a cell's runs.
     """
     return [
         f"{each.name} {each.ours} instead of {each.paper}"

@@ -16,9 +16,10 @@ SETTINGS = (
 
 
 def settings_table(cells: Sequence[Cell], differing: bool) -> Table:
-    """Return one row for each stated setting and each value of ours, with the cells that have it.
+    """Return one row for each stated setting and each of our values, with the cells that have this value.
 
-    They are the settings that differ or that the paper does not state, if `differing`, otherwise those that agree.
+    If `differing`, the rows are the settings that differ or that the paper does not state; otherwise, the settings that
+    agree.
     """
     found: dict[Setting, list[Cell]] = {}
     for cell in cells:

@@ -1,7 +1,7 @@
-"""Every setting that the KT-pFL paper or its released code states, next to an experiment's.
+"""All settings that the KT-pFL paper or its released code states, next to the settings of an experiment.
 
-What is stated is in ``stated.yml``. What the paper states decides whether its numbers belong to the same setting. What
-only the released code shows is compared too, and its source says so.
+The stated settings are in ``stated.yml``. Settings that the paper states decide whether its numbers belong to the same
+setting as ours. Settings that only the released code shows are compared too, and their source names the code.
 """
 
 from collections import Counter
@@ -26,12 +26,12 @@ from ktpfl_pipeline.reports.paper.tables import OF_KT_PFL
 DATASETS = {"emnist": "EMNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 CODE = "released code"
 AVERAGED = {"feddf": "averaged", "pfeddf": "averaged", "feddf_soft": "left out", "pfeddf_soft": "left out"}
-"""What readings of FedDF do with parameters."""
+"""The treatment of parameters in the different readings of FedDF."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One stated setting next to ours."""
+    """One stated setting next to our setting."""
 
     name: str
     paper: str  # the value of the paper or its code
@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Stated:
-    """A rule of ``stated.yml``, which says what its parts mean."""
+    """A rule of ``stated.yml``. That file explains the parts of a rule."""
 
     setting: str
     source: str
@@ -53,7 +53,7 @@ class Stated:
     shown: str = ""
 
     def beside(self, ours: Any, label: str) -> Setting:
-        """Return the stated setting next to ours, in a column with this label."""
+        """Return the stated setting next to our value `ours`, in a column with this label."""
         varied, _, value = label.partition(" = ")
         paper = yaml.safe_load(value) if self.column and varied == self.column else self.paper
         agreeing = paper if isinstance(paper, list) else [paper]
@@ -71,10 +71,10 @@ def rules() -> tuple[Stated, ...]:
 
 
 def compared(cell: Cell) -> list[Setting]:
-    """Return every stated setting that concerns a cell of the paper's tables, next to the cell's own.
+    """Return every stated setting that applies to a cell of the paper's tables, next to the cell's setting.
 
-    Missing settings are not compared. A cell without a part is one of Table 1 or 2, by the number of architectures; one
-    without a method has only the settings that all methods share.
+    Missing settings are not compared. A cell without a part belongs to Table 1 or, with one architecture, to Table 2. A
+    cell without a method has only the settings that all methods share.
     """
     table = table_of(cell.part) or ("table2" if one_architecture(cell.settings) else "table1")
     ours = {**flat(cell.settings), **_further(cell, table)}
@@ -90,7 +90,7 @@ def compared(cell: Cell) -> list[Setting]:
 
 
 def _further(cell: Cell, table: str) -> dict[str, Any]:
-    """Return what the configuration of a cell does not state in the paper's terms."""
+    """Return the settings of a cell that its configuration does not state in the paper's terms."""
     settings, method, samples = cell.settings, cell.method, cell.samples
     ours, found = flat(settings), {f"methods.{method}.{name}": value for name, value in cell.hyperparameters.items()}
     source = str(ours.get("private.source"))
@@ -143,11 +143,11 @@ def one_architecture(settings: Mapping[str, Any]) -> bool:
 
 
 def table_of(part: str) -> str:
-    """Return the paper's table or figure that a part is compared with: ``table1`` for ``table1_rate``."""
+    """Return the paper's table or figure to which a part is compared: ``table1`` for ``table1_rate``."""
     return part.partition("_")[0]
 
 
 def family_of(source: str) -> str:
-    """Return ``emnist`` for ``emnist:letters``, and for a file of that name, ``npz:images/emnist.npz``."""
+    """Return the dataset of a source: ``emnist`` for ``emnist:letters`` and for ``npz:images/emnist.npz``."""
     kind, _, name = source.partition(":")
     return PurePath(name).stem if kind == "npz" else kind

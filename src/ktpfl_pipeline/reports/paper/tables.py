@@ -1,4 +1,4 @@
-"""All numbers of Tables 1 to 6 of the KT-pFL paper, as they were read in its LaTeX source (arXiv 2111.02862).
+"""All numbers of Tables 1 to 6 of the KT-pFL paper, copied from its LaTeX source (arXiv 2111.02862).
 
 Zhang, Guo, Ma, Wang, Xu, Wu: Parameterized Knowledge Transfer for Personalized Federated Learning, NeurIPS 2021.
 Test accuracies in percent, means over clients. Each table is a text: its columns in the first lines, then one row for
@@ -34,9 +34,9 @@ FedFomo         | 92.58  90.08 | 88.33  87.76  | 63.11  55.73
 FedHN           | 94.27  92.21 | 92.22  89.14  | 65.31  57.38
 KT-pFL          | 94.40  92.50 | 93.93  90.37  | 66.96  58.29
 """
-"""One architecture, by the number of clients; of 100 clients a tenth takes part in a round.
+"""One architecture, by the number of clients. With 100 clients, a tenth of the clients takes part in a round.
 
-FedAvg-Local FT on CIFAR-10 has less with 20 clients than with 100, and less than FedAvg: perhaps a misprint.
+FedAvg-Local FT on CIFAR-10 is lower with 20 clients than with 100, and lower than FedAvg. This may be a misprint.
 """
 TABLE_3 = """
               | E=5    E=10   E=15   E=20  | R=1    R=2    R=3    R=5
@@ -46,7 +46,7 @@ cifar10       | 58.30  59.38  59.34  59.24 | 59.24  57.99  59.22  58.91
 """
 """KT-pFL by local epochs, and by distillation steps with E = 20.
 
-E = 20 and R = 1 are one setting by the text, and agree for CIFAR-10 only.
+E = 20 and R = 1 are the same setting according to the text, but their numbers are equal only for CIFAR-10.
 """
 TABLE_4 = """
               | ρ=0.1  ρ=0.3  ρ=0.5  ρ=0.7
@@ -59,7 +59,7 @@ TABLE_5 = """
               | public_MNIST  public_EMNIST  an_open_part
 fashion_mnist | 89.14±0.15    88.76±0.21     89.03±0.11
 """
-"""KT-pFL by the public data, with what the paper writes behind ±."""
+"""KT-pFL by the public data, with the paper's numbers after ±."""
 TABLE_6 = """
               | |D_r|=10  |D_r|=100  |D_r|=500  |D_r|=1000  |D_r|=3000  |D_r|=5000
 emnist        | 56.19     73.44      91.25      91.47       91.66       91.32
@@ -71,10 +71,10 @@ cifar10       | 39.08     47.70      58.93      58.79       58.91       58.40
 
 @dataclass(frozen=True)
 class Cited:
-    """A number of the paper's."""
+    """A number of the paper."""
 
     value: float  # accuracy in percent
-    spread: float | None = None  # what the paper writes behind ±, in points; None where it writes none
+    spread: float | None = None  # the paper's number after ±, in points; None without such a number
 
     def __str__(self) -> str:
         return f"{self.value:.2f}" + ("" if self.spread is None else f" ± {self.spread:.2f}")

@@ -1,1 +1,1 @@
-"""A report's content as a page, as Markdown, as LaTeX and as text for a terminal: one file each."""
+"""Renders a report as an HTML page, Markdown, LaTeX, and text for a terminal, in one module each."""

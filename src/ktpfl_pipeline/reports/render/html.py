@@ -1,4 +1,4 @@
-"""A report as one HTML page that loads nothing."""
+"""A report as one HTML page that loads no other file."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def _template() -> jinja2.Template:
 
 
 def joined(text: str) -> str:
-    """Return a text in which no line ends within a percentage or an interval: ``95 %``, ``[−1.0, +3.0]``."""
+    """Return text without line breaks inside percentages and intervals, such as ``95 %`` and ``[−1.0, +3.0]``."""
     return re.sub(r"(?<=\d) (?=%)|(?<=\d,) (?=[-−+]?[\d.]+\])", "\N{NO-BREAK SPACE}", text)
 
 
@@ -45,7 +45,7 @@ def drawing(picture: Picture) -> Markup:
 
 
 def entry(given: Entry) -> Markup:
-    """Return an entry of a table; its spread or interval has a separate style."""
+    """Return an entry of a table. The spread or interval has a separate style."""
     if not isinstance(given, Number):
         return escape(NONE if given is None else given)
     main = Markup("<strong>{}</strong>" if given.bold else "{}").format(given.main)
@@ -53,14 +53,14 @@ def entry(given: Entry) -> Markup:
 
 
 def sortable(given: Entry) -> str:
-    """Return the value that a table sorts an entry by: its number, or its text; a dash is the least."""
+    """Return the value by which a table sorts an entry: its number or its text. A dash is the smallest value."""
     if given is None:
         return "-Infinity"  # the script would take an empty text for 0
     return repr(given.value) if isinstance(given, Number) else given
 
 
 def texts(table: Table) -> list[bool]:
-    """Return for each column whether it is aligned at the left, because an entry starts with a letter."""
+    """Return for each column whether it is left-aligned, which is so if one of its entries starts with a letter."""
     columns = zip(*table.entries, strict=True)
     return [any(isinstance(each, str) and re.match(r"[^\W\d]", each) for each in column) for column in columns]
 
@@ -71,5 +71,5 @@ def head(column: Column) -> Markup:
 
 
 def slug(text: str) -> str:
-    """Return a text as an id may be."""
+    """Return text as a valid HTML id."""
     return re.sub(r"\W+", "-", text).strip("-").lower()

@@ -37,7 +37,7 @@ def tables(report: Content) -> str:
 
 
 def first_sentence(caption: str) -> tuple[str, str]:
-    """Return a caption's first sentence, which is the caption in LaTeX, and the rest, which is set below the table."""
+    """Return a caption's first sentence, which is the caption in LaTeX, and the rest, which follows the table."""
     first, stop, rest = caption.partition(". ")
     return first + stop.strip(), rest
 
@@ -55,7 +55,7 @@ def table(given: Table) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text with LaTeX's special characters escaped, and symbols that it lacks as mathematics."""
+    """Return text with LaTeX's special characters escaped, and other symbols as mathematics."""
     return text.translate(_SIGNS)
 
 

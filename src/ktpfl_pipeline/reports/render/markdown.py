@@ -1,4 +1,4 @@
-"""A report as Markdown, aligned so that its source can be read too."""
+"""A report as Markdown, whose tables are aligned so that the source is readable too."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from ktpfl_pipeline.reports.model import Block, Content, Links, Notes, Picture, 
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 _SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<"})
-"""Signs of names that Markdown would take for mathematics, emphasis, code or HTML."""
+"""Characters in names that Markdown would read as mathematics, emphasis, code or HTML."""
 
 
 def document(report: Content) -> str:
@@ -58,7 +58,7 @@ def table(given: Table) -> str:
 
 
 def entry(given: Entry) -> str:
-    """Return an entry of a table, bold where it stands out: ``**96.9** ± 0.3``."""
+    """Return an entry of a table. A `bold` number is bold: ``**96.9** ± 0.3``."""
     if not isinstance(given, Number):
         return NONE if given is None else given.translate(_SIGNS)
     return f"**{given.main}** {given.beside}".rstrip() if given.bold else str(given)

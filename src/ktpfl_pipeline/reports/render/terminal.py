@@ -1,4 +1,4 @@
-"""A report's summary and its main table as plain text, as wide as the terminal or as is asked for."""
+"""A report's summary and main table as plain text, as wide as the terminal or a given width."""
 
 import io
 import shutil
@@ -14,16 +14,16 @@ from ktpfl_pipeline.reports.numbers import MINUS, NONE
 from ktpfl_pipeline.reports.words import wrapped
 
 NARROWEST, USUAL, WIDEST = 60, 100, 120
-"""Characters in a line: at least, where there is no terminal, at most."""
+"""The characters in a line: the minimum, the width without a terminal, and the maximum."""
 LONG = 50
-"""Characters in an entry of a table."""
+"""The most characters in an entry of a table."""
 FEWEST, SHORTEST = 3, 8
-"""For so many columns names are cut; at most to so many characters, and then columns go."""
+"""To show `FEWEST` columns, names are cut to `SHORTEST` characters. If this is not enough, columns are left out."""
 RULE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 
 
 def text(report: Content, width: int | None = None) -> str:
-    """Return the heading, the summary and the brief blocks of a report, in the terminal's width if none is given."""
+    """Return the heading, the summary and the brief blocks of a report. `width` None takes the terminal's width."""
     width = width or min(max(shutil.get_terminal_size((USUAL, 0)).columns, NARROWEST), WIDEST)
     parts = [report.name, *wrapped(report.summary, width), ""]
     for block in report.brief:
@@ -32,7 +32,7 @@ def text(report: Content, width: int | None = None) -> str:
 
 
 def table(given: Table, width: int = USUAL) -> str:
-    """Return a table; where it would be too wide, without its last columns, which are then named below."""
+    """Return a table. If it is too wide, its last columns are left out and named below the table."""
     cells = [
         [textwrap.shorten(NONE if each is None else str(each), LONG, placeholder="…") for each in row]
         for row in given.entries
