@@ -1,4 +1,4 @@
-"""What the server and all clients must have in common; otherwise they would round differently."""
+"""The properties that the server and all clients must have in common, so that they round in the same way."""
 
 import platform
 from dataclasses import asdict, dataclass, fields
@@ -21,7 +21,7 @@ from ktpfl_pipeline.data.sources import adapt
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY
 
 PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-"""What systems call the same kind of processor."""
+"""The names of some systems for the same kind of processor."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Data:
-    """What kind of samples a client or the public set has.
+    """The kind of samples that a client or the public set has.
 
     Attributes:
-        kind: of the samples.
-        vocabulary: what the ids of tokens mean; None for images.
+        kind: the kind of the samples.
+        vocabulary: the meaning of token ids; None for images.
     """
 
     kind: Literal["images", "tokens"] = "images"

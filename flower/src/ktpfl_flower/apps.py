@@ -21,7 +21,7 @@ CAUSES = {
     7: "its SuperNode does not trust the app",
     8: "its SuperNode stopped the app",
 }
-"""Short explanations of Flower's error codes; Flower's own are paragraphs."""
+"""Short explanations of Flower's error codes. Flower's own explanations are paragraphs."""
 logger = logging.getLogger(__name__)
 
 server = ServerApp()

@@ -30,7 +30,7 @@ part of a model, or train by a rule that is not in the table of operations."""
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What arguments for a client, and its replies, are checked against.
+    """The facts against which a client's arguments and replies are checked.
 
     Attributes:
         setting: the setting of the federation.
@@ -43,10 +43,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument must be.
+    """The requirement on an argument.
 
     Attributes:
-        words: the same in words.
+        words: the requirement in words.
         holds: ``holds(value, known)`` returns whether a value is allowed.
         optional: whether it may be left out at the end.
     """

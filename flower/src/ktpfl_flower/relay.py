@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 STYPE = "bytes"
-"""The name of our encoding; no reader takes it for a pickle."""
+"""The name of our encoding, which no reader interprets as a pickle."""
 
 client = ClientApp()
 

@@ -126,7 +126,7 @@ class Participation:
                 self._here.pop(number, None)
 
     def _found(self, number: int) -> dict[str, Any] | None:
-        """Return what is stored of a model; None if it does not exist or, with a warning, cannot be read."""
+        """Return a stored model and its optimizer's state; None if it is missing, or, with a warning, damaged."""
         if number not in self._here:
             try:
                 content = checkpoint.load(self._file(number), {"run": self.told.run}, self.space.device)
@@ -191,7 +191,7 @@ class Member:
         parts = self._splits(value_of(Rule.of(Seed), packet.values.get("seed"), "the seed"))
         try:
             run = self._entered_before(packet)
-        except InputError:  # it does not know the run, or cannot read its files
+        except InputError:  # the client does not know the run, or cannot read its files
             run = None
         return Packet(
             {

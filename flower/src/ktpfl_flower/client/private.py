@@ -1,4 +1,4 @@
-"""What never leaves a client: errors about its own file, samples and disk, and the samples except their fingerprint."""
+"""Data that never leave a client: its samples, except a fingerprint, and errors about its file, samples and disk."""
 
 import hashlib
 import logging
@@ -45,8 +45,8 @@ def refusal(kind: str, error: InputError) -> Packet:
 def fingerprint(samples: LabeledDataset, secret: Path) -> str:
     """Return a fingerprint of samples, 16 hexadecimal digits: it changes with them and reveals nothing else.
 
-    The hash is keyed by the client's own secret, so others cannot test guesses of the samples. The file of the secret
-    is written if it does not exist.
+    The hash is keyed by the client's secret, so other parties cannot test guesses of the samples. The file of the
+    secret is written if it does not exist.
 
     Raises:
         PrivateError: if the secret cannot be read or written.

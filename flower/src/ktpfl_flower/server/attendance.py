@@ -1,7 +1,7 @@
 """Which clients take part: registered, excluded after an invalid or missing reply, and registered again.
 
-A client is identified by its number; its address changes each time it is started. Every message has a number above
-those before it, so a client refuses a message that was delayed.
+A client is identified by its number. Its address changes each time it is started. The numbers of messages increase, so
+a client can refuse a message that was delayed.
 """
 
 import json
@@ -36,17 +36,17 @@ class Registration:
     Attributes:
         client: its number.
         name: its name in reports.
-        architecture: of its model.
+        architecture: the architecture of its model.
         data: the kind of its samples, and their vocabulary.
-        sizes: numbers of samples for training, validation and testing.
-        shape: of one sample.
-        classes: names of its classes, in the order of its labels.
-        versions: as `alike.versions` returns them.
-        fingerprint: of its samples; it changes with them and reveals nothing else.
+        sizes: the numbers of samples for training, validation and testing.
+        shape: the shape of one sample.
+        classes: the names of its classes, in the order of its labels.
+        versions: the versions that `alike.versions` returns.
+        fingerprint: a keyed hash of its samples; it changes with the samples and reveals nothing else.
         told: whether it knows the settings of the run.
         kept: numbers of the stored models of that run that it can read.
         last: the number of the last message that it accepted.
-        address: where messages reach it; not from the client.
+        address: the address for messages to the client, which the server adds.
     """
 
     client: Natural
@@ -123,7 +123,7 @@ class Attendance:
         self._late: dict[str, tuple[int, str]] = {}  # address and kind of each message without a reply in time
         self._asked: set[int] = set()  # addresses that have not replied to the request to register
         self._replaced: set[int] = set()  # addresses of clients that have a newer address
-        self._numbers: dict[int, int] = {}  # of the last message to each client
+        self._numbers: dict[int, int] = {}  # the number of the last message to each client
         self._remembered: Mapping[int, Registration] = {}
         self._logged: tuple[str, float] = "", 0.0  # the last line about a wait, and its time
 
@@ -234,8 +234,8 @@ class Attendance:
         """Send messages to clients that take part, and yield their replies; clients without a valid one are excluded.
 
         Args:
-            kind: of the messages.
-            packets: by client.
+            kind: the kind of the messages.
+            packets: the messages by client.
             what: the request in words, as in ``the request for local training``.
 
         Raises:
@@ -244,7 +244,7 @@ class Attendance:
         waiting = {self.here[n]: n for n in packets}
         asked: dict[int, Packet] = {}
         for address, n in waiting.items():
-            self._numbers[n] = max(self._numbers[n] + 1, time.time_ns())  # above those of earlier processes
+            self._numbers[n] = max(self._numbers[n] + 1, time.time_ns())  # larger than in earlier processes
             asked[address] = self._stamped(kind, packets[n], self._numbers[n])
             self.wire["sent"][n] += asked[address].nbytes
         for address, packet in self._exchanged(kind, asked, self._file.deadline):
@@ -316,7 +316,7 @@ class Attendance:
     def _exchanged(self, kind: str, packets: Mapping[int, Packet], seconds: float) -> Iterator[tuple[int, Packet]]:
         """Send each address a message of a kind, and yield one packet from each.
 
-        It is the reply, or has the reason under ``silent`` if none arrives within `seconds`.
+        The packet is the reply, or has the reason under ``silent`` if no reply arrives within `seconds`.
         """
         waiting = dict(zip(self._link.send(packets), packets, strict=True))
         end, over = time.monotonic() + seconds, False
@@ -331,7 +331,7 @@ class Attendance:
             yield address, Packet({"silent": f"no reply within {seconds:g} s"})
 
     def _readmit(self, said: Registration) -> None:
-        """Register a client that belongs to the run and has not changed; else raise InputError."""
+        """Register a client that belongs to the run; raise InputError if it does not or has changed."""
         n = said.client
         if n not in self.clients:
             raise InputError(

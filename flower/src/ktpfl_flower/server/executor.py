@@ -1,9 +1,9 @@
 """The server's executor: every phase is a message to each of its clients, and models stay at the clients.
 
-A method has a handle of a client's model, `Held`. It can be opened if the client sent the model, which it does only for
-methods that declare to exchange models. A client without a valid reply in time drops out of the round
-(`ClientsMissing`), which the engine then runs without it. The replies of the others are reused in the same round, so no
-client trains twice.
+A method has a handle of a client's model, `Held`. The handle can be opened if the client sent the model. Clients send
+models only for methods that declare to exchange models. A client without a valid reply in time drops out of the round
+(`ClientsMissing`), and the engine repeats the round without this client. The replies of all other clients are reused,
+so no client trains twice.
 """
 
 import hashlib
@@ -126,10 +126,10 @@ class RealExecutor(Executor):
         self._alive: dict[int, WeakValueDictionary[tuple[int, bool], Held]] = {}  # by number, and whether it stayed
         self._round = 0
         self._failed: dict[int, int] = {}  # attempts with too few clients, by round
-        self._answered: dict[tuple[int, bytes], Outcome[Any]] = {}  # in this round, by client and sum of the request
+        self._answered: dict[tuple[int, bytes], Outcome[Any]] = {}  # in this round, by client and hash of the request
         self._lost: set[int] = set()  # clients that lost models in this round
         self.bare: set[int] = set()
-        self._revived: dict[int, bool] = {}  # whether a model of the checkpoint is lost, by client, until it is logged
+        self._revived: dict[int, bool] = {}  # by client, whether a model is lost; until logged
 
     def enter(self, setting: Setting, begin: Packet) -> None:
         """Prepare for the clients of a setting, each of which gets a packet before its first phase."""
@@ -219,7 +219,7 @@ class RealExecutor(Executor):
             )
         for n in list(self.attendance.here):
             if lost := [key for key in self._alive[n] if key[0] not in self.attendance.kept[n]]:
-                if n in self._lost:  # else one client could make a round start over and over
+                if n in self._lost:  # otherwise one client could restart a round forever
                     self.attendance.exclude(n, f"came back without its models twice in round {t}")
                     continue
                 self._lost.add(n)
@@ -231,7 +231,7 @@ class RealExecutor(Executor):
         return self.attendance.absent(clients)
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
-        """Return whether round t has its quorum without the clients that are `out`; False: it is attempted again.
+        """Return whether round t has its quorum without the clients that are `out`; otherwise it is attempted again.
 
         Raises:
             InputError: if this was the last attempt.
@@ -316,7 +316,7 @@ class RealExecutor(Executor):
             )
 
     def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet, travels: bool) -> Outcome[Any]:
-        """Return the outcome in a client's reply, having checked it; else raise InputError."""
+        """Return the checked outcome in a client's reply; raise InputError if the reply is not valid."""
         value, known, samples = unpacked(packet), self._known[n], packet.values.get("samples", {})
         loss, finite = packet.values.get("loss"), packet.values.get("finite")
         operations.check_answer(name, value, arguments, known, travels)
@@ -343,7 +343,7 @@ class RealExecutor(Executor):
 
 
 def _is_count(samples: Any, architecture: str) -> bool:
-    """Return whether these are numbers of samples by architecture as a client with this one counts them."""
+    """Return whether `samples` are valid numbers of samples by architecture from a client with this architecture."""
     if not isinstance(samples, dict) or not samples.keys() <= {OWN, architecture}:
         return False
     return all(type(number) is int and 0 <= number <= 2**53 for number in samples.values())  # floats have these exactly
