@@ -1,13 +1,14 @@
-"""KT-pFL (joint) against its parts and against its baselines: paired by seed, on nine settings and three more.
+"""KT-pFL (joint) against its parts and its baselines, paired by seed, in nine settings and three additional ones.
 
-    python benchmarks/ablation.py run                       what is not in build/ablation.jsonl yet, some hours
-    python benchmarks/ablation.py run digits baselines 0,1     one dataset, one set of rows, some seeds
-    python benchmarks/ablation.py run mnist unseen          clients with images that no idea was tried on
-    python benchmarks/ablation.py run "" longer             with all labels and more epochs: is a gain only more work?
+    python benchmarks/ablation.py run                       runs missing from build/ablation.jsonl, several hours
+    python benchmarks/ablation.py run digits baselines 0,1  one dataset, one set of rows, two seeds
+    python benchmarks/ablation.py run mnist unseen          a dataset that was not used in the method's design
+    python benchmarks/ablation.py run "" longer             all labels and more epochs: does more work give the gain?
     python benchmarks/ablation.py table                     writes benchmarks/results/<date>-ablation.md
 
-Fashion-MNIST and CIFAR-10, with MNIST and CIFAR-100 as public images, are looked for as npz files in the folder
-KTPFL_REAL_DATA, else in data/01_raw. A run that is finished is never run again; stop it as you like.
+Fashion-MNIST and CIFAR-10, with MNIST and CIFAR-100 as public images, are read from npz files in the folder
+KTPFL_REAL_DATA, or in data/01_raw without this variable. The script can be stopped at any time: finished runs are not
+repeated.
 """
 
 import json
@@ -64,21 +65,21 @@ UNSEEN: dict[str, dict[str, Any]] = {
         **MANY,
     },
 }
-"""MNIST was public images alone while the method was designed; settings are those of Fashion-MNIST, turned round."""
+"""MNIST, which was only a public set while the method was designed. Private and public set of Fashion-MNIST swapped."""
 LONGER: dict[str, dict[str, Any]] = {
     "digits, E = 10": {**DATASETS["digits"], "training": {"epochs": 10}},
     "fashion_mnist, E = 20": {**DATASETS["fashion_mnist"], "training": {"epochs": 20, "batch_size": 32}},
 }
-"""More local epochs, with all labels: on digits training alone gains nothing by further ones."""
+"""More local epochs with all labels. On digits, local-only training does not gain by further epochs."""
 
 
 class PlainAverage(KTpFLJoint):
-    """Clients start from the average of their architecture, whatever labels they have."""
+    """KT-pFL (joint) whose clients start from the average of their architecture, independent of their labels."""
 
     title = "KT-pFL (joint), plain average"
 
     def weights(self, common: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
-        """Return the shares of the data."""
+        """Return the data shares as every client's weights."""
         return shares.expand_as(common)
 
 
@@ -105,7 +106,7 @@ def made(row: str) -> Method[Any]:
 
 
 def finished(dataset: str, partition: str, row: str, seed: int) -> dict[str, Any]:
-    """Run one row, and return what is kept of it."""
+    """Run one row, and return its record."""
     began = time.process_time()
     method, asked = made(row), {**DATASETS, **LONGER, **UNSEEN}[dataset]
     fed = replace(federation(**asked, clients=CLIENTS, partition=PARTITIONS[partition], seed=seed), rounds=ROUNDS)
@@ -128,17 +129,17 @@ def finished(dataset: str, partition: str, row: str, seed: int) -> dict[str, Any
 
 
 def runs() -> list[dict[str, Any]]:
-    """Return what is finished."""
+    """Return the records of finished runs."""
     return [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
 
 
 def key(run: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a run is known by."""
+    """Return the values that identify a run."""
     return run["dataset"], run["partition"], run["row"], run["seed"]
 
 
 def run(dataset: str = "", rows: str = "", seeds: str = "") -> None:
-    """Run what is missing, seed by seed, the baselines first."""
+    """Run all missing runs, seed by seed, the baselines first."""
     torch.set_num_threads(1)
     KEPT.parent.mkdir(exist_ok=True)
     done = set(map(key, runs()))
@@ -156,14 +157,14 @@ def run(dataset: str = "", rows: str = "", seeds: str = "") -> None:
 
 
 def settings(group: str) -> list[tuple[str, str]]:
-    """Return the datasets and partitions that a set of rows is run on."""
+    """Return the datasets and partitions on which a set of rows is run."""
     if group == "longer":
         return [(name, "all labels") for name in LONGER]
     return [(name, partition) for name in (UNSEEN if group == "unseen" else DATASETS) for partition in PARTITIONS]
 
 
 def table() -> None:
-    """Write what is finished as tables."""
+    """Write the tables of all finished runs."""
     found = {key(one): one for one in runs()}
     seconds = sum(one["seconds"] for one in found.values()) / 3600
     lines = [
@@ -216,7 +217,7 @@ def _setting(found: dict[tuple[Any, ...], dict[str, Any]], dataset: str, partiti
 
 
 def _against(one: dict[int, Any], other: dict[int, Any]) -> str:
-    """Return the paired difference of two rows in points, bold where its interval excludes zero."""
+    """Return the paired difference of two rows in points, bold if its interval excludes zero."""
     both = [100 * (fmean(one[seed]["accuracy"]) - fmean(other[seed]["accuracy"])) for seed in one if seed in other]
     found: Difference | None = difference(both)
     if found is None:

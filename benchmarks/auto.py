@@ -1,8 +1,8 @@
-"""What `compute.memory_format: auto` and `compute.dtype: auto:bfloat16` choose here, for each architecture.
+"""The choices of `compute.memory_format: auto` and `compute.dtype: auto:bfloat16` on this machine, by architecture.
 
     python benchmarks/auto.py
 
-writes benchmarks/results/<date>-auto.md: the trial's own times of a step, in milliseconds, and how long the trial took.
+writes benchmarks/results/<date>-auto.md: the trial's step times in milliseconds, and the duration of the trial.
 """
 
 import math

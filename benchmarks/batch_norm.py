@@ -1,11 +1,12 @@
-"""What BatchNorm normalizes public samples with: three policies by method, architecture and dataset, paired by seed.
+"""Three policies for BatchNorm's statistics on public samples, by method, architecture and dataset, paired by seed.
 
-    python benchmarks/batch_norm.py run            what is not in build/batch_norm.jsonl yet, seed by seed
-    python benchmarks/batch_norm.py run deep 1/2   every second run of one scale; 2/2 in another process the others
+    python benchmarks/batch_norm.py run            runs missing from build/batch_norm.jsonl, seed by seed
+    python benchmarks/batch_norm.py run deep 1/2   every second run of one scale; run 2/2 in another process
     python benchmarks/batch_norm.py table          writes benchmarks/results/<date>-batchnorm.md
 
-Fashion-MNIST and CIFAR-10, with MNIST and CIFAR-100 as public images, are looked for as npz files in the folder
-KTPFL_REAL_DATA, else in data/01_raw. A finished run is never run again, so a stopped process goes on where it was.
+Fashion-MNIST and CIFAR-10, with MNIST and CIFAR-100 as public images, are read from npz files in the folder
+KTPFL_REAL_DATA, or in data/01_raw without this variable. The script can be stopped at any time: finished runs are not
+repeated.
 """
 
 import json
@@ -48,7 +49,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "clients": 5,
         "architectures": ["cnn", "mlp", "cnn_bn", "shufflenet_v2", "resnet18"],
         "private": {"samples": 450},
-        "image": {"size": 10},  # ResNet-18 costs a hundred times what the others cost
+        "image": {"size": 10},  # ResNet-18 costs a hundred times as much as the other models
         "public": {"batch": 40},
         "training": {"epochs": 3, "batch_size": 16, "learning_rate": 0.05},
     },
@@ -77,11 +78,11 @@ TITLES = {
     "cifar10": "CIFAR-10, public CIFAR-100",
 }
 Key = tuple[str, str, str, str, int]
-"""Scale, dataset, method, policy and seed; the policy of local-only, which uses no public samples, is empty."""
+"""Scale, dataset, method, policy and seed. Local-only uses no public samples, so its policy is empty."""
 
 
 def wanted() -> list[Key]:
-    """Return all runs in the order in which they are run: what the decision needs first."""
+    """Return all runs in their order. The runs on which the decision depends come first."""
     rows = [("local", ""), *product(METHODS, POLICIES)]
     first, second = [row for row in rows if row[0] in ("local", "fedmd", "kt_pfl")], rows[7:]
     plan = [(scale, some) for some in (first, second) for scale in SCALES]
@@ -95,7 +96,7 @@ def wanted() -> list[Key]:
 
 
 def merged(settings: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with more of them: groups are joined, everything else is replaced."""
+    """Return settings with the changes `more`. Groups are merged, and all other values are replaced."""
     groups = {name: {**settings.get(name, {}), **value} for name, value in more.items() if isinstance(value, dict)}
     return {**settings, **more, **groups}
 
@@ -106,7 +107,7 @@ def experiment(scale: str, dataset: str) -> dict[str, Any]:
 
 
 def finished(scale: str, dataset: str, method: str, policy: str, seed: int) -> dict[str, Any]:
-    """Run one method, and return what is kept of it."""
+    """Run one method, and return its record."""
     began, rounds = time.process_time(), ROUNDS[scale]
     settings = experiment(scale, dataset)
     if policy:
@@ -125,13 +126,13 @@ def finished(scale: str, dataset: str, method: str, policy: str, seed: int) -> d
 
 
 def runs() -> dict[Key, dict[str, Any]]:
-    """Return what is finished."""
+    """Return the records of finished runs."""
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
     return {tuple(found["key"]): found for found in map(json.loads, lines)}
 
 
 def run(scale: str = "", part: str = "1/1") -> None:
-    """Run what is missing of a scale, or of all; `part` is ``1/2`` for the first of two processes."""
+    """Run the missing runs of one scale or of all scales. `part` is ``1/2`` for the first of two processes."""
     torch.set_num_threads(1)
     KEPT.parent.mkdir(exist_ok=True)
     place, parts = map(int, part.split("/"))
@@ -146,7 +147,7 @@ def run(scale: str = "", part: str = "1/1") -> None:
 def differences(
     found: dict[Key, dict[str, Any]], scale: str, dataset: str, row: tuple[str, str], architectures: Sequence[str]
 ) -> dict[int, float]:
-    """Return by seed the mean accuracy of the clients with these architectures minus that of local-only, in 0..1."""
+    """Return the difference in mean accuracy to local-only by seed, over clients with these architectures, 0 to 1."""
     values = {}
     for seed in SEEDS:
         ours, local = found.get((scale, dataset, *row, seed)), found.get((scale, dataset, "local", "", seed))
@@ -166,7 +167,7 @@ def groups(scale: str) -> dict[str, Sequence[str]]:
 
 
 def tables(found: dict[Key, dict[str, Any]], scale: str) -> Iterator[str]:
-    """Yield the tables: one a dataset, and one of all datasets together."""
+    """Yield one table per dataset, and one table of all datasets together."""
     columns = groups(scale)
     for dataset in (*DATASETS, ""):
         yield from [f"### {TITLES.get(dataset, 'All three datasets')}", ""]
@@ -190,7 +191,7 @@ def tables(found: dict[Key, dict[str, Any]], scale: str) -> Iterator[str]:
 
 
 def table() -> None:
-    """Write what is finished as tables."""
+    """Write the tables of all finished runs."""
     found = runs()
     seconds = sum(one["seconds"] for one in found.values()) / 3600
     lines = [

@@ -1,9 +1,9 @@
-"""Whether the boxes of a comparison, each in a process of its own, give what one process gives, bit for bit.
+"""Checks that a comparison with one process per box gives the same results as one process, bit for bit.
 
     python benchmarks/boxes.py
 
-It runs ``compare_hetero_digits`` twice with ``--env=test``, one round and one baseline, in temporary copies of the
-project, and ends with an error where results differ in more than times and the tracker's ids.
+The script runs ``compare_hetero_digits`` twice with ``--env=test``, one round and one baseline, in temporary copies of
+the project. It ends with an error if results differ, except in times and the tracker's ids.
 """
 
 import json
@@ -22,7 +22,7 @@ VARYING = {"seconds", "run_id", "run_ids"}
 
 
 def create(folder: Path) -> Path:
-    """Return a copy of the project that was never run."""
+    """Return a copy of the project without results."""
     shutil.copytree(ROOT / "conf", folder / "conf", ignore=shutil.ignore_patterns("local"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     for empty in ("conf/local", "src", "data/01_raw"):
@@ -31,7 +31,7 @@ def create(folder: Path) -> Path:
 
 
 def run(project: Path, *options: str) -> None:
-    """Do ``kedro run`` with these options, and say how long it took."""
+    """Do ``kedro run`` with these options, and print its duration."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "kedro", "run", "--env=test", f"--pipelines={NAME}", SETTINGS, *options]
     subprocess.run(command, cwd=project, check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -39,7 +39,7 @@ def run(project: Path, *options: str) -> None:
 
 
 def result(project: Path, method: str) -> Any:
-    """Return a method's result as it was saved, without what no two runs share."""
+    """Return a method's saved result, without values that differ between equal runs."""
 
     def kept(value: Any) -> Any:
         if isinstance(value, dict):

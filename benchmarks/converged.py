@@ -1,14 +1,14 @@
-"""Methods where clients have converged: twelve clients of Fashion-MNIST or CIFAR-10, paired by seed.
+"""Methods on converged clients: twelve clients with Fashion-MNIST or CIFAR-10, paired by seed.
 
-    python benchmarks/converged.py run                      what is not finished yet, hours
-    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, some seeds, both datasets
+    python benchmarks/converged.py run                      the missing runs, several hours
+    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, three seeds, both datasets
     python benchmarks/converged.py keep                     adds the rows to benchmarks/results/converged.csv
     python benchmarks/converged.py table                    writes the tables of the kept rows into
                                                             docs/results/converged.md; needs no images
 
-The datasets are looked for as npz files in the folder KTPFL_REAL_DATA, else in data/01_raw. New rows go to
-build/converged.csv. A run that is finished there or in the kept rows is never run again; stop it at any time.
-`LABEL=name` before the command writes a method's rows under another name, for the code of another commit.
+The datasets are read from npz files in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable. New rows go
+to build/converged.csv. The script can be stopped at any time: runs in this file or in the kept rows are not repeated.
+`LABEL=name` before the command writes a method's rows under another name, to compare the code of two commits.
 """
 
 import csv
@@ -42,7 +42,7 @@ FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" 
 PAGE = ROOT / "docs" / "results" / "converged.md"
 ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = 20, 10, 12, 750, 5
 TEST_SHARE = 0.9
-"""Each client has 75 samples for training and validation, and 675 for testing, so that accuracies have little noise."""
+"""The share of test samples. A client trains and validates on 75 samples and has 675 test samples, to reduce noise."""
 DATA = {"Fashion-MNIST": ("fashion_mnist", "mnist"), "CIFAR-10": ("cifar10", "cifar100")}
 """The private and the public dataset by name."""
 PARTITIONS = {"all classes": "all_labels", "two classes": "two_labels"}
@@ -55,7 +55,7 @@ PARTS: dict[str, tuple[str, Method[Any]]] = {
     "joint_average": ("joint, plain average", PlainAverage()),
     "joint_trained": ("joint, trained model only", KTpFLJoint(start_share=0.0, memory=0.0)),
 }
-"""KT-pFL (joint) without the overlap of labels, and without the running mean: the title of the row, and the method."""
+"""Row titles and methods: KT-pFL (joint) without the overlap of labels, and without the running mean."""
 METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
     *("feddf", "feddf_soft", "pfeddf_soft", *PARTS),
@@ -67,7 +67,7 @@ Rows = list[dict[str, str]]
 
 
 def finished(data: str, partition: str, name: str, seed: int) -> Rows:
-    """Run a method, and return one row a client: its test accuracy in the last rounds, as it is and adapted."""
+    """Run a method, and return one row per client: test accuracy in the last rounds, before and after adaptation."""
     private, public = DATA[data]
     method = PARTS[name][1] if name in PARTS else create(name, CONFIGURED.get(name))
     fed = federation(
@@ -97,7 +97,7 @@ def finished(data: str, partition: str, name: str, seed: int) -> Rows:
 
 
 def read(file: Path) -> Rows:
-    """Return the rows of a file, none where there is no file."""
+    """Return the rows of a file, or no rows if the file is missing."""
     if not file.exists():
         return []
     with file.open(newline="") as opened:
@@ -105,12 +105,12 @@ def read(file: Path) -> Rows:
 
 
 def run_of(row: dict[str, str]) -> tuple[str, ...]:
-    """Return what a row's run is known by."""
+    """Return the values that identify a row's run."""
     return row["data"], row["partition"], row["method"], row["seed"]
 
 
 def run(names: str = "", seeds: str = "") -> None:
-    """Run what is missing, seed by seed."""
+    """Run all missing runs, seed by seed."""
     torch.set_num_threads(1)
     FOUND.parent.mkdir(exist_ok=True)
     for seed in map(int, seeds.split(",")) if seeds else SEEDS:
@@ -140,10 +140,10 @@ def by_seed(rows: Rows, column: str) -> dict[int, float]:
 
 
 def compared(pairs: dict[str, tuple[dict[int, float], dict[int, float]]]) -> dict[str, str]:
-    """Return the differences in points of a column, by method, from pairs of percentages by seed.
+    """Return the differences of a column in points, by method, from pairs of percentages by seed.
 
-    Bold is significant after Holm's correction for the methods of the column; the parts of KT-pFL (joint) are a family
-    of their own. Intervals are not corrected.
+    A bold difference is significant after Holm's correction over the methods of the column. The parts of KT-pFL (joint)
+    are corrected separately. Intervals are not corrected.
     """
     found = {
         name: difference([(one[seed] - other[seed]) / 100 for seed in one if seed in other])
@@ -159,7 +159,7 @@ def compared(pairs: dict[str, tuple[dict[int, float], dict[int, float]]]) -> dic
 
 
 def title(name: str) -> str:
-    """Return a method's title, marked where it fine-tunes before every evaluation."""
+    """Return a method's title, with a mark if the method fine-tunes before every evaluation."""
     if name in PARTS:
         return PARTS[name][0]
     kind = find(name).kind
@@ -200,7 +200,7 @@ def comparison(rows: Rows) -> str:
 
 
 def beside_the_paper(rows: Rows) -> str:
-    """Return what KT-pFL is above each of the paper's baselines, with the paper's difference in Table 1 in brackets."""
+    """Return KT-pFL's difference to each baseline of the paper, with the paper's difference in Table 1 in brackets."""
     shown = parts(rows)
     lines = [f"| KT-pFL minus | {' | '.join(shown)} |", "| --- |" + " --- |" * len(shown)]
     cited = names()
@@ -248,7 +248,7 @@ def tables(rows: Rows) -> dict[str, str]:
 
 
 def table() -> None:
-    """Write the tables of the kept rows into the page, each in place of the table below its heading."""
+    """Write the tables of the kept rows into the page. Each replaces the table below its heading."""
     text = PAGE.read_text("utf-8")
     for heading, drawn in tables(read(KEPT)).items():
         text, count = re.subn(rf"(## {heading}\n\n(?:[^|#\n].*\n+)*)(?:\|.*\n)+", rf"\g<1>{drawn}\n", text)
@@ -258,7 +258,7 @@ def table() -> None:
 
 
 def keep() -> None:
-    """Add the rows that are found to those in the repository; a run that both have is taken from the new rows."""
+    """Add the new rows to the rows in the repository. New rows replace rows of the same run."""
     new = read(FOUND)
     found = {run_of(row) for row in new}
     rows = [*(row for row in read(KEPT) if run_of(row) not in found), *new]

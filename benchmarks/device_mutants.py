@@ -1,9 +1,10 @@
-"""Whether the tests on the emulated GPU notice what would go wrong on a real one, by mutants of the source.
+"""Checks with mutants of the source that tests on the emulated GPU find faults that would fail on a real GPU.
 
     python benchmarks/device_mutants.py
 
-Each of `MUTANTS`, one place changed, is put into a copy of the source, and its part of `tests/devices` must fail there.
-Prints a table in Markdown with the test that failed, and ends with 1 if any mutant lives. Some ten minutes.
+Each of `MUTANTS` changes one place in a copy of the source, in which its part of `tests/devices` must fail. The script
+prints a Markdown table with the failed tests, and ends with 1 if the tests pass with a mutant. It takes about ten
+minutes.
 """
 
 import os

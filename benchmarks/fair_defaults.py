@@ -1,11 +1,11 @@
 """Defaults of methods before and after a correction, and the common dimension of features, on small federations.
 
-    python benchmarks/fair_defaults.py run dimension          what is not in build/fair_defaults.jsonl yet
-    python benchmarks/fair_defaults.py run apfl digits 3,4    one group of candidates, one dataset, some seeds
+    python benchmarks/fair_defaults.py run dimension          the group's runs missing from build/fair_defaults.jsonl
+    python benchmarks/fair_defaults.py run apfl digits 3,4    one group of candidates, one dataset, two seeds
     python benchmarks/fair_defaults.py table                  prints the tables in Markdown
 
-Digits, and Fashion-MNIST as an npz file in the folder KTPFL_REAL_DATA, else in data/01_raw. No comparison in docs uses
-these seeds. A run that is finished is not run again.
+The datasets are digits, and Fashion-MNIST as an npz file in the folder KTPFL_REAL_DATA, or in data/01_raw without this
+variable. No comparison in docs uses these seeds. Finished runs are not repeated.
 """
 
 import json
@@ -69,7 +69,7 @@ ONE_ARCHITECTURE = ("apfl", "pfedgraph")
 
 
 def main() -> None:
-    """Run what is missing, or print the tables."""
+    """Run the missing runs, or print the tables."""
     if sys.argv[1:2] == ["table"]:
         print(tables([json.loads(line) for line in KEPT.read_text().splitlines()]))
         return
@@ -141,7 +141,7 @@ def tables(lines: list[dict[str, Any]]) -> str:
 
 
 def cell(values: list[float]) -> str:
-    """Return a mean with the standard deviation over seeds, where there are several, in percent."""
+    """Return a mean in percent, with the standard deviation over seeds if there are several."""
     spread = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
     return f"{100 * fmean(values):.1f}{spread}" if values else "-"
 

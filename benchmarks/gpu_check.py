@@ -1,11 +1,11 @@
-"""What a GPU makes of this project, in ten minutes, as a report to send back: `make gpu-check`.
+"""Checks this project on a GPU in ten minutes, and writes a report to send back: `make gpu-check`.
 
-    python benchmarks/gpu_check.py                       on a GPU; without one it says so and ends with exit code 2
-    python benchmarks/gpu_check.py --device cpu --quick  the same measurements, tiny, on a CPU: whether the check works
+    python benchmarks/gpu_check.py                       on a GPU; ends with exit code 2 if there is none
+    python benchmarks/gpu_check.py --device cpu --quick  the same measurements in small on a CPU, to test the check
 
-It runs the tests of `tests/devices` on the GPU, KT-pFL there and on the CPU, and local training of five clients by
-architecture, precision and memory format. It writes gpu_report.md: the machine, torch and driver
-are in it, and no names of hosts, users or folders.
+The check runs the tests of `tests/devices` on the GPU, KT-pFL on the GPU and on the CPU, and local training of five
+clients by architecture, precision and memory format. It writes gpu_report.md, which names the machine, torch and the
+driver, but no hosts, users or folders.
 """
 
 import argparse
@@ -47,15 +47,15 @@ NO_GPU = (
 ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn")
 CLIENTS, BATCH, CLASSES = 5, 128, 10
 BUDGET = 540.0
-"""Seconds after which nothing more is begun."""
+"""The seconds after which no further measurement starts."""
 LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
 LIMIT = 300.0
-"""Seconds that the tests may take."""
+"""The most seconds for the tests."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to compute: what differs from float32, contiguous, one client after another."""
+    """One way to compute: the settings that differ from float32, contiguous, and one client after another."""
 
     name: str
     settings: dict[str, Any]
@@ -98,18 +98,18 @@ def federation(architecture: str, images: int, compute: Compute, executor: Execu
 
 
 def seconds(fed: Federation) -> float:
-    """Return the seconds of a round of local training; its losses are on the host then, so the device is done."""
+    """Return the seconds of a round of local training, until its losses are on the host and the device has finished."""
     models = fed.initial_models()
     return measure.seconds_of(lambda: fed.train(models, 1))
 
 
 def gpus() -> int:
-    """Return how many GPUs torch finds."""
+    """Return the number of GPUs that torch finds."""
     return torch.cuda.device_count()
 
 
 def machine(device: str) -> list[str]:
-    """Return what the report says of machine, driver and libraries."""
+    """Return the report's lines on machine, driver and libraries."""
     lines = [f"- {measure.hardware()}, Python {platform.python_version()}"]
     if device == "cuda":
         driver = "unknown"
@@ -125,7 +125,7 @@ def machine(device: str) -> list[str]:
 
 
 def suite() -> list[str]:
-    """Return how the tests of `tests/devices` ended on the GPU."""
+    """Return the outcome of the tests of `tests/devices` on the GPU."""
     root = Path(__file__).parents[1]
     command = [sys.executable, "-m", "pytest", "tests/devices", "--device=cuda", "-q", "-p", "no:cacheprovider"]
     try:
@@ -138,7 +138,7 @@ def suite() -> list[str]:
 
 
 def ways(device: str) -> list[Way]:
-    """Return the ways that `device` has: TF32 is a GPU's."""
+    """Return the ways to compute on `device`. Only a GPU has TF32."""
     return [way for way in WAYS if device == "cuda" or "tf32" not in way.settings.values()]
 
 
@@ -178,7 +178,7 @@ def trained(compute: Compute, executor: Executor, rounds: int) -> Run:
 
 
 def beside_the_cpu(device: str, rounds: int) -> Iterator[str]:
-    """Yield a row for each way: how far accuracies and coefficients are from the CPU's in float32."""
+    """Yield a row for each way: the differences of accuracies and coefficients to float32 on the CPU."""
     expected = trained(Compute("cpu"), SerialExecutor(), rounds)
     for way in [*ways(device), TOGETHER]:
         try:
@@ -200,7 +200,7 @@ def beside_the_cpu(device: str, rounds: int) -> Iterator[str]:
 
 
 def rate(architecture: str, way: Way, device: str, images: int, repetitions: int) -> tuple[float, str, str, str]:
-    """Return rounds a second, and what the report says of memory, launches and the time that the device worked."""
+    """Return rounds per second, and the report's entries for memory, launches and the device's working time."""
     compute = Compute(device, **way.settings)
     fed = federation(architecture, images, compute, way.executor())
     cuda = fed.device.type == "cuda"
@@ -213,7 +213,7 @@ def rate(architecture: str, way: Way, device: str, images: int, repetitions: int
         return 1 / taken, "—", "—", "—"
     memory = f"{torch.cuda.max_memory_allocated() / 1e9:.2f} GB"
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
-        watched = seconds(fed)  # slower, and the host more than the device
+        watched = seconds(fed)  # slower, mostly on the host
     events = seen.key_averages()
     launched = sum(event.self_cpu_time_total for event in events if event.key in LAUNCHES) / 1e6
     worked = sum(event.self_device_time_total for event in events if event.device_type == DeviceType.CUDA) / 1e6
@@ -221,12 +221,12 @@ def rate(architecture: str, way: Way, device: str, images: int, repetitions: int
 
 
 def size(quick: bool) -> tuple[int, int]:
-    """Return images a client and repetitions."""
+    """Return the number of images per client, and the number of repetitions."""
     return (16, 1) if quick else (500, 5)
 
 
 def speeds(device: str, quick: bool, end: float) -> Iterator[str]:
-    """Yield a row for each architecture and way, until it is `end` on the clock."""
+    """Yield a row for each architecture and way, until the time `end`."""
     images, repetitions = size(quick)
     for architecture in ARCHITECTURES[:1] if quick else ARCHITECTURES:
         first = None
@@ -244,12 +244,12 @@ def speeds(device: str, quick: bool, end: float) -> Iterator[str]:
 
 
 def _failure(error: Exception) -> str:
-    """Return the first line of an error, as fits into a table; folders are no part of it."""
+    """Return the first line of an error, without folders, in a form for a table."""
     return f"{type(error).__name__}: {str(error).splitlines()[0][:120].replace('|', '/')}" if str(error) else "failed"
 
 
 def report(device: str, quick: bool, begun: float) -> Iterator[str]:
-    """Yield the lines of the report as they are found."""
+    """Yield the lines of the report as soon as they are known."""
     rounds, images = 1 if quick else 5, size(quick)[0]
     yield from [f"# This project on {'a GPU' if device == 'cuda' else 'a CPU'}, {measure.today()}", ""]
     yield from machine(device)

@@ -1,8 +1,8 @@
-"""What huge pages do for a step on a CPU: large tensors on them, as this package asks torch for, and as torch is.
+"""The effect of huge pages on a step on a CPU: with huge pages for large tensors, as this package sets, and without.
 
     python benchmarks/huge_pages.py
 
-writes benchmarks/results/<date>-huge-pages.md: milliseconds and page faults a step, both ways in turn.
+writes benchmarks/results/<date>-huge-pages.md: milliseconds and page faults per step, with both ways in turn.
 """
 
 import os
@@ -23,7 +23,7 @@ STEPS, TURNS = 5, 9
 
 
 def steps(architecture: str, allowed: str) -> Callable[[], None]:
-    """Make some steps of plain SGD in a process that has not allocated anything yet."""
+    """Prepare several steps of plain SGD in a process that has not allocated memory yet."""
     os.environ["THP_MEM_ALLOC_ENABLE"] = allowed
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -43,9 +43,9 @@ def steps(architecture: str, allowed: str) -> Callable[[], None]:
 def row(architecture: str) -> str:
     """Return one architecture's times and faults."""
     ways = {name: measure.Way(steps, architecture, allowed) for name, allowed in WAYS.items()}
-    measure.in_turn(ways, 1)  # what a process makes once is made
+    measure.in_turn(ways, 1)  # a warm-up
     before = {name: way.page_faults() for name, way in ways.items()}
-    times, _ = measure.in_turn(ways, TURNS)  # and one more turn before, in which memory is watched
+    times, _ = measure.in_turn(ways, TURNS)  # after one more turn, which measures memory
     faults = [(way.page_faults() - before[name]) / (TURNS + 1) / STEPS for name, way in ways.items()]
     for way in ways.values():
         way.close()

@@ -1,11 +1,11 @@
-"""Launches of a step by architecture, and synchronizations of a round by method, at two commits, on an emulated GPU.
+"""Kernel launches of a step by architecture, and synchronizations of a round by method, at two commits.
 
-    python benchmarks/launches.py <commit>     427c8e8 or a later one, which the tests' support of today can import
+    python benchmarks/launches.py <commit>     427c8e8 or later, because tests/support must be able to import it
 
-A launch is an operation that computes, as torch hands it to a device: one on many tensors (foreach) is one, views and
-allocations are none, and what a library makes of it is not seen. A wait is counted where the host needs a number from
-the device, or a copy that blocks goes there. Prints two tables in Markdown, of the commit and of the working tree.
-Some three minutes.
+The counts come from an emulated GPU. A launch is an operation that torch sends to a device to compute. An operation on
+many tensors (foreach) is one launch; views and allocations are none. The kernels that a library launches for an
+operation are not counted. A wait is a number that the host reads from the device, or a blocking copy to the device. The
+script prints two Markdown tables with the commit and the working tree, in about three minutes.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn",
 
 
 def launches(architecture: str, **compute: Any) -> int:
-    """Return the launches of one step of a client's local training; the emulated GPU must be there."""
+    """Return the launches of one step of a client's local training, inside the context of the emulated GPU."""
     import pretend
     import torch
 
@@ -34,7 +34,7 @@ def launches(architecture: str, **compute: Any) -> int:
     from ktpfl_pipeline.models import build
 
     def empty(name: str) -> torch.nn.Module:
-        """Return a model of zeros: drawing them would take longer than all else."""
+        """Return a model of zeros, because drawing weights would take most of the time."""
         with torch.device("meta"):
             module = build(name, (3, 32, 32), 4)
         module = module.to_empty(device="cpu")
@@ -54,7 +54,7 @@ def launches(architecture: str, **compute: Any) -> int:
         executor=SerialExecutor(),
     )
     models, counted = fed.initial_models(), []
-    for batch_size in (4, 4, 2):  # data and modules go there; then one step, and two
+    for batch_size in (4, 4, 2):  # first data and modules are copied; then one step, then two
         object.__setattr__(fed, "training", LocalTraining(epochs=1, batch_size=batch_size))
         with pretend.recorded() as seen:
             fed.train(models, 1)
@@ -63,7 +63,7 @@ def launches(architecture: str, **compute: Any) -> int:
 
 
 def waits(name: str) -> int:
-    """Return the waits of a method's second round with five clients, evaluation apart."""
+    """Return the waits of a method's second round with five clients, without evaluation."""
     import devices
     import pretend
 
@@ -76,7 +76,7 @@ def waits(name: str) -> int:
 
 
 def counted() -> dict[str, dict[str, list[Any]]]:
-    """Return both tables' numbers for the source that is imported."""
+    """Return the numbers of both tables for the imported source."""
     import pretend
     import torch
 
@@ -112,7 +112,7 @@ def at(tree: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Count at the commit and here, and print the tables."""
+    """Count with the source of the commit and of the working tree, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", nargs="?", default="HEAD", help="what the working tree is compared with")
     parser.add_argument("--here", action="store_true", help="print the numbers of the imported source")

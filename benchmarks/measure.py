@@ -1,4 +1,4 @@
-"""How things are measured: each way to do a piece of work in a process of its own, in turn, against one ceiling."""
+"""Measurements: each way to do the same work has a separate process, and the ways take turns."""
 
 import datetime
 import os
@@ -22,7 +22,7 @@ except ModuleNotFoundError:  # the source of an earlier commit is measured
     from ktpfl_pipeline.core import resources  # type: ignore[attr-defined, no-redef]
 
 Make = Callable[..., Callable[[], Any]]
-"""Prepares the work and returns what is timed; it runs in the way's own process, so it stands in a module."""
+"""Prepares the work and returns the function to time. It runs in the process of the way, so it must be importable."""
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -31,13 +31,13 @@ RAW = Path(os.environ.get("KTPFL_REAL_DATA", ROOT / "data" / "01_raw"))
 CONFIGURED: dict[str, dict[str, Any]] = {"sim_pfl": {"weights": "minmax", "temperature": 3.0}}
 """Hyperparameters that conf/base sets, by method."""
 CLOSELY = 0.02  # seconds
-PRODUCT = 3072  # rows and columns of the matrices of which the ceiling is a product
+PRODUCT = 3072  # rows and columns of the matrices whose product is the ceiling
 DTYPES: tuple[Dtype, ...] = ("float32", "bfloat16") if has_bfloat16("cpu") else ("float32",)
 """The precisions for which this processor has instructions."""
 
 
 class Way:
-    """One way to do the work. Its process keeps its threads, workers and memory to itself, and waits for its turn."""
+    """One way to do the work, in a process with separate threads, workers and memory, which waits for its turn."""
 
     def __init__(self, make: Make, *arguments: Any) -> None:
         """Start the process and let it prepare the work."""
@@ -52,20 +52,20 @@ class Way:
         """Do the work once; return the wall time, and the peak memory of the process and its children in GB.
 
         Args:
-            sampled_every: seconds between two looks at the memory, each of which takes some milliseconds; None looks
-                never, and 0 GB are returned.
+            sampled_every: the seconds between two measurements of memory, which take several milliseconds each. With
+                None memory is not measured, and 0 GB are returned.
         """
         self._connection.send(sampled_every)
         seconds, peak = self._connection.recv()
         return float(seconds), float(peak)
 
     def page_faults(self) -> int:
-        """Return how often the process met a page that it had not yet, since it began."""
+        """Return the number of minor page faults of the process since its start."""
         stat = Path(f"/proc/{self._process.pid}/stat").read_text()
         return int(stat.rpartition(")")[2].split()[7])  # minflt of proc(5)
 
     def close(self) -> None:
-        """End the process, and its children with it."""
+        """End the process and its children."""
         self._connection.send("end")
         self._process.join()
         self._connection.close()
@@ -90,13 +90,13 @@ def seconds_of(work: Callable[[], Any]) -> float:
 def in_turn(
     ways: Mapping[str, Way], turns: int, sampled_every: float | None = None
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Return each way's seconds and peak memory in GB, taken in turn: what slows the machine down meets them all.
+    """Return the seconds and the peak memory in GB of each way. The ways take turns, so other load affects all alike.
 
     Args:
-        ways: what is compared.
-        turns: how many each has.
-        sampled_every: seconds between looks at the memory, for work that takes minutes. None gives each way one more
-            turn before, untimed, in which its memory is watched closely and what a process makes once is made.
+        ways: the ways to compare, by name.
+        turns: the number of turns of each way.
+        sampled_every: the seconds between measurements of memory, for work that takes minutes. With None, each way
+            first has one more turn without timing, which serves as a warm-up and measures memory at short intervals.
     """
     peaks = {name: 0.0 if sampled_every else way.turn(CLOSELY)[1] for name, way in ways.items()}
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -109,19 +109,19 @@ def in_turn(
 
 
 def ratio(reference: list[float], taken: list[float]) -> float:
-    """Return how many times as fast as the reference: the median of the ratios of neighboring runs."""
+    """Return the speedup over the reference: the median of the ratios of neighboring runs."""
     return statistics.median(a / b for a, b in zip(reference, taken, strict=True))
 
 
 def product(dtype: str, threads: int) -> Callable[[], Any]:
-    """Make a large matrix product, which is the ceiling: 2·n³ operations."""
+    """Prepare a large matrix product of 2·n³ operations, which is the ceiling."""
     torch.set_num_threads(threads)
     matrix = torch.randn(PRODUCT, PRODUCT).to(getattr(torch, dtype))
     return lambda: matrix @ matrix
 
 
 def ceiling(dtype: str, threads: int, repetitions: int = 7) -> float:
-    """Return the GFLOP/s of a large matrix product, the best of some."""
+    """Return the GFLOP/s of a large matrix product, the best of several repetitions."""
     way = Way(product, dtype, threads)
     best = min(in_turn({dtype: way}, repetitions)[0][dtype])
     way.close()
@@ -130,7 +130,7 @@ def ceiling(dtype: str, threads: int, repetitions: int = 7) -> float:
 
 @contextmanager
 def memory_watched(every: float | None) -> Iterator[list[int]]:
-    """Collect the bytes that this process and its children have, every so many seconds, inside the block."""
+    """Collect the memory of this process and its children in bytes, every `every` seconds, inside the block."""
     seen: list[int] = []
     done = threading.Event()
 
@@ -150,7 +150,7 @@ def memory_watched(every: float | None) -> Iterator[list[int]]:
 
 
 def _proportional(process: int) -> int:
-    """Return the bytes a process has, its share of what it shares included."""
+    """Return the memory of a process in bytes, including its share of shared memory."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -159,7 +159,7 @@ def _proportional(process: int) -> int:
 
 
 def _family(process: int) -> Iterator[int]:
-    """Yield a process, its children, theirs, and so on."""
+    """Yield a process and all of its descendants."""
     yield process
     try:
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
@@ -170,7 +170,7 @@ def _family(process: int) -> Iterator[int]:
 
 
 def hardware() -> str:
-    """Return what the numbers were measured on, in a few words."""
+    """Return the hardware of the measurements, in a few words."""
     from ktpfl_pipeline.analysis.provenance import processor  # here: the source of an earlier commit may lack it
 
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
@@ -183,7 +183,7 @@ def today() -> str:
 
 
 def write(name: str, lines: list[str]) -> None:
-    """Write a dated result, and say where."""
+    """Write a dated result, and print its path."""
     file = RESULTS / f"{today()}-{name}.md"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"Written to {file}")

@@ -1,12 +1,12 @@
-"""Which attacker can tell which digits a client was trained on, and what private local training does about it.
+"""Membership inference on digits, by attackers with parameters or predictions, with and without private training.
 
     python benchmarks/membership.py        writes benchmarks/results/<date>-membership.md and .png
 
-A loss threshold (`membership_attacks.py`) on the clients' models as they are uploaded in the last round: by an attacker
-with the parameters, and by one with only the soft predictions of the public batches, from the last four of which a
-surrogate of the same architecture is distilled. Their number and the epochs were chosen by how well surrogates agree
-with the last upload. Settings are those of conf/quick, without its architecture with BatchNorm where training is
-private; its learning rate there was chosen on validation images.
+The attack is a loss threshold (`membership_attacks.py`) on the clients' models in the last round. One attacker has the
+uploaded parameters. Another attacker has only soft predictions of public batches, and distills a surrogate of the same
+architecture from the last four of them. The number of batches and the epochs were chosen so that surrogates agree best
+with the last upload. The settings are those of conf/quick. Private training leaves out the architecture with BatchNorm,
+and its learning rate was chosen on validation images.
 """
 
 import math
@@ -37,7 +37,7 @@ from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
 
 EXPERIMENT = "hetero_digits"
 SEEDS, PRIVATE_SEEDS = range(5), range(3)
-LAST, EPOCHS = 4, 10  # rounds that a surrogate learns from, and how often
+LAST, EPOCHS = 4, 10  # rounds from which a surrogate learns, and epochs on each
 WITHOUT_BATCH_NORM, ALIKE = ["lenet", "cnn", "mlp"], ["cnn"]
 NORM, DELTA, RATE = 1.0, 1e-4, 0.2
 NOISE: dict[str, tuple[float | None, ...]] = {"local": (None, 1.0, 2.0, 4.0), "kt_pfl": (None, 1.0)}
@@ -51,7 +51,7 @@ class Played:
 
     Attributes:
         fed: the federation.
-        models: the clients' models after the last local training, which are uploaded or predict what is.
+        models: the clients' models after the last local training. Either they or their predictions are uploaded.
         uploads: indices and soft predictions of the last rounds; see `surrogates`.
         accuracy: mean over clients and the last five rounds, in percent.
     """
@@ -75,7 +75,7 @@ def federated_data() -> FederatedData:
 
 
 def play(method: str, changes: dict[str, Any], seed: int) -> Played:
-    """Run a method, and keep what a client has after local training."""
+    """Run a method, and keep the clients' models after local training."""
     given = settings(changes)
     fed, made = assemble(given, federated_data(), seed), methods.create(method, given.methods.get(method))
     ids, state = list(fed.by_id), made.init(fed)
@@ -94,7 +94,7 @@ def play(method: str, changes: dict[str, Any], seed: int) -> Played:
 
 
 def attacks() -> tuple[dict[str, list[Inference]], dict[str, list[float]]]:
-    """Attack runs without privacy; return what was found by row and seed, and accuracies or agreements in percent."""
+    """Attack runs without privacy; return inferences by row and seed, and accuracies or agreements in percent."""
     found: dict[str, list[Inference]] = {}
     accuracy: dict[str, list[float]] = {}
     for seed in SEEDS:
@@ -122,7 +122,7 @@ def attacks() -> tuple[dict[str, list[Inference]], dict[str, list[float]]]:
 
 
 def table(found: dict[str, list[Inference]], accuracy: dict[str, list[float]]) -> list[str]:
-    """Return what was found as a table."""
+    """Return the table of inferences."""
     lines = [
         "| model | what is seen | advantage, points | AUC | accuracy of the model, or agreement of the surrogate, % |",
         "| --- | --- | --- | --- | --- |",
@@ -134,7 +134,7 @@ def table(found: dict[str, list[Inference]], accuracy: dict[str, list[float]]) -
 
 
 def gaps(found: dict[str, list[Inference]]) -> list[str]:
-    """Return the paired differences that the table is about."""
+    """Return the paired differences between rows of the table."""
     pairs = [
         ("KT-pFL | parameters", "KT-pFL | predictions"),
         ("Local-only | parameters", "Local-only | predictions"),
@@ -153,7 +153,7 @@ def gaps(found: dict[str, list[Inference]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run with some noise, or none, came to: accuracy in percent, what an attacker tells, and the clients' ε."""
+    """The results of a run, with or without noise: accuracy in percent, an attacker's inference, and the clients' ε."""
 
     accuracy: float
     told: Inference
@@ -180,7 +180,7 @@ Costs = dict[tuple[str, float | None], list[Cost]]
 
 
 def cost_table(costs: Costs) -> list[str]:
-    """Return what privacy costs as a table."""
+    """Return the table of the costs of privacy."""
     lines = [
         "| method | σ | largest ε | median ε | accuracy, % | advantage, points | AUC |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -195,7 +195,7 @@ def cost_table(costs: Costs) -> list[str]:
 
 
 def interval(found: list[Inference], what: str, sign: str = "") -> str:
-    """Return mean and 95 % t interval over seeds; the advantage in points."""
+    """Return the mean and the 95 % t interval over seeds. The advantage is in points."""
     scale, digits = (100, 1) if what == "advantage" else (1, 3)
     over = difference([scale * getattr(inference, what) for inference in found])
     assert over is not None
@@ -209,7 +209,7 @@ def spread(values: list[float]) -> str:
 
 
 def figure(found: dict[str, list[Inference]], costs: Costs) -> Figure:
-    """Draw the AUC by what is seen, a dot a seed, and the accuracy against ε."""
+    """Draw the AUC by the attacker's knowledge, with one dot per seed, and the accuracy against ε."""
     drawn = Figure(figsize=(11, 3.6), dpi=150, layout="constrained")
     left, right = drawn.subplots(1, 2)
     for place, (row, values) in enumerate(reversed(found.items())):

@@ -1,8 +1,8 @@
-"""Membership inference: who sees a model, or its predictions alone, guesses which images it was trained on.
+"""Membership inference: an attacker with a model, or only its predictions, guesses the images of its training.
 
 Yeom, Giacomelli, Fredrikson, Jha: Privacy Risk in Machine Learning: Analyzing the Connection to Overfitting, CSF 2018,
-https://arxiv.org/abs/1709.01604: an image is taken for a member where the model's loss on it is small. Who sees soft
-predictions of public images and no parameters must make a model of them first: a surrogate, distilled from them.
+https://arxiv.org/abs/1709.01604: an image counts as a member if the model's loss on it is small. An attacker with soft
+predictions of public images but without parameters first distills a surrogate model from the predictions.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ from ktpfl_pipeline.core.weights import Models, select
 
 @dataclass(frozen=True)
 class Inference:
-    """How well losses tell members from others.
+    """The success of an attacker who distinguishes members from non-members by their losses.
 
     Attributes:
-        advantage: the largest difference of true and false positive rates over all thresholds, 0 to 1. It is a maximum
-            and above 0 by chance.
-        auc: area under the ROC curve: the chance that a member has the smaller loss, ties counting half.
+        advantage: the largest difference between true and false positive rates over all thresholds, 0 to 1. As a
+            maximum, it is above 0 even by chance.
+        auc: the area under the ROC curve, which is the probability that a member has a smaller loss than a non-member.
+            Ties count one half.
     """
 
     advantage: float
@@ -33,15 +34,15 @@ class Inference:
 
 
 def infer(members: Tensor, others: Tensor, weights: tuple[Tensor, Tensor] | None = None) -> Inference:
-    """Return what thresholds on the loss achieve.
+    """Return the success of thresholds on the loss.
 
     Args:
-        members: (m,) losses of training images.
-        others: (o,) losses of images that the model has not seen.
-        weights: (m,) and (o,) how much each image counts, see `standardized`; None counts all alike.
+        members: (m,), the losses of training images.
+        others: (o,), the losses of images that the model was not trained on.
+        weights: (m,) and (o,), the weights of the images, see `standardized`; None gives all images equal weights.
     """
     counts = weights or (torch.ones(len(members)), torch.ones(len(others)))
-    _, place = torch.unique(torch.cat([members, others]).double(), return_inverse=True)  # ties are one threshold
+    _, place = torch.unique(torch.cat([members, others]).double(), return_inverse=True)  # one threshold per loss
     ours, theirs = torch.split(place, [len(members), len(others)])
     rates = [
         torch.zeros(int(place.max()) + 1, dtype=torch.float64).index_add_(0, where, own.double() / own.double().sum())
@@ -53,14 +54,14 @@ def infer(members: Tensor, others: Tensor, weights: tuple[Tensor, Tensor] | None
 
 
 def standardized(members: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weights with which both groups have the members' distribution over strata, (m,) and (o,).
+    """Return weights, (m,) and (o,), with which both groups have the members' distribution over strata.
 
-    So that it is not the classes, or the clients, that tell members from others. Strata without an image in one of the
-    groups count nothing.
+    With these weights, the attacker cannot distinguish the groups by their classes or clients. A stratum that one group
+    lacks has the weight 0.
 
     Args:
-        members: (m,) number of each member's stratum, of its client and class for example.
-        others: (o,) the same of the others.
+        members: (m,), the number of each member's stratum, such as its client and class.
+        others: (o,), the number of each non-member's stratum.
     """
     strata = int(torch.cat([members, others]).max()) + 1
     own, their = torch.bincount(members, minlength=strata), torch.bincount(others, minlength=strata)
@@ -69,7 +70,7 @@ def standardized(members: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def losses(fed: Federation, models: Models, split: Split) -> dict[int, Tensor]:
-    """Return each client's model's cross-entropy on each image of its own `split`, (V_n,)."""
+    """Return the cross-entropy of each client's model on each image of the client's `split`, (V_n,)."""
     calls = {n: (params, getattr(fed.by_id[n], split).inputs) for n, params in models.items()}
     logits = fed.run("attack", operations.cross_logits, calls)
     labels = {n: getattr(fed.by_id[n], split).labels for n in models}
@@ -77,9 +78,9 @@ def losses(fed: Federation, models: Models, split: Split) -> dict[int, Tensor]:
 
 
 def attack(fed: Federation, models: Models) -> Inference:
-    """Return what a loss threshold on the clients' models tells of their training images, against their test images.
+    """Return the success of a loss threshold on the clients' models, with training images against test images.
 
-    One threshold for all clients, classes and clients standardized.
+    All clients have the same threshold. Classes and clients are standardized.
     """
     inside, outside = losses(fed, models, "train"), losses(fed, models, "test")
     strata = [
@@ -91,14 +92,14 @@ def attack(fed: Federation, models: Models) -> Inference:
 
 
 def surrogates(fed: Federation, uploads: Sequence[tuple[Tensor, dict[int, Tensor]]], epochs: int) -> Models:
-    """Return what an attacker makes of the clients' uploads: a model of the same architecture for each.
+    """Return an attacker's surrogates: for each client, a model of the same architecture, distilled from the uploads.
 
-    It starts from the common initial model and learns one round's predictions after another, the last ones last.
+    A surrogate starts from the common initial model and learns the predictions of one round after another, in order.
 
     Args:
         fed: the federation, with the public images.
-        uploads: of each round (B,) indices of the public samples, and each client's soft predictions there, (B, K).
-        epochs: over each round's predictions.
+        uploads: for each round, the indices of public samples, (B,), and each client's soft predictions, (B, K).
+        epochs: the number of epochs on the predictions of each round.
     """
     fed = replace(fed, distillation=replace(fed.distillation, epochs=epochs, temperature=1.0))
     models = fed.initial_models()

@@ -1,10 +1,10 @@
-"""The memory of a hundred clients with a ResNet-18 each, a tenth of them in a round.
+"""The memory of a hundred clients with a ResNet-18 each, of which a tenth takes part in a round.
 
     python benchmarks/memory.py            prints a table and writes it to benchmarks/results/<date>-memory.md
 
-A model has 11.2 million parameters, 45 MB. A hundred of them are 4.5 GB, and two rounds of state of all clients are
-twice that; but a client outside the cohort shares its weights with the round before, and all clients start from one
-model. Each method runs in a process of its own, so that the peak is its own.
+A model has 11.2 million parameters, 45 MB. A hundred models take 4.5 GB, and the states of two rounds would take 9 GB.
+Both states share the weights of clients outside the cohort, and all clients start from one model. Each method runs in a
+separate process, so its peak memory is measured separately.
 """
 
 import resource
@@ -28,7 +28,7 @@ COMPARED = ("kt_pfl", *compared(one_architecture=True))
 
 
 def federation() -> Federation:
-    """Return a hundred clients with a few random images each: the images are not what takes the memory."""
+    """Return a hundred clients with a few random images each, because only the memory of models is measured."""
     generator = torch.Generator().manual_seed(0)
 
     def images(number: int) -> torch.Tensor:
@@ -57,7 +57,7 @@ def peak(method: str) -> float:
 
 
 def main() -> None:
-    """Measure each method in a process of its own, and write the table."""
+    """Measure each method in a separate process, and write the table."""
     if len(sys.argv) > 1:
         print(peak(sys.argv[1]))
         return

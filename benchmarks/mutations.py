@@ -1,9 +1,9 @@
-"""Whether the tests notice wrong signs, wrong names and wrong means: one line of the source is changed at a time.
+"""Checks with mutations of the source that the tests find wrong signs, wrong names and wrong means.
 
     python benchmarks/mutations.py
 
-Each line of `MUTATIONS` is put into a copy of the source, and the tests of what it changes must fail. Ends with 1 if
-any of them passes. Some four minutes.
+Each of `MUTATIONS` changes one line in a copy of the source, whose tests must then fail. The script ends with 1 if the
+tests pass with a mutation. It takes about four minutes.
 """
 
 import os
@@ -55,7 +55,7 @@ TESTS = {1: OBJECTIVE_TESTS, 2: ["tests/methods/test_registry.py"], 3: ["tests/a
 
 
 def main() -> None:
-    """Try every mutation, print a line for each, and count those that no test noticed."""
+    """Try every mutation, print a line for each, and count the mutations with which all tests pass."""
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "ktpfl_pipeline"

@@ -1,7 +1,7 @@
-"""The loops that are often written: a DataLoader over PIL images with a transform per item, one client after another.
+"""The usual implementation: a DataLoader over PIL images with a transform per item, one client after another.
 
-Nothing here is slower than it must be to be that: the images are in memory, predictions are made in batches as large as
-those of training, and torch takes as many threads as it does by itself.
+Apart from this structure, the code is not slower than necessary: images are in memory, batches for prediction are as
+large as batches for training, and torch chooses its number of threads.
 """
 
 from typing import Any
@@ -21,10 +21,10 @@ Loader = DataLoader[tuple[Tensor, Any]]
 
 
 class Items(Dataset[tuple[Tensor, Any]]):
-    """Images that are transformed when they are asked for, one by one."""
+    """Images that are transformed one by one when they are read."""
 
     def __init__(self, given: LabeledDataset) -> None:
-        """Keep the images as PIL has them."""
+        """Store the images as PIL images."""
         arrays = [np.ascontiguousarray(image.permute(1, 2, 0).numpy()) for image in given.inputs]
         self.images = [Image.fromarray(array[..., 0] if array.shape[2] == 1 else array) for array in arrays]
         self.labels = given.labels.tolist()
@@ -43,7 +43,7 @@ class Loop:
     """The clients of a federation, each with its module and its loaders."""
 
     def __init__(self, fed: Federation) -> None:
-        """Make what a round needs."""
+        """Make the modules and loaders that a round needs."""
         self.fed = fed
         self.modules = [fed.build(client.architecture) for client in fed.clients]
         size = fed.training.batch_size
@@ -53,7 +53,7 @@ class Loop:
         self.public = DataLoader(Items(LabeledDataset(fed.public, labels)), fed.distillation.batch_size)
 
     def local(self) -> None:
-        """Train each client alone and evaluate it."""
+        """Train each client on its own data, and evaluate it."""
         self.train()
         self.evaluate()
 
@@ -67,7 +67,7 @@ class Loop:
         self.evaluate()
 
     def kt_pfl(self) -> None:
-        """Train, predict the public images, update the matrix client by client, distill, evaluate."""
+        """Train, predict the public images, update the matrix client by client, distill, and evaluate."""
         self.train()
         soft = [F.softmax(self.predict(module, self.public), dim=1) for module in self.modules]
         n = len(soft)

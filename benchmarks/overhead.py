@@ -1,11 +1,11 @@
-"""What safety costs: the share of a round that checkpoints, checks on numbers and tracking take, inside one run.
+"""The cost of safety: the shares of checkpoints, checks of numbers and tracking in the time of a round.
 
     python benchmarks/overhead.py
 
-writes benchmarks/results/<date>-overhead.md. KT-pFL as in `training.py`: 5 clients of each of the paper's four
-architectures, 3,000 public images, one local epoch, one distillation step; the fastest way, so that the share is the
-largest. Two rounds, of which the second is counted. Checks of weights run in the workers, side by side; their seconds
-are divided by the number of workers.
+writes benchmarks/results/<date>-overhead.md. The workload is KT-pFL as in `training.py`: 5 clients of each of the
+paper's four architectures, 3,000 public images, one local epoch and one distillation step. The run uses the fastest
+way, with which the share is largest. Of two rounds, the second is counted. Checks of weights run in parallel in the
+workers, so their seconds are divided by the number of workers.
 """
 
 import tempfile
@@ -40,7 +40,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
 
 
 def timed(function: Callable[..., Any], seconds: Any) -> Callable[..., Any]:
-    """Return the function, adding what it takes to a number that processes share."""
+    """Return a function that adds the seconds of each call to a number that processes share."""
 
     @wraps(function)
     def watched(*arguments: Any) -> Any:

@@ -4,9 +4,8 @@
     python benchmarks/paper_evidence.py keep light
 
 The settings, data and runs are those of `make paper SCALE=light`, with samples from files. Each process takes the next
-run that is not finished and that no other process has taken. A run that is not done in time keeps its checkpoint, and
-the next call continues it. What is finished is written to data/07_model_output/paper_evidence.json.gz, as `make paper`
-does.
+unfinished run that no other process has taken. A run that does not finish in time keeps its checkpoint, and the next
+call continues it. Like `make paper`, the script writes finished runs to data/07_model_output/paper_evidence.json.gz.
 """
 
 import argparse
@@ -30,18 +29,18 @@ from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, InheritingConfigLoader
 
 COMPUTE = {"dtype": "float32", "memory_format": "contiguous", "threads": 1, "executor": "serial"}
-"""Fixed, because `auto` measures, and beside other processes it could choose differently in each of them."""
+"""Fixed settings, because `auto` measures times and could choose differently in each of several parallel processes."""
 RUNS = "07_model_output/paper"
 CHECKPOINTS = "06_models"
-"""Folders in data/, the same as those of `make paper`."""
+"""The folder of checkpoints in data/, the same as for `make paper`."""
 TAKEN = ".taken"
 """The ending of the file that marks a run as taken by a process."""
 SAVED_EVERY = 30.0
-"""Seconds after which what is finished is written again, in case the machine is taken away."""
+"""The seconds between two writes of finished runs, so that few are lost if the machine is withdrawn."""
 
 
 def settings(asked: argparse.Namespace) -> tuple[Paper, dict[str, Any]]:
-    """Return the paper's section at a scale, with what is asked for, and all parameters."""
+    """Return the paper's section at a scale, with the options `asked`, and all parameters."""
     parameters = InheritingConfigLoader(str(ROOT / "conf"), env=asked.scale, **CONFIG_LOADER_ARGS)["parameters"]
     section = parameters[PAPER]
     section["parts"] = {name: part for name, part in section["parts"].items() if part and name in asked.only}
@@ -69,7 +68,7 @@ def planned(asked: argparse.Namespace) -> tuple[Paper, list[study.Planned]]:
 
 
 def work(asked: argparse.Namespace, data: Path, number: int) -> None:
-    """Run what is neither finished nor taken by another process, seed by seed; a run that fails is reported."""
+    """Run all runs that are neither finished nor taken by another process, seed by seed, and report failed runs."""
     torch.set_num_threads(1)
     tracking.configure({"enabled": False, "checkpoints": str(data / CHECKPOINTS)}, ROOT)
     folder = data / RUNS
@@ -94,13 +93,13 @@ def work(asked: argparse.Namespace, data: Path, number: int) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Remove the marks of the runs that processes of this or of a stopped campaign have taken."""
+    """Delete the marks of taken runs, including marks of a call that was stopped."""
     for taken in folder.glob(f"*{TAKEN}"):
         taken.unlink()
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Run the processes, stop them when the time is over, and write what is finished."""
+    """Run the processes, stop them when the time is over, and write the finished runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scale", help="a folder of conf/: light, paper")
     parser.add_argument("processes", type=int)
@@ -136,7 +135,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 def save(paper: Paper, cells: list[study.Planned], folder: Path, file: Path) -> int:
-    """Write what is finished to `file`, and return how many runs that is."""
+    """Write the finished runs to `file`, and return their number."""
     found = paper_pipeline.collect(paper, cells, folder, {})
     with replacing(file) as partial:
         evidence.save(found, partial)

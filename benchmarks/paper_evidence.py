@@ -3,7 +3,7 @@
     python benchmarks/paper_evidence.py keep light          after make paper SCALE=light, also while runs are left
     python benchmarks/paper_evidence.py draw                a page for each scale that is kept, without any images
 
-`make paper` writes what is finished to `data/07_model_output/paper_evidence.json.gz`. `keep` merges it into
+`make paper` writes finished runs to `data/07_model_output/paper_evidence.json.gz`. `keep` merges this file into
 `benchmarks/results/paper/<scale>.json.gz`, cell by cell and seed by seed.
 """
 
@@ -24,7 +24,7 @@ FINISHED, KEPT, PAGES = (
 
 
 def keep(scale: str, finished: Path, kept: Path) -> int:
-    """Merge what is finished into the file of a scale, and return how many finished runs it has."""
+    """Merge finished runs into the file of a scale, and return the number of finished runs in this file."""
     found, place = evidence.load(finished), kept / f"{scale}.json.gz"
     if place.exists():
         found = evidence.merged(evidence.load(place), found)
@@ -45,7 +45,7 @@ def draw(kept: Path, pages: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run the command of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     keeping, drawing = commands.add_parser("keep"), commands.add_parser("draw")

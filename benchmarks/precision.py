@@ -1,10 +1,10 @@
-"""What the faster settings do to the results: accuracy over five seeds, and how far one round's weights are off.
+"""The effect of faster settings on results: accuracy over five seeds, and differences in weights after one round.
 
     KTPFL_REAL_DATA=<folder> python benchmarks/precision.py
 
-writes benchmarks/results/<date>-precision.md. KT-pFL and local-only on digits (conf/quick) and, with the folder of real
-images, on Fashion-MNIST (conf/results), each with float32 one client after another as the reference. The seeds are the
-same in all settings, so that differences are paired.
+writes benchmarks/results/<date>-precision.md. The runs are KT-pFL and local-only on digits (conf/quick) and, with the
+folder of real images, on Fashion-MNIST (conf/results). The reference is float32, one client after another. All settings
+have the same seeds, so differences are paired.
 """
 
 import os
@@ -36,7 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def experiment(name: str, env: str, compute: dict[str, Any], changes: dict[str, Any]) -> schema.Experiment:
-    """Return an experiment of conf/ with other settings of compute."""
+    """Return an experiment of conf/ with these settings of `compute` and other `changes`."""
     loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env=env, **CONFIG_LOADER_ARGS)
     changed = {**changes, "seeds": SEEDS, "compute": {"device": "cpu", "executor": "processes", **compute}}
     return parsing.parse(name, parsing.merged(loader["parameters"], {name: changed})[name])
@@ -59,7 +59,7 @@ def after_one_round(settings: schema.Experiment, data: FederatedData) -> Models:
 
 
 def largest_difference(models: Models, reference: Models) -> float:
-    """Return the largest ‖w - w'‖ / ‖w‖ among clients, of all weights and statistics of a model."""
+    """Return the largest ‖w - w'‖ / ‖w‖ over clients, where w are all weights and statistics of a model."""
     found = []
     for n, own in reference.items():
         names = [name for name, tensor in own.items() if tensor.is_floating_point()]

@@ -1,10 +1,10 @@
-"""Where the time of a round goes: operations as torch.profiler sees them, and lines of Python as py-spy does.
+"""Profiles of a round: the operations with most time by torch.profiler, and the functions with most time by py-spy.
 
     pip install py-spy && python benchmarks/profiles.py
 
 writes benchmarks/results/<date>-profiles.md.
-The workloads of `training.py` with one client of each architecture (and 500 public images), serial, with one thread, in
-float32 and in bfloat16, channels last. What they taught is told in benchmarks/README.md.
+The workloads are those of `training.py` with one client of each architecture and 500 public images. They run serially
+with one thread, in float32 and in bfloat16, channels last. benchmarks/README.md describes the findings.
 """
 
 import collections
@@ -25,17 +25,17 @@ from workloads import WORKLOADS, Workload
 from ktpfl_pipeline.core.machine import resources
 
 SHOWN = 8
-WATCHED = 5.0  # seconds at least
+WATCHED = 5.0  # the least seconds of a profile
 DTYPES = measure.DTYPES
 
 
 def reduced(work: Workload) -> Workload:
-    """Return the workload with one client of each architecture: shares of time stay as they are."""
+    """Return the workload with one client of each architecture, which does not change the shares of time."""
     return replace(work, architectures=tuple(dict.fromkeys(work.architectures)), public=min(work.public, 500), rounds=1)
 
 
 def rounds(name: str, dtype: str) -> Any:
-    """Prepare a round, and have made once what is made once."""
+    """Prepare a round, and run one round as a warm-up."""
     torch.set_num_threads(1)
     resources.keep_freed_memory()  # as workers do
     run = engine_rounds(reduced(WORKLOADS[name]), {"dtype": dtype, "memory_format": "channels_last"})
@@ -44,7 +44,7 @@ def rounds(name: str, dtype: str) -> Any:
 
 
 def operations(name: str, dtype: str) -> list[str]:
-    """Return the operations that take most time, with their shares."""
+    """Return the operations with the most time, and their shares."""
     run = rounds(name, dtype)
     with profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
         run()
@@ -54,7 +54,7 @@ def operations(name: str, dtype: str) -> list[str]:
 
 
 def lines_of_python(name: str, dtype: str) -> list[str]:
-    """Return the functions of this project and of torch in whose own lines most samples fall."""
+    """Return the functions of this project and of torch with the most samples in their own lines."""
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder) / "stacks"
         command = ["py-spy", "record", "--rate", "200", "--format", "raw", "--output", str(raw), "--"]
@@ -69,7 +69,7 @@ def lines_of_python(name: str, dtype: str) -> list[str]:
 
 
 def repeat(run: Any) -> None:
-    """Do the work for a while, under a name by which the samples are told from those of the preparation."""
+    """Repeat the work for a while. The name of this function distinguishes its samples from the preparation's."""
     end = time.monotonic() + WATCHED
     while time.monotonic() < end:
         run()

@@ -1,8 +1,9 @@
-"""Five methods on five clients with digits, each a process of its own, beside the same federation in one process.
+"""Five methods on five real clients with digits, in separate processes, against the same federation in one process.
 
-Is it the same, bit for bit? What is the counted traffic, what do the messages take, and what does a socket between
-client and SuperLink carry? Is a private image, a vector of labels or a model in what clients send? Run it in the
-environment of `make flower`: ``.venv-flower/bin/python benchmarks/real_clients_bytes.py [--tls] [method ...]``.
+The script checks that results are equal bit for bit. It reports the counted traffic, the bytes of messages, and the
+bytes through the socket between client and SuperLink. It also searches the clients' messages for private images, label
+vectors and models. Run it in the environment of `make flower`:
+``.venv-flower/bin/python benchmarks/real_clients_bytes.py [--tls] [method ...]``.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def row(folder: Path, method: str, taps: list[Tap], tls: bool) -> str:
     """Return the table's row of a method.
 
     Raises:
-        AssertionError: if history, matrix or models are not those of one process, bit for bit.
+        AssertionError: if history, matrix or models differ from the run in one process.
     """
     file, watching = folder / "federation.yml", leaks.Watching()
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "methods": [method]}))

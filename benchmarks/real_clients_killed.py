@@ -1,8 +1,8 @@
-"""Real clients and their server killed with SIGKILL, or stopped for longer than the deadline, over the loopback.
+"""Faults of real clients and their server: SIGKILL, and pauses longer than the deadline, over the loopback interface.
 
-Run in the environment of `make flower`: ``.venv-flower/bin/python benchmarks/real_clients_killed.py``. KT-pFL, three
-clients, each fault in a run of its own, which is compared with the one in a single process without those who were out.
-It takes minutes.
+Run in the environment of `make flower`: ``.venv-flower/bin/python benchmarks/real_clients_killed.py``. Each fault has a
+separate run of KT-pFL with three clients. The result is compared with a run in a single process without the clients
+that dropped out. The script takes several minutes.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ class Stage:
         return self.stack.enter_context(loopback.process(self.folder, self.files[n].stem, command))
 
     def ended(self, rounds: int) -> None:
-        """Wait until so many rounds have ended."""
+        """Wait until this number of rounds has ended."""
         file = self.folder / "mlflow.db"
         query = "select count(distinct step) from metrics where key = 'accuracy/after_transfer'"
 
@@ -59,7 +59,7 @@ class Stage:
         loopback.wait_for(ended, SECONDS)
 
     def kill_client(self, rounds: int, again: bool) -> None:
-        """Kill a client and its SuperNode after so many rounds, and start it again."""
+        """Kill a client and its SuperNode after this number of rounds, and start it again if `again` is true."""
         self.ended(rounds)
         signal_all(self.clients[HIT].pid, signal.SIGKILL)
         if again:
@@ -86,7 +86,7 @@ FAULTS: dict[str, tuple[Callable[[Stage], None], int]] = {
     "client stopped for longer than the deadline": (Stage.hang_client, 1),
     "server killed in round 2, and started again": (Stage.kill_server, 2),
 }
-"""What is done while a run goes on, and how often `flwr run` is given."""
+"""The faults: what is done during a run, and how many times `flwr run` is called."""
 
 
 def main() -> None:
@@ -116,14 +116,14 @@ def row(name: str, stage: Stage) -> str:
 
 
 def signal_all(pid: int, number: int) -> None:
-    """Send a signal to a process and to all that it started."""
+    """Send a signal to a process and all of its descendants."""
     for one in [pid, *descendants(pid)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(one, number)
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes that a process started, and those that these did."""
+    """Return all descendants of a process."""
     children = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [*children, *(one for child in children for one in descendants(child))]
 

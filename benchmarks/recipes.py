@@ -1,10 +1,10 @@
-"""What a recipe costs: a round of local training by each, beside the plain step, in one process and in turn.
+"""The cost of training recipes: a round of local training with each recipe and with plain SGD, taken in turn.
 
     python benchmarks/recipes.py                 one client, a LeNet and a ResNet-18, 500 images of 3x32x32
     python benchmarks/recipes.py 500 5 lenet     images, turns, architectures
 
-prints a table and writes it to benchmarks/results/<date>-recipes.md. Times are CPU seconds, which other
-processes change little. Images are random, as only time is measured.
+prints a table and writes it to benchmarks/results/<date>-recipes.md. Times are CPU seconds, which other processes
+hardly affect. Images are random, because only time is measured.
 """
 
 import statistics
@@ -56,7 +56,7 @@ def rounds(architecture: str, images: int, recipe: dict[str, Any]) -> Callable[[
 
 
 def main(images: int = 500, turns: int = 5, architectures: Sequence[str] = ("lenet", "resnet18")) -> None:
-    """Take all recipes in turn, and write the table down."""
+    """Measure all recipes in turn, and write the table."""
     head = "| architecture | recipe | seconds a round | × plain SGD's, median of turns | lowest, highest |"
     lines = [f"# Recipes, {measure.today()}", "", f"{measure.hardware()}, 1 thread; one client, {images} images of", ""]
     lines[-1:] = [f"3×32×32, batches of 128, one epoch; CPU seconds, {turns} turns.", "", head]
@@ -68,7 +68,7 @@ def main(images: int = 500, turns: int = 5, architectures: Sequence[str] = ("len
             for name, way in ways.items():
                 start = time.process_time()
                 way()
-                times[name] += [time.process_time() - start] * (turn > 0)  # the first turn makes what is made once
+                times[name] += [time.process_time() - start] * (turn > 0)  # the first turn is a warm-up
         for name, taken in times.items():
             ratios = sorted(a / b for a, b in zip(taken, times["plain SGD"], strict=True))
             spread = f"{statistics.median(ratios):.2f} | {ratios[0]:.2f}, {ratios[-1]:.2f}"

@@ -1,10 +1,10 @@
-"""What KT-pFL's matrix found between the speaking roles of Shakespeare: architectures, or plays?
+"""KT-pFL's coefficients between the speaking roles of Shakespeare: do they follow architectures or plays?
 
     python benchmarks/roles.py data/07_model_output/shakespeare/kt_pfl/result.json
 
-Reads the finished runs of `kedro run --pipelines=compare_shakespeare`, and prints the tables of docs/results/text.md:
-mean weights by architecture, and whether roles of one play give each other more weight than other roles of the same
-pair of architectures do, by a permutation test.
+The script reads the finished runs of `kedro run --pipelines=compare_shakespeare` and prints the tables of
+docs/results/text.md. The tables show mean weights by architecture. A permutation test shows whether roles of one play
+give each other more weight than roles of different plays with the same pair of architectures.
 """
 
 import json
@@ -30,7 +30,7 @@ PERMUTATIONS = 10_000
 
 
 def tables(runs: list[dict[str, Any]]) -> None:
-    """Print what the final matrices, (N, N) per seed, have in common with architectures and with plays."""
+    """Print the weights in the final matrices, (N, N) per seed, by architecture and by play."""
     names, architectures = runs[0]["names"], np.array(runs[0]["architectures"])
     matrices = np.array([run["coefficients"] for run in runs])  # (seeds, N, N)
     n = len(names)

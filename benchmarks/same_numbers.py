@@ -1,11 +1,11 @@
-"""Whether a refactoring changed a number: every method at an earlier commit and here, compared bit for bit.
+"""Checks that a refactoring changed no number: every method at an earlier commit and here, compared bit for bit.
 
     python benchmarks/same_numbers.py <commit>
 
-Each method of the registry runs serially with one seed of `--env=test`, in a copy of the project whose source is that
-commit's, and then in one whose source is the working tree's. What the two leave in their checkpoints is compared:
-models and all else that crosses rounds, the matrix over the rounds, accuracies, losses, and bytes. Wall times are not.
-Ends with 1 if anything differs.
+Each method of the registry runs serially with one seed of `--env=test`, first in a copy of the project with the source
+of the commit, and then in a copy with the source of the working tree. The script compares their checkpoints: the states
+between rounds, the coefficients over the rounds, accuracies, losses, and bytes, but not wall times. It ends with 1 if
+anything differs.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 RENAMED = {"knowledge": "coefficients"}
-"""Fields of states that are called otherwise today, by their earlier names."""
+"""The new names of renamed fields of states, by their earlier names."""
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def train(tree: Path, project: Path, only: list[str] | None) -> dict[str, dict[s
 
 
 def comparable(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return what must be equal of a checkpoint, by names that do not change, without empty fields."""
+    """Return the values of a checkpoint that must be equal, by unchanged names and without empty fields."""
     state = {RENAMED.get(name, name): value for name, value in checkpoint["state"].items()}
     history = [
         {name: value for name, value in record.items() if name != "seconds" and value != {}}
@@ -73,7 +73,7 @@ def comparable(checkpoint: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Return where two values differ in a bit, a type or a name."""
+    """Return the places at which two values differ in a bit, a type or a name."""
     if isinstance(one, dict) and isinstance(other, dict):
         parts = [(str(name), one.get(name), other.get(name)) for name in {**one, **other}]
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):

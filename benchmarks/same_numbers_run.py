@@ -1,4 +1,4 @@
-"""Run methods, each in a pipeline of its own, in the project that is the working directory; see `same_numbers.py`."""
+"""Runs methods, each in a separate pipeline, in the project in the working directory; see `same_numbers.py`."""
 
 import logging
 import sys
@@ -27,7 +27,7 @@ configure_project("ktpfl_pipeline")
 logging.disable(logging.INFO)
 for name, section in experiments.items():
     changes: dict[str, Any] = {section: {"seeds": [0], "hyperparameters": "configured"}}
-    if name == "fml":  # whatever a version's default is
+    if name == "fml":  # the default differs between versions
         changes[section]["methods"] = {"fml": {"common": "lenet"}}
     session: Any
     with KedroSession.create(project_path=Path.cwd(), env="test", runtime_params=changes) as session:

@@ -1,10 +1,11 @@
-"""What a round of KT-pFL costs as the federation grows: against the number of clients N and of public images |D_r|.
+"""The cost of a round of KT-pFL by the number of clients N and the number of public images |D_r|.
 
     python benchmarks/scaling.py           writes a table and a figure to benchmarks/results/<date>-scaling.*
 
-Clients are LeNets at 1x28x28 with 100 private images, in workers; |D_r| is 300 while N varies, and N is 20 while |D_r|
-varies. The server alone, one teacher mixture and one step of the matrix on 300 x 10 predictions and one thread, goes to
-N = 10,000. Linear is what clients do; the server's part is quadratic in N and linear in |D_r|.
+Clients have a LeNet at 1x28x28 and 100 private images, and run in workers. |D_r| is 300 for all N, and N is 20 for all
+|D_r|. The server's part is also measured separately, up to N = 10,000: one mixture of teachers and one step of the
+matrix, on 300 x 10 predictions with one thread. The clients' cost is linear. The server's cost is quadratic in N and
+linear in |D_r|.
 """
 
 import math
@@ -41,7 +42,7 @@ def samples(number: int, seed: int) -> LabeledDataset:
 
 
 def a_round(clients: int, public: int) -> dict[str, float]:
-    """Return the seconds of each phase of a round, the second: workers and modules are there by then."""
+    """Return the seconds of each phase of the second round, for which workers and modules already exist."""
     fed = Federation(
         tuple(Client(n, "lenet", samples(PRIVATE, n), samples(0, n), samples(TEST, n)) for n in range(clients)),
         samples(public, 0).inputs,
@@ -88,7 +89,7 @@ def table(title: str, size: str, rows: Rows) -> list[str]:
 
 
 def figure(panels: list[tuple[str, str, Rows]]) -> Figure:
-    """Return the three growths side by side, on logarithmic axes, with lines of slope one and two to compare."""
+    """Return a figure of all three growths, on logarithmic axes, with lines of slopes one and two for comparison."""
     drawn = Figure(figsize=(11, 3.8), dpi=150, layout="constrained")
     for axes, (title, size, rows) in zip(drawn.subplots(1, 3), panels, strict=True):
         sizes = list(rows)

@@ -1,7 +1,7 @@
 """The server's gradient: two matrix products against autograd and against loops over clients, in one run.
 
     python benchmarks/server.py            prints a table and writes it to benchmarks/results/<date>-server.md
-    python benchmarks/server.py 10000      one update of the matrix of so many clients, and its peak memory
+    python benchmarks/server.py 10000      one update of the matrix of 10,000 clients, and its peak memory
 
 Every way computes the same gradient (checked here to 1e-9); times are medians over repetitions, taken in turn.
 """
@@ -25,7 +25,7 @@ REPETITIONS = 5
 
 
 def closed_form(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
-    """Return the gradient as the project computes it."""
+    """Return the gradient by the project's closed form."""
     return Divergence(soft.log(), weights, RHO).gradient(c)
 
 
@@ -37,7 +37,7 @@ def autograd(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
 
 
 def loops(c: Tensor, soft: Tensor, weights: Tensor) -> Tensor:
-    """Return the gradient one student at a time, its teacher summed up in a loop: how such code is often written."""
+    """Return the gradient one student at a time, with the teacher summed in a loop, as in usual implementations."""
     rows = []
     for n in range(len(c)):
         row = c[n].clone().requires_grad_()
@@ -80,7 +80,7 @@ def row_of(n: int) -> str:
 
 
 def large(n: int) -> str:
-    """Return what one step of the matrix of n clients takes, whose intermediate results would not fit."""
+    """Return the time and the peak memory of one step of the matrix of n clients, for which memory is limited."""
     soft = torch.empty(n, PUBLIC, CLASSES, dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     for row in range(n):
@@ -96,7 +96,7 @@ def large(n: int) -> str:
 
 
 def main() -> None:
-    """Print the table and write it down."""
+    """Print the table, and write it to a file."""
     torch.set_num_threads(1)
     if len(sys.argv) > 1:
         print(large(int(sys.argv[1])))

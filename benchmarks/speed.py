@@ -1,16 +1,17 @@
-"""CPU time of a round at an earlier commit and now, in turn: KT-pFL with several networks, and FedAvg.
+"""The CPU time of a round at an earlier commit and now: KT-pFL with several networks, and FedAvg.
 
     python benchmarks/speed.py <commit> [paper] [light] [quick] [fedavg]
 
-writes benchmarks/results/<date>-speed.md. One client after another in one thread of a process each, so that the seconds
-of the processor, the system's among them, mean something where others use the machine too; the ratio is the median of
-those of neighboring turns. Each commit runs its own copy of this file, so it may name settings as it did then.
+writes benchmarks/results/<date>-speed.md. Each commit has one process with one thread, which trains one client after
+another. The measure is CPU time of user and system, which other processes on the machine hardly affect. Both processes
+take turns, and the ratio is the median over neighboring turns. Each commit runs its own copy of this file, so the names
+of settings may differ.
 
 | workload | what a turn is |
 | --- | --- |
 | paper | a round in bfloat16 if possible, channels last: the four networks, a client each, 3x28x28, 8 images a kind |
 | light | two rounds on images like digits: float32, 20 clients, four light models, batches of 16 |
-| quick | the same in the order of memory that `--env=quick` sets now, channels last; before, in the usual one |
+| quick | like light, now with `--env=quick`'s memory format, channels last; at the commit, contiguous |
 | fedavg | a round in float32: McMahan's CNN, 20 clients with 500 images each, batches of 128, and its evaluation |
 """
 
@@ -48,7 +49,7 @@ def build(channels: int, name: str) -> torch.nn.Module:
 
 
 def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, ...], **settings: Any) -> Federation:
-    """Return clients with so many images to train, validate and test on, and so many public ones for all."""
+    """Return clients of these architectures; `sizes` are numbers of training, validation, test and public images."""
     *own, public = sizes
     clients = tuple(
         Client(n, name, *(samples(size, channels, 100 * n + part) for part, size in enumerate(own)))  # type: ignore[arg-type]
@@ -59,7 +60,7 @@ def federation(architectures: tuple[str, ...], channels: int, sizes: tuple[int, 
 
 
 def rounds(name: str, now: bool) -> Any:
-    """Prepare the rounds of a turn, as they were before or are now."""
+    """Prepare the rounds of a turn, with the settings of the working tree (`now`) or of the commit."""
     if name == "fedavg":
         fed, schedule = workloads.federation(workloads.WORKLOADS["fedavg"]), engine.Schedule(1)
         return lambda: engine.run(methods.create("fedavg"), fed, schedule)
@@ -76,7 +77,7 @@ def rounds(name: str, now: bool) -> Any:
 
 
 def serve(name: str, now: bool) -> None:
-    """Do a turn for each line that comes in, and print the seconds of the processor."""
+    """Do a turn for each line of standard input, and print its CPU seconds."""
     torch.set_num_threads(1)
     resources.keep_freed_memory()  # as workers do
     run = rounds(name, now)
@@ -87,7 +88,7 @@ def serve(name: str, now: bool) -> None:
 
 
 def process(tree: Path, name: str) -> "subprocess.Popen[str]":
-    """Start the process that does a workload's turns with the source of `tree`."""
+    """Start a process that does the turns of a workload with the source of `tree`."""
     scripts = tree / "benchmarks"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(scripts)])}
     command = [sys.executable, str(scripts / "speed.py"), "--serve", "now" if tree == ROOT else "before", name]
@@ -96,7 +97,7 @@ def process(tree: Path, name: str) -> "subprocess.Popen[str]":
 
 
 def turn(way: "subprocess.Popen[str]") -> float:
-    """Let a process do a turn; return its seconds."""
+    """Let a process do a turn, and return its CPU seconds."""
     assert way.stdin is not None and way.stdout is not None
     way.stdin.write("\n")
     way.stdin.flush()
@@ -104,7 +105,7 @@ def turn(way: "subprocess.Popen[str]") -> float:
 
 
 def row(name: str, earlier: Path) -> str:
-    """Measure a workload at both places; the first turn of each, in which kernels are made, does not count."""
+    """Measure a workload with both sources. The first turn of each is a warm-up and does not count."""
     if f'"{name}"' not in (earlier / "benchmarks/speed.py").read_text():
         raise SystemExit(f"benchmarks/speed.py of the earlier commit has no workload {name!r}: leave {name} out.")
     ways = [process(tree, name) for tree in (earlier, ROOT)]

@@ -2,7 +2,7 @@
 
     python benchmarks/startup.py           writes benchmarks/results/<date>-startup.md
 
-The first call of a project makes the tracking database; those after it find one.
+The first call in a project makes the tracking database, and later calls find it.
 """
 
 import os
@@ -32,11 +32,11 @@ def told(*arguments):
 sgd.step = told
 main()
 """
-"""The command, with a training step that leaves a mark: whichever process makes it."""
+"""The command, with a training step that writes a mark in whichever process it runs."""
 
 
 def copy(folder: Path) -> None:
-    """Copy what a run needs of the project."""
+    """Copy the parts of the project that a run needs."""
     for name in ("pyproject.toml", ".telemetry", "conf", "src"):
         source = ROOT / name
         copied = shutil.copytree if source.is_dir() else shutil.copy
@@ -45,7 +45,7 @@ def copy(folder: Path) -> None:
 
 
 def first_step(folder: Path) -> float:
-    """Start a run, end it at its first step, and return the seconds between."""
+    """Start a run, end it at its first training step, and return the seconds from start to step."""
     mark = folder / "step"
     mark.unlink(missing_ok=True)
     shutil.rmtree(folder / "data" / "06_models", ignore_errors=True)

@@ -1,7 +1,7 @@
 """Every classification model of torchvision: built for images of 64 x 64 and trained by one step, or refused.
 
-`nice python benchmarks/torchvision_models.py docs/project/torchvision_models.md` writes the table, model by model,
-and goes on where it was left; some minutes on two cores. The largest needs 10 GB of memory.
+`nice python benchmarks/torchvision_models.py docs/project/torchvision_models.md` writes the table, model by model, and
+continues a table that was not finished. It takes several minutes on two cores. The largest model needs 10 GB of memory.
 """
 
 import gc
@@ -33,11 +33,11 @@ not trained, for the reason given. Written by
 
 
 def row(name: str) -> str:
-    """Return the table's row of a model, which is gone afterwards."""
+    """Return the table's row of a model, and free the model."""
     torch.manual_seed(0)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # nothing is warned of while a model is built
+            warnings.simplefilter("error")  # building a model must not warn
             model = build(f"torchvision:{name}", SHAPE, CLASSES)
     except InputError as error:
         return f"| `{name}` | | refused: {error} |"
@@ -50,7 +50,7 @@ def row(name: str) -> str:
 
 
 def main(file: Path) -> None:
-    """Write the table to `file`, after what stands there."""
+    """Append the missing rows of the table to `file`."""
     import torchvision
 
     torch.set_num_threads(1)

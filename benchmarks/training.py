@@ -1,7 +1,7 @@
-"""Rounds of training: the engine in several ways against the loop that is often written, in one run, in turn.
+"""Rounds of training: the engine in several ways against the usual loop, taken in turn.
 
     python benchmarks/training.py                  all workloads; an hour on two cores
-    python benchmarks/training.py fedavg lenet     some of them
+    python benchmarks/training.py fedavg lenet     two workloads
 
 prints a table for each workload and writes them to benchmarks/results/<date>-training.md.
 
@@ -11,9 +11,9 @@ prints a table for each workload and writes them to benchmarks/results/<date>-tr
 | lenet, alexnet, resnet18, shufflenet_v2 | two clients of the architecture at 3x28x28, 500 images each, alone |
 | kt_pfl | KT-pFL, 5 clients of each of the four, 500 images each, 3,000 public images, batches of 256, one step |
 
-Batches of 128, one local epoch, plain SGD, all clients evaluated on 100 images each. Images are random, as only time is
-measured. The ratio is the median of the ratios of neighboring runs. The share is that of a large matrix product in the
-way's precision on all its threads, counted over the whole round.
+All workloads have batches of 128, one local epoch, plain SGD, and an evaluation of every client on 100 images. Images
+are random, because only time is measured. The ratio is the median of the ratios of neighboring runs. The share compares
+the operations per second of the whole round with a large matrix product in the same precision on all threads.
 """
 
 import statistics
@@ -34,7 +34,7 @@ from ktpfl_pipeline.core.settings import ExecutorSettings
 
 
 def naive_rounds(work: Workload) -> Callable[[], None]:
-    """Prepare the loop, with the threads that torch takes by itself."""
+    """Prepare the usual loop, with torch's own number of threads."""
     act = getattr(Loop(federation(work)), work.method)
 
     def run() -> None:
@@ -51,7 +51,7 @@ def engine_rounds(work: Workload, settings: dict[str, Any]) -> Callable[[], Any]
 
 
 def operations(work: Workload) -> float:
-    """Return the floating-point operations of one round of all clients: products only, forward and backward."""
+    """Return the floating-point operations of all clients in one round: only products, forward and backward."""
     total = 0
     for name in work.architectures:
         module, image = build(work.channels, name).eval(), torch.zeros(2, work.channels, SIZE, SIZE)

@@ -1,4 +1,4 @@
-"""The workloads of `training.py` and `profiles.py`, in a file of their own, which a cluster's workers can import."""
+"""The workloads of `training.py` and `profiles.py`, in a module that the workers of a cluster can import."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -20,17 +20,17 @@ TRAIN, TEST, SIZE, CLASSES, RATE = 500, 100, 28, 10, 0.01
 
 @dataclass(frozen=True)
 class Workload:
-    """What is done in a turn.
+    """The work of a turn.
 
     Attributes:
-        method: of the registry, and of `naive.Loop`.
-        architectures: of the clients, one each.
-        channels: of an image.
-        public: images of the public set.
-        rounds: in one turn.
-        turns: of each way.
-        ways: keys of `WAYS`; None is all.
-        sampled_every: seconds between looks at the memory; see `measure.in_turn`.
+        method: the name of the method in the registry and in `naive.Loop`.
+        architectures: the architecture of each client.
+        channels: the number of channels of an image.
+        public: the number of public images.
+        rounds: the number of rounds in a turn.
+        turns: the number of turns of each way.
+        ways: keys of `WAYS`; None takes all ways.
+        sampled_every: the seconds between measurements of memory; see `measure.in_turn`.
     """
 
     method: str
@@ -55,7 +55,7 @@ WAYS: dict[str, dict[str, Any]] = {
         for name in measure.DTYPES[1:]
     },
 }
-"""Settings of `compute` that differ from those of the reference; workers: one a core."""
+"""The settings of `compute` that differ from the reference. There is one worker per core."""
 ALONE = tuple(way for way in WAYS if "Ray" not in way)
 MINUTES = ("float32, workers", *(f"{name}, workers, channels last" for name in measure.DTYPES))
 """The ways of a workload that takes minutes."""
