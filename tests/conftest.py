@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Options and fixtures of all tests."""
 
 from collections.abc import Iterator
 
@@ -28,19 +28,19 @@ LONGEST = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let ``pytest tests/devices --device=cuda`` try the real GPU in the place of the pretended one."""
+    """Add options: ``pytest tests/devices --device=cuda`` runs on a real GPU instead of the emulated GPU."""
     parser.addoption("--device", choices=["pretended", "cuda"], default="pretended", help="what tests/devices run on")
     parser.addoption("--all-ways", action="store_true", help="let all methods there meet each precision")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Hand out the longest files first: while the last one is done, the other process has nothing to do."""
+    """Start with the longest files, so that no process is idle for long while another one runs the last file."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def bfloat16_on_any_processor() -> Iterator[None]:
-    """Let the CPU compute in bfloat16, by torch's own routines, also where they are slow."""
+    """Allow bfloat16 on every CPU, even if torch's routines are slow there."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings, "has_bfloat16", lambda device: True)
         yield

@@ -1,4 +1,4 @@
-"""What every test shares: the main suite's fixtures, and projects to run in."""
+"""Fixtures of all tests with Flower: the main suite's fixtures, and projects to run in."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ pytest_plugins = ["shared", "empty_store"]
 
 @pytest.fixture
 def untracked(tmp_path: Path) -> Iterator[Project]:
-    """A fresh project that tracks nothing."""
+    """Return a new project without tracking."""
     yield Project.create(tmp_path / "project")
     shutil.rmtree(tmp_path / "project")
 
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Callable[[], Project]:
-    """Make fresh projects with an empty MLflow store."""
+    """Return a function that makes new projects with an empty MLflow store."""
     return lambda: Project.create(tmp_path_factory.mktemp("tracked") / "project", empty_store)

@@ -1,8 +1,8 @@
-"""What this suite cannot show: kernels, asynchrony, speed, drivers.
+"""Tests of runs on a GPU. They do not cover kernels, asynchrony, speed and drivers.
 
-It runs everything on a GPU that is pretended (`support/pretend.py`), whose numbers are the CPU's, so that results must
-equal the CPU's to the bit; ``pytest tests/devices --device=cuda`` runs the same tests on a real one, up to rounding,
-and leaves out those that look at single operations.
+The suite runs on an emulated GPU (`support/pretend.py`), which computes on the CPU, so results must equal the CPU's bit
+for bit. ``pytest tests/devices --device=cuda`` runs the tests on a real GPU, where results are equal up to rounding.
+Tests of single operations are then skipped.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def device(request: pytest.FixtureRequest) -> Device:
-    """Return the device that is tried."""
+    """Return the device of the tests."""
     real = request.config.getoption("--device") == "cuda"
     if real and not torch.cuda.is_available():
         pytest.exit("--device=cuda, and torch finds no GPU here: leave it out to try the pretended one.", returncode=4)

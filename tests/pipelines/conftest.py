@@ -1,4 +1,4 @@
-"""Projects to run in, shared as far as their tests only look at them."""
+"""Projects in which tests run pipelines. Tests that only read results share a project."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-if find_spec("ibis") is None:  # Kedro looks for it for every dataset in memory, and that is a third of a short run
+if find_spec("ibis") is None:  # Kedro searches for ibis for every dataset in memory, a third of a short run
     sys.modules["ibis"] = None  # type: ignore[assignment]
 os.environ.setdefault("KEDRO_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -19,13 +19,16 @@ from project_copy import Project
 
 @pytest.fixture(scope="module")
 def sections() -> tuple[str, ...]:
-    """What the projects of a test file have of conf/ beside one experiment on digits; a file may have its own."""
+    """Return the sections of conf/ in the projects of a test file, in addition to the experiment on digits.
+
+    A test file can override this fixture.
+    """
     return ()
 
 
 @pytest.fixture
 def untracked(tmp_path: Path, sections: tuple[str, ...]) -> Iterator[Project]:
-    """A fresh project that tracks nothing. It goes afterwards: the paper's models fill a quarter of a gigabyte."""
+    """Yield a new project without tracking, and delete it afterwards: the paper's models take 250 MB."""
     yield Project.create(tmp_path / "project", sections=sections)
     shutil.rmtree(tmp_path / "project")
 
@@ -34,5 +37,5 @@ def untracked(tmp_path: Path, sections: tuple[str, ...]) -> Iterator[Project]:
 def tracked(
     tmp_path_factory: pytest.TempPathFactory, empty_store: Path, sections: tuple[str, ...]
 ) -> Callable[[], Project]:
-    """Make fresh projects with an empty MLflow store."""
+    """Return a function that makes new projects with an empty MLflow store."""
     return lambda: Project.create(tmp_path_factory.mktemp("tracked") / "project", empty_store, sections)

@@ -1,4 +1,7 @@
-"""An emulated processor whose BLAS and LAPACK round by layout, alignment and number of threads; some processors do."""
+"""An emulated processor whose BLAS and LAPACK round differently by layout, alignment and number of threads.
+
+Some real processors do the same.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -18,11 +21,11 @@ PRODUCTS = {aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.mv, aten.addmv, at
 ROUTINES = {aten._linalg_svd, aten._linalg_solve_ex, aten._linalg_eigh, aten.linalg_qr, aten.linalg_lstsq}
 MOVING = PRODUCTS | ROUTINES
 CLOSE = 2.0**-22
-"""The least relative difference between two kernels: a few units in the last place of float32."""
+"""The smallest relative difference between two kernels: a few units in the last place of float32."""
 
 
 class PickyProcessor(TorchDispatchMode):
-    """Gives results of BLAS and LAPACK that depend on where and how their arguments are in memory, and on threads."""
+    """Makes results of BLAS and LAPACK depend on the memory layout of their arguments and on the number of threads."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
@@ -34,7 +37,7 @@ class PickyProcessor(TorchDispatchMode):
         return tree_map(lambda part: part * factor if _is_float(part) else part, found)
 
     @classmethod
-    def _should_skip_dynamo(cls) -> bool:  # whose wrapper takes as long as all else
+    def _should_skip_dynamo(cls) -> bool:  # dynamo's wrapper doubles the time
         return False
 
 
@@ -43,7 +46,7 @@ def _is_float(value: Any) -> bool:
 
 
 def moved(value: Any, offset: int) -> Any:
-    """Return nested dicts, lists, tuples with each tensor copied to memory that begins `offset` elements too late."""
+    """Return nested dicts, lists and tuples with each tensor copied to memory that starts `offset` elements later."""
 
     def copied(tensor: Any) -> Any:
         if not isinstance(tensor, Tensor):
@@ -55,7 +58,7 @@ def moved(value: Any, offset: int) -> Any:
 
 
 class MovingExecutor(SerialExecutor):
-    """Gives operations arguments that are not aligned, and returns contiguous copies, as another process would."""
+    """Gives operations unaligned arguments, and returns contiguous copies, as an executor with processes would."""
 
     def __init__(self, offset: int) -> None:
         super().__init__()

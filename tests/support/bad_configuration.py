@@ -1,4 +1,4 @@
-"""Files of conf/ made to break their reader, and the context that Kedro makes of such files."""
+"""Bad configuration files of conf/, and the Kedro context of such files."""
 
 import tempfile
 from pathlib import Path
@@ -51,11 +51,11 @@ YAML: dict[str, tuple[str, str]] = {
     "a large file": ("a: " + "x" * 2**20, "conf/base/parameters.yml has 1,048,579 bytes. At most 1,048,576 are"),
     "a number for a name": ("5: {a: 1}", "A section in conf/ is called 5"),
 }
-"""{what: (content of parameters.yml, words of the message)}."""
+"""Bad files by description: the content of parameters.yml, and words of the message."""
 
 
 def context(folder: Path, runtime: Any = None, env: str | None = None, **files: Any) -> Any:
-    """What Kedro makes of a project with these configuration files."""
+    """Return Kedro's context of a project with these configuration files."""
     contents = {"parameters": {"digits": EXPERIMENT, "_shared": {}}, "tracking": TRACKING, **files}
     (folder / "conf" / "local").mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():

@@ -1,4 +1,4 @@
-"""Settings and image files that do not go together, and the data nodes that they are given to."""
+"""Settings and image files that do not fit together, and the data nodes that read them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ Prepare = Callable[[Path], Any]
 
 
 def data_box(raw: Path, settings: dict[str, Any]) -> FederatedData:
-    """Do what the data box does with the digits of conf/test and these changes."""
+    """Return the result of the data box with the digits of conf/test and these changes."""
     configured = parsing.merged(configuration(), {EXPERIMENT: settings})
     return prepare(parsing.parse(EXPERIMENT, configured[EXPERIMENT]), raw)
 
@@ -47,7 +47,7 @@ def half(content: bytearray) -> None:
 
 
 CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
-    # Settings that do not go with the images.
+    # Settings that do not fit the images.
     "too many clients": (None, {"clients": 2000}, ["1,258 samples are too few for 2,000 clients", "Lower clients"]),
     "two labels, too few clients": (
         None,
@@ -143,4 +143,4 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
         ["a.png cannot be read", "replace or remove it"],
     ),
 }
-"""{what: (what makes the files below data/01_raw, changes to the experiment, words of the message)}."""
+"""Cases by description: the function that makes files in data/01_raw, changed settings, and words of the message."""

@@ -1,4 +1,4 @@
-"""Settings that are wrong whatever the images are: the setting of `experiment.EXPERIMENT`, the value, the message."""
+"""Settings that are wrong for any images: the setting of `experiment.EXPERIMENT`, the value, and the message."""
 
 import math
 
@@ -22,7 +22,7 @@ MISSPELT = [
         "mine.compute has device, dtype, memory_format, threads, executor, prediction_batch, server_memory.",
     ),
 ]
-"""(setting, value, end of the message)."""
+"""Misspelled settings: setting, value, and end of the message."""
 OUT_OF_RANGE = [
     ("rounds", 0, "1"),
     ("clients", 0, "1"),
@@ -135,7 +135,7 @@ OUT_OF_RANGE = [
     ("seeds", [], "with at least"),
     ("architectures", [], "with at least"),
 ]
-"""(setting, value, what is allowed)."""
+"""Values out of range: setting, value, and the allowed values in the message."""
 UNKNOWN = [
     ("compare", ["fedmdd"], "'fedmdd'", "did you mean 'fedmd'?"),
     ("compare", ["fedmd", "ktpfl_pipeline.methods.fedmd:FedMD"], "'FedMD'", "both are called 'FedMD': rename one."),
@@ -156,7 +156,7 @@ UNKNOWN = [
     ("compute.device", "cpu:0x", "'cpu:0x'", "choose auto, cpu, cuda or cuda:<number>."),
     ("compute.dtype", "tf32", "compute.dtype is tf32", "to float32 or auto"),
 ]
-"""(setting, value, what the message names, what it offers)."""
+"""Unknown names: setting, value, the name in the message, and the suggestion in the message."""
 IMPOSSIBLE_WITH_PRIVACY = [
     (
         "architectures",
@@ -167,4 +167,4 @@ IMPOSSIBLE_WITH_PRIVACY = [
     ("compute.dtype", "bfloat16", "mine.compute.dtype is bfloat16, but training.privacy computes the gradient"),
     ("compute.memory_format", "channels_last", "mine.compute.memory_format is channels_last, in which Opacus"),
 ]
-"""(setting, value, start of the message)."""
+"""Settings that private training excludes: setting, value, and start of the message."""

@@ -1,4 +1,4 @@
-"""Texts and tokens that cannot be used, each with a part of the one sentence that refuses it."""
+"""Texts and tokens that cannot be used, each with parts of the error message."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def ragged() -> Any:
 
 
 def folders(**second: Any) -> Write:
-    """Write two clients' folders, of which the second one has other arrays."""
+    """Write two clients' folders, with different arrays in the second folder."""
 
     def write(raw: Path) -> str:
         for client, own in {"ann": {}, "bo": second}.items():
@@ -58,7 +58,7 @@ def folders(**second: Any) -> Write:
 
 
 def leaf(**users: tuple[list[Any], list[Any]]) -> Write:
-    """Write a file of LEAF with the x and y of each user."""
+    """Write a LEAF file with the x and y of each user."""
 
     def write(raw: Path) -> str:
         data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}
@@ -69,7 +69,7 @@ def leaf(**users: tuple[list[Any], list[Any]]) -> Write:
 
 
 def tokenizer(content: str) -> Write:
-    """Write a table and a file that is named as its tokenizer."""
+    """Write a table, and a file that the settings name as its tokenizer."""
 
     def write(raw: Path) -> str:
         (raw / "tokenizer.json").write_text(content)
@@ -78,7 +78,7 @@ def tokenizer(content: str) -> Write:
     return write
 
 
-# What it is: how it is written, how texts become tokens, and parts of the message.
+# By description: the function that writes the files, the settings of the tokens, and parts of the message.
 TEXTS: dict[str, tuple[Write, Text, list[str]]] = {
     # Tables.
     "no column text": (table("words,label\na,x\n"), Text(), ["no column 'text'", "name the columns text, label"]),

@@ -1,4 +1,4 @@
-"""Figures that are made and stay blank: drawing and writing them is two thirds of a short run, and more of a report."""
+"""Blank figures: drawing and writing figures takes two thirds of a short run, and more of a report."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,30 +9,30 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 COARSE = 20
-"""Dots per inch: a tenth of the usual, as packing a picture takes its time too."""
+"""Dots per inch, a tenth of the usual number, because compressing an image takes time too."""
 _save = Figure.savefig
 
 
 def draw(figure: Figure, renderer: Any) -> None:
-    """Draw no more of the figure than its background."""
+    """Draw only the background of the figure."""
     figure.patch.draw(renderer)
 
 
 def save(figure: Figure, *arguments: Any, **settings: Any) -> None:
-    """Write the figure as few dots."""
+    """Write the figure with `COARSE` dots per inch."""
     _save(figure, *arguments, **{**settings, "dpi": COARSE})
 
 
 def leave(engine: ConstrainedLayoutEngine, figure: Figure) -> None:
-    """Place nothing: to measure every label is a third of a short run."""
+    """Compute no layout, because measuring every label takes a third of a short run."""
 
 
 @contextmanager
 def blank_figures(*, placed: bool = False) -> Iterator[None]:
-    """Let every figure be blank in here.
+    """Make all figures blank inside the context.
 
     Args:
-        placed: whether axes and labels get their places, for tests that ask for these.
+        placed: whether the layout of axes and labels is computed, for tests that check it.
     """
     with pytest.MonkeyPatch.context() as patch:
         if not placed:

@@ -1,4 +1,4 @@
-"""What a plain re-implementation of a method shares with it: the random draws, and nothing else."""
+"""Code for plain re-implementations of methods, which share only their random draws with the package."""
 
 from collections.abc import Iterator
 
@@ -48,7 +48,7 @@ def pooled(features: Tensor, dimension: int) -> Tensor:
 def train_with_head(
     fed: Federation, n: int, t: int, params: Params, head: Params, features: int
 ) -> tuple[nn.Module, Tensor, Tensor]:
-    """Return client n's extractor and the common head's weight and bias after a round's training of both together."""
+    """Return client n's extractor, and the weight and bias of the common head, after training both in a round."""
     trained, samples = module(fed, n, params), fed.by_id[n].train
     extractor = trained[:-1]  # type: ignore[index]
     weight, bias = (head[name].clone().requires_grad_() for name in ("weight", "bias"))
@@ -60,5 +60,5 @@ def train_with_head(
 
 
 def differ(one: Params, other: Params) -> float:
-    """Return the largest difference between two models' numbers."""
+    """Return the largest difference between the tensors of two models."""
     return toy.distance({0: dict(one)}, {0: dict(other)})

@@ -1,4 +1,4 @@
-"""Many cases in one test: what fails says of which case it is."""
+"""Many cases in one test: a failure names its case."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def case(*what: object) -> Iterator[None]:
-    """Name the case with whatever fails in here."""
+    """Add the name of the case to any failure inside the context."""
     try:
         yield
-    except BaseException as failure:  # pytest's own are no exceptions
+    except BaseException as failure:  # pytest's failures do not derive from Exception
         failure.add_note("The case: " + ", ".join(str(each)[:200] for each in what))
         raise

@@ -1,4 +1,4 @@
-"""Toy runs on a device beside the same on the CPU: a pretended GPU, or the real one with ``--device=cuda``."""
+"""Toy runs on a device and on the CPU. The device is an emulated GPU, or a real GPU with ``--device=cuda``."""
 
 import warnings
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ PRECISIONS = ("float32", "bfloat16", "channels last")
 ORDERED = {"channels last": "float32", "TF32, channels last": "tf32"}
 MODELS = {True: ("both", "mlp"), False: ("conv", "linear")}  # with dropout, and without
 COHORT = 3
-"""Clients in a round."""
+"""The number of clients in a round."""
 TRAINING = LocalTraining(epochs=1, batch_size=8, learning_rate=0.1)
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "fml": {"common": "linear"},
@@ -37,32 +37,32 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "local_5x": {"work": 2.0},
     "pfedme": {"inner_steps": 2},
 }
-"""What keeps a method's own work small."""
+"""Hyperparameters that reduce the work of methods."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What the tests run on.
+    """The device of the tests.
 
     Attributes:
-        real: whether it is a GPU. Numbers are then compared up to rounding, and runs have no dropout, whose masks a GPU
-            draws in its own way.
+        real: whether the device is a real GPU. Numbers are then compared up to rounding. Runs have no dropout, because
+            a GPU draws other masks than a CPU.
     """
 
     real: bool
 
     def there(self) -> AbstractContextManager[pretend.Counts]:
-        """Return the context in which the device is there, and which tells what was seen on it."""
+        """Return the context in which the device exists, and which yields the counts of operations on it."""
         return _watched() if self.real else pretend.gpu()
 
     def counted(self) -> AbstractContextManager[pretend.Counts]:
-        """Return the context that tells what was seen inside it alone; it stands within `there`."""
+        """Return the context that yields the counts of operations inside it; use it inside `there`."""
         return _watched() if self.real else pretend.recorded()
 
     def check_equal(self, found: Any, expected: Any, way: str = "float32") -> None:
-        """Check that two results are equal: to the bit, or on a GPU up to what its rounding comes to in two rounds.
+        """Check that two results are equal: bit for bit, or on a real GPU up to rounding errors of two rounds.
 
-        `way` is the precision, or ``adam``: where a gradient is almost zero, rounding decides the sign of Adam's step.
+        `way` is the precision, or ``adam``. If a gradient is almost zero, rounding decides the sign of Adam's step.
         """
         rounding = 0.0 if not self.real else 0.1 if way in ("bfloat16", "tf32", "adam") else 0.01
         close = {"rtol": rounding, "atol": rounding, "equal_nan": True}
@@ -71,7 +71,7 @@ class Device:
 
 @contextmanager
 def _watched() -> Iterator[pretend.Counts]:
-    """Yield the waits for a real GPU, as torch warns of them; the rest is not counted."""
+    """Yield counts of the waits for a real GPU, about which torch warns; other counts stay zero."""
     counts = pretend.Counts()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -84,7 +84,7 @@ def _watched() -> Iterator[pretend.Counts]:
 
 
 def build(name: str) -> nn.Module:
-    """Return a toy model that drops half of what it drops from: twice the rest is exact, in bfloat16 too."""
+    """Return a toy model with a dropout rate of one half, so that scaling by two is exact in bfloat16 too."""
     module = toy.build(name)
     for part in module.modules():
         if isinstance(part, nn.Dropout):
@@ -105,7 +105,7 @@ def federation(
     dropout: bool,
     **settings: Any,
 ) -> Federation:
-    """Return a fresh toy federation that a method can use, of two architectures where it takes them."""
+    """Return a new toy federation that a method can use, with two architectures if the method allows it."""
     architectures = MODELS[dropout] if name in ANY_ARCHITECTURES else MODELS[dropout][:1]
     order = "channels_last" if precision in ORDERED else "contiguous"
     compute = Compute(device, ORDERED.get(precision, precision), order)
@@ -114,12 +114,12 @@ def federation(
 
 
 def method_of(name: str) -> Any:
-    """Return a method whose own work is small."""
+    """Return a method with `HYPERPARAMETERS` that reduce its work."""
     return create(name, HYPERPARAMETERS.get(name))
 
 
 def rounds(name: str, fed: Federation) -> dict[str, Any]:
-    """Return what a method comes to in two rounds with `COHORT` clients of five each."""
+    """Return the results of a method after two rounds, with `COHORT` of five clients in each round."""
     fed.claim()  # as the engine does
     method = method_of(name)
     state, losses = method.init(fed), []
@@ -133,14 +133,14 @@ def rounds(name: str, fed: Federation) -> dict[str, Any]:
 
 
 def run(name: str, fed: Federation, **options: Any) -> dict[str, Any]:
-    """Return the same of a run with the engine, evaluated at its end: without the seconds that it took."""
+    """Return the results of a run with the engine, evaluated at its end, without wall times."""
     found = engine.run(method_of(name), fed, Schedule(rounds=2, participation=0.6, evaluate_every=2), **options)
     history = [{key: value for key, value in asdict(record).items() if key != "seconds"} for record in found.history]
     return {"state": found.state, "history": history, "coefficients": found.coefficients}
 
 
 def plain(value: Any) -> Any:
-    """Return a result in dictionaries, lists, numbers and tensors of the CPU."""
+    """Return a result as dictionaries, lists, numbers and tensors on the CPU."""
     if isinstance(value, pretend.There):
         return value.here
     if isinstance(value, Tensor):

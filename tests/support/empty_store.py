@@ -1,4 +1,4 @@
-"""An empty MLflow store, made once since its migrations take seven seconds, and a test's start without a tracker."""
+"""An empty MLflow store, made once because its migrations take seven seconds; and tests without a tracker."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file of the store. Processes of one pytest-xdist share it; the first one makes it, and others wait."""
+    """Return the file of the store. The processes of pytest-xdist share it: the first makes it, and the others wait."""
     base = tmp_path_factory.getbasetemp()
     file = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "empty_store.db"
     with file.with_suffix(".lock").open("w") as lock:
@@ -22,7 +22,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _make(file: Path) -> None:
-    """Make it in a process that ends, so that no other one has it open."""
+    """Make the store in a separate process, so that no process keeps it open."""
     from ktpfl_pipeline.tracking import MlflowTracker
 
     MlflowTracker(f"sqlite:///{file}", file.parent).experiments()
@@ -30,7 +30,7 @@ def _make(file: Path) -> None:
 
 @pytest.fixture
 def no_tracker() -> Iterator[None]:
-    """Begin without a tracker, and bring the one of before back."""
+    """Start the test without a tracker, and restore the earlier tracker afterwards."""
     from ktpfl_pipeline import tracking
 
     token = tracking._tracker.set(None)

@@ -1,4 +1,4 @@
-"""An experiment and a sweep over it as they may stand in conf/, and a way to change one value."""
+"""An experiment and a sweep as in conf/, and a function that changes one value."""
 
 import copy
 from typing import Any
@@ -33,7 +33,7 @@ ONE_ARCHITECTURE: dict[str, Any] = {
     "compute": {"device": "cpu"},
     "methods": {},
 }
-"""An experiment of which only what has no default is said."""
+"""An experiment that sets only values without defaults."""
 SWEEP: dict[str, Any] = {
     "experiment": "mine",
     "parameter": "training.epochs",
@@ -41,11 +41,11 @@ SWEEP: dict[str, Any] = {
     "methods": ["kt_pfl", "local"],
 }
 REMOVED = object()
-"""In the place of a value: the setting is left out."""
+"""A value that removes the setting."""
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """Return the experiment with one value in the place of what was there."""
+    """Return the experiment with one changed value."""
     experiment = copy.deepcopy(EXPERIMENT)
     *sections, last = path.split(".")
     section = experiment

@@ -1,4 +1,4 @@
-"""What needs a process of its own, in a fork of this one: a fresh Python takes seconds to import torch."""
+"""Work in a fork of this process, because a new Python process takes seconds to import torch."""
 
 import os
 import pickle
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def start(work: Callable[..., Any], *arguments: Any) -> int:
-    """Return the id of a child that does `work` and ends: with 0, or with 1 where it raises."""
+    """Return the id of a child process that does `work` and ends with 0, or with 1 if `work` raises."""
     child = os.fork()
     if child:
         return child
@@ -25,13 +25,13 @@ def start(work: Callable[..., Any], *arguments: Any) -> int:
 
 
 def kill(child: int) -> None:
-    """End a child as the system does, and see that it had not ended by itself."""
+    """End a child process with SIGKILL, and check that it had not ended by itself."""
     os.kill(child, signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
 def result(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what `work` returns in a child."""
+    """Return the result of `work` in a child process."""
     with tempfile.TemporaryFile() as answer:
 
         def write() -> None:

@@ -1,4 +1,4 @@
-"""A disk without room, for a moment: the system refuses to let any file become longer."""
+"""An emulated full disk: for a moment, the system lets no file grow."""
 
 import contextlib
 import resource

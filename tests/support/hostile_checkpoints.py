@@ -1,4 +1,4 @@
-"""Checkpoints made to harm their reader, or not as they were written."""
+"""Checkpoints that are hostile or damaged."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ VERSION = ktpfl_pipeline.__version__
 
 
 def stamped(file: Path, **stamp: Any) -> None:
-    """End a file as a checkpoint ends, with the right sum: what someone with bad intentions can do, too."""
+    """Append a checkpoint's end with a valid checksum, as an attacker can do."""
     made = {"version": VERSION, "settings": digest(SETTINGS), **stamp}
     body = file.read_bytes() + checkpoint.MARK + json.dumps(made).encode() + b" "
     file.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
@@ -46,7 +46,7 @@ def flipped(content: bytes, part: bytes) -> bytes:
 
 
 def packed(file: Path) -> None:
-    """16 MiB of zeros in some kilobytes, where torch keeps what it reads unpacked."""
+    """Write 16 MiB of zeros, compressed to a few kilobytes. torch does not compress its files."""
     torch.save({"settings": SETTINGS, "state": torch.zeros(1)}, file)
     with zipfile.ZipFile(file) as given:
         members = {name: given.read(name) for name in given.namelist()}
@@ -96,4 +96,4 @@ CHECKPOINTS: dict[str, tuple[Make, str]] = {
     "a pipe": (os.mkfifo, "it is not a file"),
     "a broken link": (lambda file: file.symlink_to("gone"), "it is not a file"),
 }
-"""{what: (how it is made, words of the error message)}."""
+"""Cases by description: the function that makes the file, and words of the error message."""

@@ -1,4 +1,4 @@
-"""Files of clients' own data made to harm their reader, or that do not go together."""
+"""Files with clients' own data that are hostile, or that do not fit together."""
 
 import json
 import os
@@ -15,7 +15,7 @@ LEAF, OURS = "leaf:mine.json", "clients:mine"
 
 
 def leaf(path: Path, users: dict[str, tuple[Any, Any]], /, **others: Any) -> None:
-    """Write a file of LEAF, but for some of its lists."""
+    """Write a LEAF file, in which `others` replace lists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {user: {"x": x, "y": y} for user, (x, y) in users.items()}
     content = {"users": [*users], "num_samples": [len(y) for _, y in users.values()], "user_data": data, **others}
@@ -27,7 +27,7 @@ def written(users: dict[str, tuple[Any, Any]], /, **others: Any) -> Make:
 
 
 def anne(x: Any, y: Any) -> Make:
-    """A file of LEAF with one user."""
+    """Return a function that writes a LEAF file with one user."""
     return written({"anne": (x, y)})
 
 
@@ -44,7 +44,7 @@ def client(raw: Path, name: str, file: str = "data.npz", **arrays: Any) -> Path:
 
 
 def photograph(raw: Path, name: str) -> Path:
-    """Draw an image below the clients' folder."""
+    """Write an image below the clients' folder."""
     file = raw / "mine" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(IMAGES[0]).save(file)
@@ -229,4 +229,4 @@ FEDERATIONS: dict[str, tuple[str, Make, str]] = {
         "printable characters",
     ),
 }
-"""As `FILES`."""
+"""Cases in the form of `hostile_files.FILES`."""

@@ -1,4 +1,4 @@
-"""Image files made to harm their reader: to run code, fill memory, hang, or end in a traceback."""
+"""Hostile image files, which try to run code, fill the memory, hang, or cause a traceback."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ NUMBERS = np.random.default_rng(0)
 IMAGES = NUMBERS.integers(0, 256, (6, 8, 8), dtype=np.uint8)
 LABELS = np.arange(6) % 2
 TRACE = "the-code-ran"
-"""What hostile code would make in the current folder."""
+"""The folder that hostile code would make in the current folder."""
 
 Make = Callable[[Path], Any]
 
@@ -72,7 +72,7 @@ def saved(**arrays: Any) -> Make:
 
 
 def zeros_of(gigabytes: int) -> Make:
-    """A file of a few megabytes with that many gigabytes of zeros, all there and all claimed."""
+    """Return a function that writes a file of a few megabytes with this many gigabytes of zeros after decompression."""
 
     def make(raw: Path) -> None:
         head = claim(f"({gigabytes * 2**10}, 1024, 1024)")
@@ -102,14 +102,14 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def png(width: int, height: int, *others: bytes, depth: int = 8) -> bytes:
-    """A gray image of zeros, with a row of pixels at most."""
+    """Return a PNG of a gray image that claims this size but has at most one row of pixels."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0))
     pixels = chunk(b"IDAT", zlib.compress(bytes(min(width + 1, 2**16))))
     return b"\x89PNG\r\n\x1a\n" + head + b"".join(others) + pixels + chunk(b"IEND", b"")
 
 
 def in_class(raw: Path, name: str = "1.png", content: bytes | None = None) -> Path:
-    """Put a file among the images of a class; without content, name alone."""
+    """Return the path of a file among the images of a class, and write the file if it has `content`."""
     place = raw / "mine" / "cats"
     place.mkdir(parents=True, exist_ok=True)
     if content is not None:
@@ -135,7 +135,7 @@ def link(target: Callable[[Path], Any], name: str = "1.png") -> Make:
 
 
 def outside(raw: Path) -> Path:
-    """An image beside the data folder."""
+    """Write an image next to the data folder, and return its path."""
     file = raw.resolve().parent / "secret.png"
     Image.fromarray(IMAGES[0]).save(file)
     return file
@@ -171,7 +171,7 @@ def idx_parts(place: Path, *parts: str) -> Path:
 
 
 def mnist(**changed: bytes | Make) -> Make:
-    """The four unpacked files of MNIST with six images each, but for some."""
+    """Return a function that writes MNIST's four files with six images each, in which `changed` replace files."""
 
     def make(raw: Path) -> None:
         place = idx_parts(raw / "MNIST" / "raw", "train", "t10k")
@@ -186,7 +186,7 @@ def mnist(**changed: bytes | Make) -> Make:
 
 
 def letters(raw: Path) -> None:
-    """EMNIST's letters with a label 0, where A is 1."""
+    """Write EMNIST's letters with a label 0, although the first letter has the label 1."""
     idx_parts(raw / "EMNIST" / "raw", "emnist-letters-train", "emnist-letters-test")
 
 
@@ -196,7 +196,7 @@ def pipe(file: Path) -> None:
 
 
 def cifar(raw: Path) -> None:
-    """Batches that are pickles with code in them, where torchvision reads pickles."""
+    """Write batches of CIFAR, which torchvision reads as pickles, with pickles that contain code."""
     place = raw / "cifar-10-batches-py"
     place.mkdir()
     for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta"]:
@@ -423,4 +423,4 @@ FILES: dict[str, tuple[str, Make, str]] = {
     "emnist: a label 0": ("emnist", letters, "has a label 0, and A is 1"),
     "cifar10: pickles with code in them": ("cifar10", cifar, "could not be downloaded"),
 }
-"""{what: (source, how it is made below the data folder, words of the error message)}."""
+"""Cases by description: the source, the function that makes its file in the data folder, and words of the message."""

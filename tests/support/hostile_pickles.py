@@ -1,4 +1,4 @@
-"""Pickles in the place of PFLlib's shards, made to run code or to confuse who reads them."""
+"""Hostile pickles instead of PFLlib's shards, which try to run code or to confuse their reader."""
 
 import os
 import pickle
@@ -15,7 +15,7 @@ HEADER = b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape'
 
 
 def shards(folder: Path, content: bytes) -> None:
-    """Write a folder of PFLlib whose two files are this pickle."""
+    """Write a PFLlib folder with two copies of this pickle."""
     for part in ("train", "test"):
         (folder / part).mkdir(parents=True)
         with zipfile.ZipFile(folder / part / "0.npz", "w") as archive:
@@ -33,13 +33,13 @@ class Calls:
 
 
 def dtype_bomb() -> bytes:
-    """An array that claims 2^40 values and has none."""
+    """Return a pickled array that claims 2^40 values and has none."""
     whole = pickle.dumps(np.zeros(1, "u1"), 4)
     return whole.replace(b"K\x01\x85", b"\x8a\x06" + (2**40).to_bytes(6, "little") + b"\x85")
 
 
 def forged_objects() -> bytes:
-    """An array of objects whose values are bytes: numpy would take them for addresses, with a type of this state."""
+    """Return a pickled array of objects with bytes as values, which numpy would use as addresses of objects."""
     kind = Calls(np.dtype, "O8", False, True)
     kind.called = (*kind.called, (3, "|", None, None, None, -1, -1, 0))
     whole = Calls(np.zeros(1).__reduce__()[0], np.ndarray, (0,), b"b")
@@ -105,4 +105,4 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "labels that are no numbers": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(1)}, 4), "'y' of float64"),
     "a label too many": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(2, "i8")}, 4), "labels of shape (2,)"),
 }
-"""{what: (pickle, words of the error message)}."""
+"""Cases by description: the pickle, and words of the error message."""

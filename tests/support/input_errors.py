@@ -1,4 +1,4 @@
-"""What tests expect of an input that cannot be used."""
+"""The expectation of tests that an input is rejected."""
 
 import re
 

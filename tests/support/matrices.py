@@ -12,7 +12,7 @@ def stream(seed: int) -> torch.Generator:
 
 
 def predictions(n: int, b: int, k: int, seed: int = 0, spread: float = 3.0) -> Tensor:
-    """Soft predictions of n clients whose logits have the standard deviation `spread`."""
+    """Return soft predictions, (n, b, k), of clients whose logits have the standard deviation `spread`."""
     return soft_predictions(spread * torch.randn(n, b, k, generator=stream(seed), dtype=torch.float64))
 
 
@@ -33,7 +33,7 @@ def divergence(
 
 
 def likelihood(n: int = 5, v: int = 16, rho: float = 0.7, seed: int = 0, spread: float = 3.0) -> Likelihood:
-    """Every client has its own v images, of which the last ones of some clients are missing: ones."""
+    """Return an objective in which every client has v images. Missing images of some clients have the value one."""
     probabilities = predictions(n * v, n, 4, seed, spread)[..., 0].view(n, v, n).clone()  # class 0 is the true one
     images = torch.tensor([v - (row % 3) * (v // 4) for row in range(n)], dtype=torch.float64)
     for row, own in enumerate(images.int().tolist()):
@@ -42,7 +42,7 @@ def likelihood(n: int = 5, v: int = 16, rho: float = 0.7, seed: int = 0, spread:
 
 
 def objectives(n: int, rho: float, spread: float = 3.0, seed: int = 0) -> dict[str, Objective]:
-    """One of each kind, whose predictions are near uniform for a small `spread` and near certain for a large one."""
+    """Return one objective of each kind. A small `spread` makes predictions nearly uniform, a large one certain."""
     soft = predictions(n, 24, 6, seed, spread)
     return {
         "divergence": Divergence(soft.log(), n * data_weights(n, seed), rho),
@@ -52,13 +52,13 @@ def objectives(n: int, rho: float, spread: float = 3.0, seed: int = 0) -> dict[s
 
 
 def gap(objective: Objective, c: Tensor) -> Tensor:
-    """The certificate of each row: no further than this from its optimal value."""
+    """Return the certificate of each row, an upper bound on the difference to its optimal value."""
     g = objective.gradient(c)
     return (c * g).sum(dim=1) - g.min(dim=1).values
 
 
 def independent_loss(c: Tensor, soft: Tensor, weights: Tensor, rho: float) -> Tensor:
-    """lambda sum_n a_n KL(p_n || s_n) + rho ||C - 1/N||^2, client by client."""
+    """Return lambda sum_n a_n KL(p_n || s_n) + rho ||C - 1/N||^2, computed client by client."""
     n = len(c)
     total = rho * ((c - 1 / n) ** 2).sum()
     for student in range(n):

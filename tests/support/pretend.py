@@ -1,9 +1,9 @@
-"""A GPU that is none: tensors that torch takes for ``cuda:0``, computed on the CPU, and errors where a GPU raises one.
+"""An emulated GPU: tensors that torch regards as ``cuda:0``, computed on the CPU, with the errors of a real GPU.
 
-Autograd, autocast, vmap, dropout and the code under test go the ways that they go on a GPU. Refused are operations on
-tensors of both places (but of one number, and indices, as a GPU allows) and draws there from a generator of the CPU.
-Counted are operations that compute, and how often the host waits for the device. It shows no kernel, no asynchrony, no
-speed and no driver.
+Autograd, autocast, vmap, dropout and the code under test take the same paths as on a GPU. An operation on tensors of
+both devices raises an error, except for single numbers and indices, as on a GPU. So does a random draw on the device
+from a generator of the CPU. The emulation counts the operations that compute, and the times that the host waits for the
+device. It does not emulate kernels, asynchrony, speed or drivers.
 
     with pretend.gpu() as found:
         engine.run(method, federation, schedule)
@@ -43,16 +43,17 @@ WAITING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 @dataclass
 class Counts:
-    """What was seen on the device.
+    """The counts of operations on the device.
 
     Attributes:
-        reads: how often the host waited for a number or a shape from there.
-        copies: how often it waited until something had gone there.
-        launches: operations that compute; one on many tensors (foreach) counts once, views and allocations do not.
-        products: products of matrices and convolutions: name, dtypes, and whether TF32 was allowed.
-        draws: random draws, by whether their generator had been seeded by somebody.
-        operations: launches by name.
-        places: waits by the line of this project that waited.
+        reads: the number of times that the host waited for a number or a shape from the device.
+        copies: the number of times that the host waited for a copy to the device.
+        launches: the number of operations that compute. An operation on many tensors (foreach) counts once; views and
+            allocations do not count.
+        products: the products of matrices and convolutions, by name, dtypes, and whether TF32 was allowed.
+        draws: the random draws, by whether their generator had been seeded.
+        operations: the launches by name.
+        places: the waits by line of this project.
     """
 
     reads: int = 0
@@ -65,11 +66,11 @@ class Counts:
 
     @property
     def waits(self) -> int:
-        """How often the host waited, in both directions."""
+        """The number of waits in both directions."""
         return self.reads + self.copies
 
     def wait(self, reading: bool) -> None:
-        """Count one."""
+        """Count one wait, and the line of this project that waits."""
         self.reads, self.copies = self.reads + reading, self.copies + (not reading)
         frame: Any = sys._getframe(1)
         while frame is not None and "ktpfl_pipeline" not in frame.f_code.co_filename:
@@ -79,16 +80,16 @@ class Counts:
 
 
 class State:
-    """Of the device, as of all that there is one of."""
+    """The global state of the device."""
 
     counts = Counts()
-    generator = torch.Generator().manual_seed(1).get_state()  # the device's own
-    seeded = False  # whether it was, since it was last put back
-    generators: ClassVar[set[int]] = set()  # those of the device that were made
+    generator = torch.Generator().manual_seed(1).get_state()  # the state of the device's generator
+    seeded = False  # whether the generator was seeded since its last reset
+    generators: ClassVar[set[int]] = set()  # the generators that were made on the device
 
 
 class There(Tensor):
-    """A tensor on the device; `here` is where it is computed."""
+    """A tensor on the device. `here` is the tensor on the CPU with which it is computed."""
 
     here: Tensor
 
@@ -109,10 +110,10 @@ class There(Tensor):
 
 
 class Device(TorchDispatchMode):
-    """Inside it the device is there."""
+    """A context in which the device exists."""
 
     @classmethod
-    def _should_skip_dynamo(cls) -> bool:  # whose wrapper takes as long as all else
+    def _should_skip_dynamo(cls) -> bool:  # dynamo's wrapper doubles the time
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -120,26 +121,26 @@ class Device(TorchDispatchMode):
 
 
 class Kind(NamedTuple):
-    """What is known of an operation."""
+    """The properties of an operation."""
 
     name: str
-    moves: bool  # between devices, or between memory and indices: looked at by itself
-    waits: bool  # for a number, or for a shape that depends on numbers
+    moves: bool  # whether it copies between devices or uses indices, which needs separate treatment
+    waits: bool  # whether the host waits for a number, or for a shape that depends on numbers
     draws: bool
     launches: bool
     multiplies: bool
-    counts: bool  # whether any of these but draws
-    writes: bool  # in place
-    kernel: Any  # what computes it here
+    counts: bool  # whether any of the above, except draws, is true
+    writes: bool  # whether it works in place
+    kernel: Any  # the function that computes it on the CPU
 
 
 HOLDING = (Tensor, list, tuple)
 KINDS: dict[int, Kind] = {}
-"""By the operations' ids: their hash takes as long as all else."""
+"""The properties by the operations' ids, because computing their hashes doubles the time."""
 
 
 def kind(func: Any) -> Kind:
-    """Return what is known of an operation."""
+    """Return the properties of an operation."""
     if known := KINDS.get(id(func)):
         return known
     name, tags = func.overloadpacket.__name__, set(func.tags)
@@ -160,12 +161,12 @@ def kind(func: Any) -> Kind:
 
 
 def computed(func: Any, args: Any, kwargs: Any) -> Any:
-    """Do an operation here, and say that it was done where its tensors are."""
+    """Compute an operation on the CPU, and return its result as on the device of its tensors."""
     known = KINDS.get(id(func)) or kind(func)
     near: list[Tensor] = []
     far: list[There] = []
     own: list[Any] = []
-    for value in args:  # `_here`, without a call for what is mostly the case
+    for value in args:  # inlines `_here` for the most frequent case
         if type(value) is There:
             far.append(value)
             own.append(value.here)
@@ -186,11 +187,11 @@ def computed(func: Any, args: Any, kwargs: Any) -> Any:
         return found
     if not known.writes and isinstance(found, Tensor):
         return There(found)
-    return _sent(found, {id(value.here): value for value in far})  # what was written to is returned itself
+    return _sent(found, {id(value.here): value for value in far})  # an operation in place returns its argument
 
 
 def _moved(func: Any, args: Any, named: dict[str, Any], there: bool, target: bool) -> tuple[bool, bool]:
-    """Return where a copy, or what is indexed, comes from and where the result is; count who waits."""
+    """Return the source and target device of a copy or an indexing operation, and count waits."""
     if func in INDEXED:
         there = _indexed(func, args)
         return there, there
@@ -215,13 +216,13 @@ def _count(known: Kind, near: list[Tensor], far: list[There]) -> None:
 
 
 def tf32(name: str) -> bool:
-    """Return whether a product of float32 may be taken in TF32 now."""
+    """Return whether TF32 is allowed now for a product in float32."""
     backend = torch.backends.cudnn.conv if name.startswith("convolution") else torch.backends.cuda.matmul
     return backend.fp32_precision == "tf32"
 
 
 def _here(value: Any, near: list[Tensor], far: list[There]) -> Any:
-    """Return an argument as it is here, and note its tensors by where they are."""
+    """Return an argument with tensors on the CPU, and add its tensors to the list of their device."""
     what = type(value)
     if what is There:
         far.append(value)
@@ -240,7 +241,7 @@ def _sent(value: Any, same: dict[int, There]) -> Any:
 
 
 def _indexed(func: Any, args: Any) -> bool:
-    """Return whether what is indexed is there; count what a GPU waits for, and refuse what it refuses."""
+    """Return whether the indexed tensor is on the device; count a GPU's waits, and raise a GPU's errors."""
     tensor, indices, *values = args
     there, places = type(tensor) is There, [place for place in indices if place is not None]
     if not there and any(type(place) is There for place in places):
@@ -256,7 +257,7 @@ def _indexed(func: Any, args: Any) -> bool:
 
 
 def _drawn(kernel: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Draw from the given generator of the device, or from its own, and never from the CPU's."""
+    """Draw from the given generator of the device, or from the device's default generator, but not from the CPU's."""
     generator = kwargs.get("generator") or next((value for value in args if isinstance(value, torch.Generator)), None)
     if generator is not None:
         if generator._cdata not in State.generators:
@@ -282,11 +283,11 @@ def _slopes(x: Tensor, g: Tensor, w: Tensor, mean: Any, var: Any, m: Tensor, v: 
 
 
 KERNELS = {ATEN.cudnn_batch_norm.default: _normalized, ATEN.cudnn_batch_norm_backward.default: _slopes}
-"""What stands for kernels that the CPU has not."""
+"""Replacements for kernels that the CPU lacks."""
 
 
 class Generator(torch.Generator):
-    """One of the device where that is asked for."""
+    """A generator, on the emulated device if asked for."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         made = super().__new__(cls, "cpu")
@@ -295,7 +296,7 @@ class Generator(torch.Generator):
 
 
 class Chosen:
-    """Stands for `torch.cuda.device`."""
+    """Replaces `torch.cuda.device`."""
 
     def __init__(self, device: Any) -> None: ...
     def __enter__(self) -> None: ...
@@ -303,12 +304,12 @@ class Chosen:
 
 
 def _save(content: Any, file: Any, *, save: Any = torch.save) -> None:
-    """Stand for `torch.save`: what is there is written as such."""
+    """Replace `torch.save`: tensors on the device are written as such."""
     save(_each(content, lambda value: {DEVICE: value.here} if type(value) is There else value), file)
 
 
 def _load(file: Any, map_location: Any = None, *, load: Any = torch.load, **options: Any) -> Any:
-    """Stand for `torch.load`: tensors go to `map_location`, or to where they were."""
+    """Replace `torch.load`: tensors go to `map_location`, or to their earlier device."""
     place = None if map_location is None else torch.device(map_location).type
 
     def back(value: Any) -> Any:
@@ -320,7 +321,7 @@ def _load(file: Any, map_location: Any = None, *, load: Any = torch.load, **opti
 
 
 def _each(value: Any, change: Any) -> Any:
-    """Return a checkpoint with everything in it changed."""
+    """Return a checkpoint in which `change` was applied to every value."""
     if isinstance(value, dict) and [*value] != [DEVICE]:
         return {key: _each(part, change) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -359,7 +360,7 @@ CUDA = {
 
 @contextmanager
 def gpu() -> Iterator[Counts]:
-    """Let torch find a GPU inside, and yield what is seen there."""
+    """Let torch find a GPU inside the context, and yield the counts of its operations."""
     before, State.counts = State.counts, Counts()
     inference = torch.autograd.grad_mode.inference_mode
     with ExitStack() as stack:
@@ -374,7 +375,7 @@ def gpu() -> Iterator[Counts]:
         stack.enter_context(
             mock.patch.object(optimizer, "_foreach_supported_types", [Tensor, torch.nn.Parameter, There])
         )
-        # Tensors of a class of their own cannot leave inference mode: no gradient is all that it is here.
+        # Tensors of a subclass cannot leave inference mode, so this mode only switches off gradients here.
         stack.enter_context(mock.patch.object(inference, "__enter__", _without_gradients))
         stack.enter_context(mock.patch.object(inference, "__exit__", _with_gradients))
         stack.enter_context(_primary_context())
@@ -390,7 +391,7 @@ def gpu() -> Iterator[Counts]:
 
 @contextmanager
 def recorded() -> Iterator[Counts]:
-    """Yield what is seen inside this block alone."""
+    """Yield the counts of operations inside this context only."""
     outer, State.counts = State.counts, Counts()
     try:
         yield State.counts
@@ -418,10 +419,10 @@ def _switched(switch: Any) -> Iterator[None]:
 
 @cache
 def slot() -> int:
-    """Return the place of `hasPrimaryContext` in the table of an accelerator's C++ methods, as torch's header has them.
+    """Return the position of `hasPrimaryContext` in the table of an accelerator's C++ methods, by torch's header.
 
     Raises:
-        RuntimeError: if this version of torch asks autograd's question in another way.
+        RuntimeError: if this version of torch has no such method, so autograd uses another one.
     """
     header = Path(torch.__file__).parent / "include" / "ATen" / "detail" / "AcceleratorHooksInterface.h"
     names = re.findall(r"^  virtual [^(]*?(~?\w+)\(", header.read_text() if header.exists() else "", re.MULTILINE)
@@ -430,18 +431,18 @@ def slot() -> int:
             f"torch {torch.__version__} has no hasPrimaryContext where tests/support/pretend.py looks ({header}): "
             "see how autograd finds out there whether a device is in use, and correct slot()."
         )
-    return 1 + names.index("hasPrimaryContext")  # a destructor has two places
+    return 1 + names.index("hasPrimaryContext")  # a destructor has two positions
 
 
 @contextmanager
 def _primary_context() -> Iterator[None]:
-    """Answer autograd, which asks whether CUDA's device is in use and raises without a driver: yes."""
+    """Tell autograd that CUDA's device is in use. Without a driver, its question would raise an error."""
     torch.ones((), requires_grad=True).backward()  # autograd starts its threads once: none, as there is no GPU yet
     torch._C._ensureCUDADeviceGuardSet()
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
     library._ZN2at6detail12getCUDAHooksEv.restype = ctypes.POINTER(ctypes.c_void_p)
     hooks, size = library._ZN2at6detail12getCUDAHooksEv(), ctypes.sizeof(ctypes.c_void_p)
-    methods, table = hooks[0], ctypes.c_void_p * 202  # two words stand before the methods
+    methods, table = hooks[0], ctypes.c_void_p * 202  # two words precede the methods
     yes = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_byte)(lambda *_: True)
     changed = table(*table.from_address(methods - 2 * size))
     changed[2 + slot()] = ctypes.cast(yes, ctypes.c_void_p).value

@@ -1,8 +1,8 @@
 """A copy of the project to run in: its configuration, empty data, and a way to run it in this process.
 
-Starting `kedro run` takes some six seconds, so most tests run a session in this process; one that needs the command
-line itself forks this process. Reading the configuration and drawing figures would be most of a short
-run, so the copy has one experiment and what else a test asks for, and figures are blank.
+Starting `kedro run` takes about six seconds, so most tests run a session in this process. A test of the command line
+forks this process. Most of a short run would be reading the configuration and drawing figures. The copy therefore has
+one experiment and the sections that a test needs, and figures are blank.
 """
 
 import contextlib
@@ -38,24 +38,24 @@ from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = "hetero_digits"
 REPORTS = ("report", "comparison")
-"""The kinds of MLflow runs that hold a report and train nothing."""
+"""The kinds of MLflow runs that contain a report and do not train."""
 READ = ("base", "test")
 """The environments of conf/ that `kedro run --env=test` reads."""
 SAMPLES = {"hetero_digits": 450, "homo_digits": 1100}
-"""How many digits of 1797 these experiments have in the environment `test`; the public sets are parts of them."""
+"""The number of digits, of 1797, in these experiments in the environment `test`, including the public sets."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A project folder of one's own."""
+    """A project in a separate folder."""
 
     folder: Path
 
     @classmethod
     def create(cls, folder: Path, database: Path | None = None, sections: tuple[str, ...] = ()) -> "Project":
-        """Copy what a run needs: of conf/base and conf/test the experiment, and these sections beside it.
+        """Copy the parts of the project that a run needs: the experiment and `sections` of conf/base and conf/test.
 
-        With `database`, an empty MLflow store to start from; without, nothing is tracked.
+        `database` is an empty MLflow store to copy. Without a store, runs are not tracked.
         """
         others = [place.name for place in (ROOT / "conf").iterdir() if place.is_dir() and place.name not in READ]
         shutil.copytree(ROOT / "conf", folder / "conf", ignore=shutil.ignore_patterns(*others, "parameters*"))
@@ -64,7 +64,7 @@ class Project:
                 (folder / file.relative_to(ROOT)).write_text(kept)
         shutil.copy(ROOT / "pyproject.toml", folder)
         (folder / "conf" / "local").mkdir()
-        (folder / "src").mkdir()  # Kedro wants one; the package itself is installed
+        (folder / "src").mkdir()  # Kedro needs the folder; the package itself is installed
         (folder / "data" / "01_raw").mkdir(parents=True)
         project = cls(folder)
         if database is None:
@@ -78,7 +78,7 @@ class Project:
         (self.folder / "conf" / environment / f"{name}.yml").write_text(yaml.safe_dump(settings))
 
     def train(self, **settings: Any) -> None:
-        """Do what `run` does, without the report, which is two thirds of a short run."""
+        """Run the pipeline without its report, which takes two thirds of a short run; see `run`."""
         self.run(namespaces=["data", "methods.kt_pfl"], **settings)
 
     def run(
@@ -91,7 +91,7 @@ class Project:
         others: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """Do `kedro run --env=test` with these settings of the experiment, and of others, in this process."""
+        """Do `kedro run --env=test` in this process, with `settings` of the experiment and settings of `others`."""
         configure_project("ktpfl_pipeline")
         parameters = {**(others or {}), **({experiment: settings} if settings else {})}
         with (
@@ -108,7 +108,7 @@ class Project:
             )
 
     def command(self, *arguments: str) -> tuple[int, str, str]:
-        """Do `kedro run --env=test` in a process of its own; return its exit code and what it wrote to both streams."""
+        """Do `kedro run --env=test` in a separate process, and return its exit code, its output and its errors."""
         with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
             child = forked.start(_be_the_command, self.folder, (output.fileno(), errors.fileno()), arguments)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -117,7 +117,7 @@ class Project:
             return code, output.read(), errors.read()
 
     def checkpoint(self, method: str, seed: int = 0) -> dict[str, Any]:
-        """Return what the engine kept of the method's only run with this seed."""
+        """Return the checkpoint of the method's only run with this seed."""
         (file,) = self.checkpoints(method, seed)
         content: dict[str, Any] = torch.load(file, weights_only=True)
         return content
@@ -127,7 +127,7 @@ class Project:
         return sorted((self.folder / "data" / "06_models" / EXPERIMENT / method).glob(f"seed-{seed}-*/checkpoint.pt"))
 
     def finished(self, method: str) -> dict[int, dict[str, Any]]:
-        """Return the method's finished runs by seed, as they were saved."""
+        """Return the method's saved finished runs by seed."""
         file = self.folder / "data" / "07_model_output" / EXPERIMENT / method / "result.json"
         return {run["seed"]: run for run in json.loads(file.read_text())["runs"]}
 
@@ -140,22 +140,22 @@ class Project:
         return dict(rows)
 
     def written(self) -> list[str]:
-        """Return the files that runs have written: under data/ and mlruns/."""
+        """Return the files that runs have written below data/ and mlruns/."""
         files = [file for place in ("data", "mlruns") for file in (self.folder / place).rglob("*") if file.is_file()]
         return sorted(str(file.relative_to(self.folder)) for file in files)
 
     def client(self) -> Any:
-        """Return MLflow's client of this project's store."""
+        """Return an MLflow client for the store of this project."""
         from mlflow import MlflowClient
 
         return MlflowClient(tracking_uri=f"sqlite:///{self.folder / 'mlflow.db'}")
 
     def tracked(self, experiment: str = EXPERIMENT) -> list[Any]:
-        """Return the MLflow runs of an experiment, oldest first, without those that only hold a report."""
+        """Return the MLflow runs of an experiment, oldest first, without runs that only contain a report."""
         return [run for run in self._runs(experiment) if run.data.tags.get("kind") not in REPORTS]
 
     def reports(self, experiment: str = EXPERIMENT) -> list[Any]:
-        """Return the MLflow runs of an experiment that hold a report, oldest first."""
+        """Return the MLflow runs of an experiment that contain a report, oldest first."""
         return [run for run in self._runs(experiment) if run.data.tags.get("kind") in REPORTS]
 
     def _runs(self, experiment: str) -> list[Any]:
@@ -166,13 +166,13 @@ class Project:
 
 @event.listens_for(Engine, "connect")
 def wait_for_no_disk(connection: Any, _: Any) -> None:
-    """Let MLflow's database be written without waiting until the disk has it: no test cuts the power."""
+    """Let MLflow's database write without waiting for the disk, because no test cuts the power."""
     connection.execute("PRAGMA synchronous=OFF")
 
 
 @contextlib.contextmanager
 def quick_yaml() -> Iterator[None]:
-    """Let libyaml read YAML in here, to the same result in a tenth of the time; its words for bad YAML are others."""
+    """Read YAML with libyaml inside the context, in a tenth of the time. Its messages on bad YAML are different."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml, "SafeLoader", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         yield
@@ -180,13 +180,13 @@ def quick_yaml() -> Iterator[None]:
 
 @cache
 def configuration() -> dict[str, Any]:
-    """Return the sections of conf/test and conf/base, with what they inherit."""
+    """Return the sections of conf/test and conf/base with their inherited settings."""
     with quick_yaml():
         return reading.sections(OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="test", **CONFIG_LOADER_ARGS))
 
 
 def _be_the_command(folder: Path, streams: tuple[int, int], arguments: tuple[str, ...]) -> None:
-    """Become the command, with the streams for its own; never returns."""
+    """Run the command in this process with these output streams, and exit."""
     os.chdir(folder)
     os.environ["COLUMNS"] = "200"
     for number, stream in enumerate(streams, start=1):
@@ -205,9 +205,9 @@ def _be_the_command(folder: Path, streams: tuple[int, int], arguments: tuple[str
 
 @cache
 def _some(file: Path, sections: tuple[str, ...]) -> str:
-    """Return these sections of a file of parameters, with few digits in those for tests, and what they may be like.
+    """Return these sections of a parameters file and the sections that they inherit, with few digits in conf/test.
 
-    Nothing where it has other sections alone.
+    Return an empty string if the file has only other sections.
     """
     there = _parameters(file)
     if not any(name in sections for name in there) and not all(name.startswith("_") for name in there):
@@ -220,15 +220,15 @@ def _some(file: Path, sections: tuple[str, ...]) -> str:
 
 @cache
 def _parameters(file: Path) -> dict[str, Any]:
-    """Return what stands in a file of parameters."""
+    """Return the content of a parameters file."""
     with quick_yaml():
         return dict(yaml.safe_load(file.read_text()))
 
 
 class PowerCut(BaseException):
-    """The end of a process, where only its moment matters: what would still be written after it is not."""
+    """The end of a process at a certain moment. Later writes do not happen."""
 
 
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the history without the wall times: all of it that must repeat."""
+    """Return the history without wall times, which differ between equal runs."""
     return [{name: value for name, value in record.items() if name != "seconds"} for record in history]

@@ -1,4 +1,4 @@
-"""The project's pipelines: making them reads all of conf/, for two seconds."""
+"""The project's pipelines, made once, because making them reads all of conf/ and takes two seconds."""
 
 from functools import cache
 
@@ -10,6 +10,6 @@ from ktpfl_pipeline.pipeline_registry import register_pipelines
 
 @cache
 def pipelines() -> dict[str, Pipeline]:
-    """Return them by name; they are made once, and none is changed."""
+    """Return the pipelines by name. They are made once, so tests must not change them."""
     with quick_yaml():
         return register_pipelines()

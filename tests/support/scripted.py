@@ -1,4 +1,4 @@
-"""Clients that are out of given rounds."""
+"""Clients that are absent in given rounds."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from ktpfl_pipeline.core.rounds import cohort
 
 @contextmanager
 def absences(out: Mapping[int, set[int]]) -> Iterator[None]:
-    """In the block, let clients be absent as given by round, and no others."""
+    """Make exactly the clients `out`, by round, absent inside the context."""
 
     def absent(cohort: Iterable[int], availability: float, t: int, seed: int) -> list[int]:
         return [n for n in cohort if n in out.get(t, ())]

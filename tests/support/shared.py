@@ -1,4 +1,4 @@
-"""What tests and the checks of the documentation share: one thread, nothing remembered, garbage looked for rarely."""
+"""Fixtures of tests and of the checks of the documentation: one thread, no cached state, little garbage collection."""
 
 import atexit
 import gc
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-gc.disable()  # until all is imported and collected: looking for garbage among it took a quarter of the whole time
+gc.disable()  # until all imports are done; collection took a quarter of the time
 
 
 def stack(context: int = 1) -> list[inspect.FrameInfo]:
-    """Do what inspect.stack does, without the lines of source: to find them, all modules are gone through."""
+    """Replace inspect.stack without lines of source code, because searching for them goes through all modules."""
     frame, found = sys._getframe(1), list[inspect.FrameInfo]()
     while frame is not None:
         code = frame.f_code
@@ -22,15 +22,15 @@ def stack(context: int = 1) -> list[inspect.FrameInfo]:
     return found
 
 
-inspect.stack = stack  # Kedro's reader of settings asks it four times a run, for the names of files alone
+inspect.stack = stack  # Kedro calls it four times per run, only for file names
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but never among what was there before the first test, and less often.
+    """Start garbage collection again, less often, and without the objects that existed before the first test.
 
-    Nor when pytest looks for it at the end, which took seconds; all that is left ends with the process.
-
-    Loggers that pass nothing on get a handler of pytest's six times in each test, and torch has fifty of them.
+    pytest's collection at its end excludes these objects too; with them it would take seconds. The loggers of torch
+    propagate from now on. pytest adds a handler to each logger without propagation six times per test, and torch has
+    fifty such loggers.
     """
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("torch.") and isinstance(logger, logging.Logger):
@@ -43,15 +43,15 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
-    """Run torch on one thread: results of float32 then repeat bit for bit, and tests may run side by side."""
-    import torch  # here: the process that only hands out the tests needs none
+    """Run torch on one thread, so that float32 results repeat bit for bit and tests can run in parallel."""
+    import torch  # here, because the process that only distributes tests does not need torch
 
     torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> None:
-    """Let no test see the configuration of the project that another one ran."""
+    """Clear caches, so that no test sees the configuration of another test's project."""
     from ktpfl_pipeline.config import reading
 
     reading.remember(None)
@@ -59,7 +59,7 @@ def nothing_remembered() -> None:
 
 @pytest.fixture
 def blank_figures() -> Iterator[None]:
-    """Draw no figure: for tests of what is said beside them."""
+    """Make all figures blank, for tests of the text next to figures."""
     import blank
 
     with blank.blank_figures():

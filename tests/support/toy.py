@@ -1,4 +1,4 @@
-"""Toy federations for tests: those of `ktpfl_pipeline.check.toy`, and executors that script or break a round."""
+"""Toy federations of `ktpfl_pipeline.check.toy` for tests, and executors that script a round or make it fail."""
 
 import copy
 import math
@@ -27,7 +27,7 @@ REPRESENTATIVES = (
     *("kt_pfl", "kt_pfl_likelihood", "feddf", "pfeddf", "fedproto", "fml"),
     *("kt_pfl_params", "fedavg_ft", "per_fedavg_hf", "ditto", "fedamp", "fedfomo", "pfedhn", "fedrep", "apple"),
 )
-"""One method for each shape of state and way to train; the others go through nothing that these do not."""
+"""One method for each structure of state and each way to train. Other methods use no further code paths."""
 ARITHMETICS = {
     "float64": Compute("cpu", dtype="float64"),
     "bfloat16": Compute("cpu", dtype="bfloat16"),
@@ -39,7 +39,7 @@ ReverseExecutor, SILENT = methods.ReverseExecutor, methods.SILENT
 
 
 class Unlucky(nn.Module):
-    """Passes on what it is given; while training it turns one batch in fifteen, drawn as dropout is, into NaN."""
+    """The identity, except that in training one batch in fifteen, drawn like dropout, becomes NaN."""
 
     def forward(self, images: Tensor) -> Tensor:
         return images * float("nan") if self.training and torch.rand(()) > 14 / 15 else images
@@ -53,7 +53,7 @@ def build(name: str) -> nn.Module:
 
 
 class Toy(Federation):
-    """A federation whose architectures are measured once for all tests: that is a tenth of a short run."""
+    """A federation whose architectures are measured once for all tests, because this takes a tenth of a short run."""
 
     def cost(self, architecture: str) -> Cost:  # type: ignore[override]
         key = (self.build, architecture, self.compute.dtype, self.public.shape[1:])
@@ -63,9 +63,9 @@ class Toy(Federation):
 
 
 class _Known(dict[Any, Any]):
-    """What was computed before; goes to Ray's workers, which get this module by value, without what it holds.
+    """A cache that becomes empty when it is sent to Ray's workers, which get this module by value.
 
-    Keys are of tests that these cannot import. What functools.cache makes cannot go there at all.
+    The keys come from tests that the workers cannot import. A cache of functools.cache cannot be sent at all.
     """
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
@@ -76,7 +76,7 @@ _COSTS: dict[Any, Cost] = _Known()
 
 
 def federation(clients: int = 5, **settings: Any) -> Federation:
-    """Return a fresh toy federation on the CPU; see `ktpfl_pipeline.check.toy`."""
+    """Return a new toy federation on the CPU; see `ktpfl_pipeline.check.toy`."""
     return toy.federation(clients, **{"kind": Toy, "build": build, **settings})
 
 
@@ -100,21 +100,21 @@ def one_client(module: nn.Module, train: LabeledDataset, public: Tensor, **setti
 
 
 def federation_for(method: Method[Any], one: str = "both", **settings: Any) -> Federation:
-    """Return a federation of several architectures, or of `one` where the method refuses several."""
+    """Return a federation with several architectures, or with `one` if the method needs a single architecture."""
     return toy.federation_for(method, one, **{"kind": Toy, "build": build, **settings})
 
 
 def again(fed: Federation, **changes: Any) -> Federation:
-    """Return the same federation with nothing loaded, and with `changes` to its fields."""
+    """Return an equal federation without cached objects, and with `changes` to its fields."""
     return replace(fed, **{"executor": SerialExecutor(), "current": CurrentRun(), **changes})
 
 
 class Script(SerialExecutor):
-    """Lets clients predict what it is told, and keeps the teachers that come back.
+    """Replaces the clients' predictions, and keeps the teachers that clients receive.
 
     Attributes:
-        predictions: (N, B, K) logits on the public batch, a row per client in the order of `IDS`.
-        teachers: (B, K) probabilities by client, or by architecture of the server's models, of the last distillation.
+        predictions: (N, B, K), the logits on the public batch, with a row per client in the order of `IDS`.
+        teachers: (B, K), the probabilities of the last distillation by client, or by architecture at the server.
     """
 
     def __init__(self, predictions: Tensor) -> None:
@@ -131,7 +131,7 @@ class Script(SerialExecutor):
 
 
 def teachers(method: Method[Any], predictions: Tensor, cohort: list[int] | None = None, **settings: Any) -> Any:
-    """Return whom `method` teaches what after one round in which clients predict `predictions`, (N, B, K) logits."""
+    """Return the teachers of `method` by client after a round in which clients predict the logits, (N, B, K)."""
     script = Script(predictions)
     fed = federation(len(predictions), public_batch_size=predictions.shape[1], executor=script, **settings)
     method.round(method.init(fed), [client.id for client in fed.clients] if cohort is None else cohort, 1, fed)
@@ -139,7 +139,7 @@ def teachers(method: Method[Any], predictions: Tensor, cohort: list[int] | None 
 
 
 class Diverging(SerialExecutor):
-    """Breaks the weights that a phase trains for one client, whose loss is finite still.
+    """Makes the weights that a phase trains for one client NaN, while its loss remains finite.
 
     Attributes:
         n: the client.
@@ -159,7 +159,7 @@ class Diverging(SerialExecutor):
 
 
 class Overflowing(SerialExecutor):
-    """Lets one client predict infinities, with weights that are finite."""
+    """Makes the predictions of one client infinite, while its weights remain finite."""
 
     def __init__(self, n: int) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ def finite(value: Any) -> bool:
 
 
 class Watch:
-    """Watches a run: which rounds it is told of, and how many of them before any client has done anything."""
+    """Records the rounds that a run reports, and how many of them come before any work of a client."""
 
     def __init__(self) -> None:
         self.told: list[RoundRecord] = []
@@ -207,7 +207,7 @@ class Watch:
 
 
 def distance(one: dict[int, dict[str, Tensor]], other: dict[int, dict[str, Tensor]]) -> float:
-    """Return the largest difference between any two numbers of two collections of models."""
+    """Return the largest difference between corresponding numbers of two collections of models."""
     assert one.keys() == other.keys()
     return max(
         float((tensor.double() - other[n][name].double()).abs().max())

@@ -1,4 +1,4 @@
-"""Entries of tables as they are written, by the keys of their columns: ``**90.0** ± 1.0`` is bold."""
+"""Entries of tables as Markdown, by the keys of their columns: ``**90.0** ± 1.0`` is bold."""
 
 from collections.abc import Sequence
 

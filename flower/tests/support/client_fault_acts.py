@@ -1,4 +1,4 @@
-"""What befalls real clients and their server: killed, cut off, full, harmed, answering nonsense; put on a `Stage`."""
+"""Faults of real clients and their server for a `Stage`: kills, disconnections, full disks, damage, invalid replies."""
 
 import errno
 import shutil
@@ -20,7 +20,7 @@ from ktpfl_pipeline.core import weights
 
 
 def killed(when: str, operation: str, nth: int, looks: int = 0) -> Inject:
-    """A client's process is killed: before a message reaches it, as it writes its model, or before it answers."""
+    """Kill a client's process: before a message arrives, while the client writes its model, or before its reply."""
 
     def inject(stage: Stage) -> None:
         if when == "during":
@@ -48,7 +48,7 @@ def silent() -> Packet:
 
 
 def server_killed(when: str, operation: str, nth: int) -> Inject:
-    """The server is killed as it sends a client a message, or as the answer comes."""
+    """Kill the server when it sends a message to a client, or when the reply arrives."""
 
     def end(*given: Any) -> None:
         raise Killed
@@ -57,7 +57,7 @@ def server_killed(when: str, operation: str, nth: int) -> Inject:
 
 
 def server_killed_writing(name: str, nth: int) -> Inject:
-    """The server is killed as it writes a file."""
+    """Kill the server while it writes a file."""
 
     def end(file: Path) -> None:
         raise Killed
@@ -66,54 +66,54 @@ def server_killed_writing(name: str, nth: int) -> Inject:
 
 
 def answers(operation: str, nth: int, change: Callable[[Packet], Packet | list[Packet] | None]) -> Inject:
-    """A client answers something else."""
+    """Change a client's reply."""
     return lambda stage: stage.at("after", operation, nth, change)
 
 
 def value(found: Any) -> Callable[[Packet], Packet]:
-    """Return an answer with another value."""
+    """Return a function that replaces the value of a reply."""
     return lambda answer: Packet({**answer.values, "value": found})
 
 
 def tensor(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Packet], Packet]:
-    """Return an answer whose tensors are changed."""
+    """Return a function that changes the tensors of a reply."""
     return lambda answer: replace(answer, tensors={name: change(one) for name, one in answer.tensors.items()})
 
 
 def beside(**values: Any) -> Callable[[Packet], Packet]:
-    """Return an answer with other values."""
+    """Return a function that replaces plain values of a reply."""
     return lambda answer: replace(answer, values={**answer.values, **values})
 
 
 def without_model(answer: Packet) -> Packet:
-    """Return an answer with a model's number, but without the model."""
+    """Return a reply with a model's number, but without the model."""
     return Packet({**answer.values, "value": {"left": answer.values["value"]["left"]}})
 
 
 def with_model(answer: Packet) -> Packet:
-    """Return an answer with a model's number, and the model of digits that it numbers."""
+    """Return a reply with a model's number and the model, which fits the digits."""
     model = weights.state_of(models.build("mlp", (1, 8, 8), 10))
     sent = packed(Left(answer.values["value"]["left"], model))
     return Packet({**answer.values, **sent.values}, sent.tensors)
 
 
 def nan(given: torch.Tensor) -> torch.Tensor:
-    """Return numbers that are none."""
+    """Return NaN in the shape of a tensor."""
     return torch.full_like(given, float("nan")) if given.is_floating_point() else given
 
 
 def full(partial: Path) -> None:
-    """Find no room on the disk."""
+    """Raise the error of a full disk."""
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def full_at_client(stage: Stage) -> None:
-    """The client's disk is full as it keeps a model."""
+    """Let the client's disk be full when the client stores a model."""
     stage.at("before", "train", 2, lambda: stage.files_hit.update({next_write(stage): full}))
 
 
 def full_at_end(stage: Stage) -> None:
-    """The client's disk is full as it keeps its model at the end."""
+    """Let the client's disk be full when the client stores its final model."""
 
     def refuse(*given: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -124,7 +124,7 @@ def full_at_end(stage: Stage) -> None:
 
 
 def harmed(pattern: str, harm: Callable[[Path], object]) -> Inject:
-    """What a client keeps is harmed while it is stopped."""
+    """Damage a client's files while the client is stopped."""
 
     def inject(stage: Stage) -> None:
         def act() -> None:
@@ -138,7 +138,7 @@ def harmed(pattern: str, harm: Callable[[Path], object]) -> Inject:
 
 
 def cut(file: Path) -> None:
-    """Leave half of a file."""
+    """Cut a file to half of its length."""
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2])
 
@@ -151,7 +151,7 @@ def flip(file: Path) -> None:
 
 
 def another(stage: Stage, **changes: Any) -> Path:
-    """Write the file of another client, with files of its own, and return it."""
+    """Write the file of another client, with separate samples and models, and return its path."""
     given = yaml.safe_load(stage.files[HIT].read_text())
     file = stage.folder / "other.yml"
     file.write_text(yaml.safe_dump({**given, "kept": "kept-elsewhere", **changes}))
@@ -159,7 +159,7 @@ def another(stage: Stage, **changes: Any) -> Path:
 
 
 def joins(operation: str, nth: int, **changes: Any) -> Inject:
-    """Another client joins while a run is under way."""
+    """Let another client join during a run."""
 
     def inject(stage: Stage) -> None:
         def act() -> None:
@@ -172,14 +172,14 @@ def joins(operation: str, nth: int, **changes: Any) -> Inject:
 
 
 def joins_at_start(stage: Stage) -> None:
-    """Two clients have one number from the start."""
+    """Give two clients the same number from the start."""
     file = another(stage)
     stage.members[2] = Member(file)
     stage.mend = lambda: stage.members.__setitem__(2, Member(stage.files[2]))
 
 
 def other_version(nth: int) -> Inject:
-    """A client is started with another version of torch."""
+    """Start a client with another version of torch."""
     mark = beside(versions={"torch": "1.0"})
 
     def inject(stage: Stage) -> None:
@@ -191,7 +191,7 @@ def other_version(nth: int) -> Inject:
 
 
 def other_classes(stage: Stage) -> None:
-    """Two clients number their classes differently until the user gives all files one list."""
+    """Let two clients number their classes differently, until the user gives all files the same list."""
     whole = ["benign", "malignant", "normal", *map(str, range(7))]
     for n, file in enumerate(stage.files):
         names = whole if n == HIT else [whole[0], *whole[2:], whole[1]]
@@ -207,7 +207,7 @@ def other_classes(stage: Stage) -> None:
 
 
 def other_samples(stage: Stage) -> None:
-    """A client comes back with other samples, and then with its own."""
+    """Let a client register again with other samples, and then with its own samples."""
     data, kept = (stage.folder / "clients" / str(HIT) / name for name in ("data.npz", "kept.npz"))
 
     def act() -> None:
@@ -222,7 +222,7 @@ def other_samples(stage: Stage) -> None:
 
 
 def all_gone(stage: Stage) -> None:
-    """Two of three clients are killed, and started again by the user."""
+    """Kill two of three clients, which the user then starts again."""
     for n in (1, 2):
         stage.at("before", "logits", 2, lambda n=n: stage.die(n, looks=10**9), client=n)
 
@@ -235,7 +235,7 @@ def all_gone(stage: Stage) -> None:
 
 
 def server_harmed(name: str, harm: Callable[[Path], object]) -> Inject:
-    """A file of the server is harmed while it is stopped."""
+    """Damage a file of the server while the server is stopped."""
 
     def inject(stage: Stage) -> None:
         def act() -> None:

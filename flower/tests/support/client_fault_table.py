@@ -1,4 +1,4 @@
-"""The faults of real clients that are injected, and what must come of each; see `client_fault_acts`."""
+"""The injected faults of real clients, and the expected outcome of each; see `client_fault_acts`."""
 
 import os
 import shutil
@@ -230,7 +230,7 @@ FAULTS = [
 
 @cache
 def outcome(place: int) -> Outcome:
-    """Return what becomes of a run with the fault at a place of the table."""
+    """Return the outcome of a run with the fault at this position of the table."""
     with tempfile.TemporaryDirectory() as folder, patch.object(os, "fsync"):
         found = undergo(FAULTS[place], Path(folder))
         found.said = [line.replace(folder, "/federation") for line in found.said]

@@ -1,7 +1,7 @@
-"""Runs of three real clients and two rounds into which a fault is injected; the faults are in `client_fault_acts`.
+"""Runs of three real clients and two rounds with an injected fault; the faults are in `client_fault_acts`.
 
-The oracle is the run in one process in which those clients that fell out of a round were not there: history, matrix
-and models must equal its, bit for bit.
+The oracle is a run in one process, in which clients that dropped out of a round are absent. History, matrix and models
+of both runs must be equal bit for bit.
 """
 
 import logging
@@ -28,22 +28,22 @@ from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.pipelines.federated_training.progress import SeedProgress
 
 HIT = 1
-"""The client that faults befall."""
+"""The client with the fault."""
 SETTINGS: dict[str, Any] = {"deadline": 0.02, "tries": 2}
 
 
 class Killed(BaseException):
-    """SIGKILL: nothing catches it or cleans up."""
+    """Emulates SIGKILL: no code catches it or cleans up after it."""
 
 
 class Stage(NoLink):
-    """A link with moments at which something is done: the n-th message of an operation to a client, or a file.
+    """A link that injects faults at moments: the n-th message of an operation to a client, or a write of a file.
 
     Attributes:
-        acts: what is done before a message is delivered, as it is answered, and with its answer.
-        files_hit: what is done when a file of a name is written: how often it was, and what then.
-        mend: what the user does when the run has ended with a sentence.
-        back: after how many looks at who is connected a client that was stopped is started again.
+        acts: the actions before a message is delivered, while it is answered, and on its reply.
+        files_hit: the actions on writes of a file, by its name: the number of writes so far, and the action.
+        mend: the user's action after the run has ended with an error message.
+        back: the number of looks at the connected clients after which a stopped client is started again.
     """
 
     def __init__(self, folder: Path, files: list[Path]) -> None:
@@ -84,7 +84,7 @@ class Stage(NoLink):
     writer: int | None = None
 
     def write(self, partial: Path, content: dict[str, Any]) -> None:
-        """Write a checkpoint, after what is to befall it: at a client or at the server."""
+        """Write a checkpoint of a client or the server, after injecting its fault."""
         written = re.sub(r"\.[0-9a-f]+-\d+\.partial$", "", partial.name)
         name = written if self.writer is None else f"client {self.writer}"
         self.counts[name, -1] += 1
@@ -94,7 +94,7 @@ class Stage(NoLink):
         WRITE(partial, content)
 
     def tell(self, shown: SeedProgress, record: Any) -> None:
-        """Tell of a round, after what is to befall the server then."""
+        """Report a round, after injecting the server's fault at this moment."""
         self.counts["told", -1] += 1
         found = self.files_hit.pop(("told", self.counts["told", -1]), None)
         if found is not None:
@@ -110,7 +110,7 @@ class Stage(NoLink):
         return super().addresses()
 
     def die(self, n: int = HIT, looks: int = 0) -> None:
-        """End a client's process, which is started again after so many looks."""
+        """End a client's process, which is started again after this number of looks at the connected clients."""
         self.stop(n)
         self.back[n] = looks
 
@@ -124,13 +124,13 @@ class Fault:
     """A fault.
 
     Attributes:
-        what: is injected.
-        method: that runs.
-        inject: puts it on a stage.
-        out: who is out of which round for it.
-        says: what is in what is said.
-        ends: whether the run ends with that, and goes on after the same command.
-        same: whether its end is compared; not if a model is lost that only the client had.
+        what: the description of the fault.
+        method: the method that runs.
+        inject: the function that injects the fault into a stage.
+        out: the clients that drop out because of the fault, by round.
+        says: text that the log or the error must contain.
+        ends: whether the run ends with this text, and continues when the same command is given again.
+        same: whether the result is compared with the oracle. It is not if a model is lost that only the client had.
         beside: settings of the server's file.
     """
 
@@ -146,7 +146,7 @@ class Fault:
 
 @dataclass
 class Outcome:
-    """What became of a run: what was said, how often it was begun, its rounds, and where it differs from the oracle."""
+    """The outcome of a run: its messages, the number of its starts, its rounds, and its differences from the oracle."""
 
     said: list[str]
     begun: int
@@ -155,7 +155,7 @@ class Outcome:
 
 
 def undergo(fault: Fault, folder: Path) -> Outcome:
-    """Inject a fault into a run, do what it then says, and compare its end."""
+    """Inject a fault into a run, follow the run's error message, and compare its result."""
     files = deal_out(folder, fault.method, ("mlp",) * 3, 2, **{**SETTINGS, **fault.beside})
     stage = Stage(folder, files)
     fault.inject(stage)
@@ -188,7 +188,7 @@ def undergo(fault: Fault, folder: Path) -> Outcome:
 
 
 def differences(folder: Path, done: FinishedRun) -> list[str]:
-    """Return what is not as in one process without those that were out."""
+    """Return the differences from a run in one process without the clients that dropped out."""
     out = {r.round: {*r.absent, *r.late, *r.diverged} for r in done.history if {*r.absent, *r.late, *r.diverged}}
     here, models = oracle((folder / "federation.yml").read_text(), tuple((t, *sorted(ns)) for t, ns in out.items()))
     found = []
@@ -201,7 +201,7 @@ def differences(folder: Path, done: FinishedRun) -> list[str]:
         found.append("the matrix")
     for n, params in models.items():
         if n in done.history[-1].absent and not kept_model(folder, n).exists():
-            continue  # it went before it had one
+            continue  # the client ended before it had a model
         kept = torch.load(kept_model(folder, n), weights_only=True)
         if not all(torch.equal(kept[name], params[name]) for name in params):
             found.append(f"client {n}'s model")
@@ -209,12 +209,12 @@ def differences(folder: Path, done: FinishedRun) -> list[str]:
 
 
 def kept_model(folder: Path, n: int) -> Path:
-    """Return where a client has its own model after a run."""
+    """Return the file with a client's own model after a run."""
     return folder / "kept" / f"client-{n}" / "model.pt"
 
 
 def without(value: Any, stale: list[int]) -> Any:
-    """Return a part of a record without what stands for clients that did not answer at the evaluation."""
+    """Return a part of a record without the values of clients that did not reply in the evaluation."""
     if not stale or not isinstance(value, dict):
         return value
     return {k: [x for n, x in enumerate(v) if n not in stale] for k, v in value.items() if len(v) == 3}
@@ -222,7 +222,7 @@ def without(value: Any, stale: list[int]) -> Any:
 
 @cache
 def oracle(text: str, out: tuple[tuple[int, ...], ...]) -> tuple[engine.Run, dict[int, Any]]:
-    """Return the run in one process of a server's file without those who were out, and the clients' models."""
+    """Return the run of a server's file in one process with the clients `out` absent by round, and the final models."""
     with tempfile.TemporaryDirectory() as place:
         asked = yaml.safe_load(text)
         (method,) = asked["methods"]

@@ -1,6 +1,6 @@
-"""Does what a client sent hold anything private? A search for its images, its labels and its models, in any bytes.
+"""A search for private data in the bytes that a client sent: its images, its labels and its models.
 
-What was sent encrypted, compressed or in parts shorter than `PIECE` numbers is not found.
+The search does not find data that were encrypted, compressed or sent in parts shorter than `PIECE` numbers.
 """
 
 from collections import defaultdict
@@ -14,20 +14,20 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 
 PIECE = 48
-"""Numbers in a row that are looked for: the part of an image or of a model's tensor that differs most."""
+"""The length of a searched piece: consecutive numbers of an image or a tensor, with the most different values."""
 DISTINCT = 6
-"""Values that these must have at least: a white part is of no image."""
+"""The least number of different values in a piece, because a white part can be in any image."""
 FLOATS = ("<f2", "<f4", "<f8")
 WORD = 8
 
 
 def private(splits: Iterable[LabeledDataset]) -> list[bytes]:
-    """Return pieces of all samples, in every kind of number: what must stay with their client."""
+    """Return pieces of all samples in every number format, which must not leave their client."""
     return [piece for split in splits for piece in (*pictures(split.inputs), *answers(split.labels))]
 
 
 def pictures(images: Tensor) -> Iterator[bytes]:
-    """Yield a piece of each image, (M, ...) uint8: its bytes, from 0 to 1, and from -1 to 1 as a model takes it."""
+    """Yield a piece of each image, (M, ...) uint8: as bytes, scaled to [0, 1], and scaled to [-1, 1] as for models."""
     for image in images.flatten(1).numpy():
         for piece in _telling(image):
             yield piece.tobytes()
@@ -36,25 +36,25 @@ def pictures(images: Tensor) -> Iterator[bytes]:
 
 
 def answers(labels: Tensor) -> Iterator[bytes]:
-    """Yield the first labels, (M,), in each kind of number."""
+    """Yield the first of the labels, (M,), in each number format."""
     for kind in ("u1", "<i2", "<i4", "<i8", *FLOATS):
         yield labels[:PIECE].numpy().astype(kind).tobytes()
 
 
 def weights(model: Mapping[str, Tensor]) -> Iterator[bytes]:
-    """Yield a piece of each of a model's tensors, but of those that are all zeros or ones still."""
+    """Yield a piece of each tensor of a model, except tensors that still are all zeros or ones."""
     for tensor in model.values():
         for piece in _telling(tensor.detach().flatten().cpu().numpy()):
             yield from (piece.astype(kind).tobytes() for kind in FLOATS)
 
 
 def held(sent: Iterable[bytes], pieces: Iterable[bytes]) -> int:
-    """Return how many of the pieces are in what was sent."""
+    """Return the number of pieces that are in the sent bytes."""
     whole, found = b"\0".join(sent) + bytes(WORD), set()
     known: dict[int, list[tuple[bytes, int]]] = {}
     for piece in pieces:
         if len(piece) < 2 * WORD:
-            continue  # so few bytes are anywhere by chance
+            continue  # so few bytes can occur by chance
         places = range(0, len(piece) - WORD + 1, max(1, len(piece) // 16))
         place = max(places, key=lambda at: len({*piece[at : at + WORD]}))
         known.setdefault(int.from_bytes(piece[place : place + WORD], "little"), []).append((piece, place))
@@ -70,7 +70,7 @@ def held(sent: Iterable[bytes], pieces: Iterable[bytes]) -> int:
 
 
 class Watching(SerialExecutor):
-    """Looks on while all clients compute in one process.
+    """Records pieces of data while all clients compute in one process.
 
     Attributes:
         models: pieces of every model that each client made.
@@ -78,13 +78,13 @@ class Watching(SerialExecutor):
     """
 
     def __init__(self) -> None:
-        """See nothing yet."""
+        """Start without pieces."""
         super().__init__()
         self.models: dict[int, list[bytes]] = defaultdict(list)
         self.knowledge: dict[int, list[bytes]] = defaultdict(list)
 
     def outcomes(self, setting: Any, phase: str, operation: Any, calls: Any, progress: Any) -> Any:
-        """Return what is asked for, and remember pieces of it."""
+        """Return the outcomes, and record pieces of them."""
         found = super().outcomes(setting, phase, operation, calls, progress)
         for n, outcome in found.items():
             value = outcome.value[0] if isinstance(outcome.value, tuple) else outcome.value
@@ -96,7 +96,7 @@ class Watching(SerialExecutor):
 
 
 def _telling(values: Any) -> Iterator[Any]:
-    """Yield `PIECE` numbers in a row of an array, (n,), with as many different ones as can be, unless they are few."""
+    """Yield the `PIECE` consecutive numbers of an array, (n,), with most different values, if these are enough."""
     starts = range(0, max(1, len(values) - PIECE + 1), PIECE // 2)
     best = max((values[start : start + PIECE] for start in starts[:64]), key=lambda part: len(np.unique(part)))
     if len(np.unique(best)) >= DISTINCT:

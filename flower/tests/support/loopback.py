@@ -1,4 +1,4 @@
-"""A federation of processes on this machine by Flower: a SuperLink, a client process each with its SuperNode, a run."""
+"""A federation of processes on this machine with Flower: a SuperLink, clients with their SuperNodes, and a run."""
 
 import json
 import os
@@ -28,13 +28,13 @@ def federation(
     taps: list[Tap] | None = None,
     secure: bool = False,
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start a SuperLink, which `flwr run` calls ``here``, and the clients of some files, and yield these processes.
+    """Start a SuperLink, which `flwr run` calls ``here``, and clients, and yield all of these processes.
 
     Args:
-        folder: of logs, keys and Flower's own files.
-        files: of the clients.
-        taps: becomes one for each client, between it and the SuperLink.
-        secure: with TLS, and clients known by their keys.
+        folder: the folder of logs, keys and Flower's own files.
+        files: the files of the clients.
+        taps: a list to which one tap per client is added, between the client and the SuperLink.
+        secure: whether connections use TLS and clients authenticate with keys.
     """
     port, ca = free_port(), folder / "certificates" / "ca.crt"
     known = f'root-certificates = "{ca}"' if secure else "insecure = true"
@@ -48,7 +48,7 @@ def federation(
         link += ["--disable-runtime-dependency-installation"]
         started = [stack.enter_context(process(folder, "superlink", link))]
         wait_for(lambda: listens(port), 600)
-        with ThreadPoolExecutor() as pool:  # each takes seconds
+        with ThreadPoolExecutor() as pool:  # each start takes seconds
             keys = list(pool.map(registered, [folder] * len(files), [file.stem for file in files])) if secure else []
         for place, file in enumerate(files):
             to = port
@@ -73,7 +73,7 @@ def certified(folder: Path) -> list[object]:
 
 
 def registered(folder: Path, name: str) -> Path:
-    """Return the private key of a client whose public one the SuperLink knows."""
+    """Return the file of a client's private key, after registering its public key with the SuperLink."""
     key = made_key(folder, name)
     command = [BIN / "flwr", "supernode", "register", f"{key}.pub", "here"]
     subprocess.run(command, env=environment(folder), check=True, capture_output=True)
@@ -81,7 +81,7 @@ def registered(folder: Path, name: str) -> Path:
 
 
 def made_key(folder: Path, name: str) -> Path:
-    """Return a new private key; its public one is beside it."""
+    """Return the file of a new private key, next to the file of its public key."""
     key = folder / f"{name}-key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", key], check=True)
     return key
@@ -141,7 +141,7 @@ def wait_for(there: object, seconds: float) -> None:
 
 
 def finished(folder: Path, method: str) -> FinishedRun:
-    """Return what the run of a method left in a folder."""
+    """Return the finished run of a method in a folder."""
     file = folder / "data" / "07_model_output" / "mine" / method / "result.json"
     (run_of_seed,) = json.loads(file.read_text())["runs"]
     return FinishedRun.from_dict(run_of_seed)

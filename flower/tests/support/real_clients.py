@@ -1,4 +1,4 @@
-"""Digits dealt out to clients with files of their own, the same federation in one process, a link without Flower."""
+"""Digits for clients in separate files, the same federation in one process, and a link without Flower."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ from ktpfl_pipeline.data.sources import digits
 from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 
 COMPARED = ("round", "cohort", "accuracy", "loss", "measures", "traffic", "work")
-"""Of a round's record: all but its time."""
+"""The compared fields of a round's record: all fields except wall times."""
 RECIPES: dict[str, Any] = {
     "training": {"epochs": 1, "batch_size": 8, "learning_rate": 0.05},
     "distillation": {"epochs": 1, "batch_size": 16, "learning_rate": 0.05},
@@ -63,7 +63,7 @@ def deal_out(
 
 
 def planned(folder: Path, **changes: Any) -> Plan:
-    """Return what the server's file in a folder asks for, with these settings changed."""
+    """Return the plan in the server's file of a folder, with changed settings."""
     plan = federation_file.read(folder / "federation.yml")
     return replace(plan, file=replace(plan.file, **changes))
 
@@ -79,14 +79,14 @@ def run(folder: Path, link: Link, **changes: Any) -> FinishedRun:
 
 @cache
 def _digits() -> LabeledDataset:
-    """Return the first digits of scikit-learn's, whose file takes longer to read than a round."""
+    """Return the first digits of scikit-learn, read once because reading their file takes longer than a round."""
     return digits.load("", Path()).take(torch.arange(200))
 
 
 def in_one_process(
     folder: Path, executor: SerialExecutor | None = None, out: Mapping[int, set[int]] | None = None
 ) -> tuple[engine.Run, Federation]:
-    """Run the federation of `deal_out` as always, with all samples in this process; `out` are absent, by round."""
+    """Run the federation of `deal_out` with all samples in this process. The clients `out` are absent, by round."""
     file = yaml.safe_load((folder / "federation.yml").read_text())
     asked, (method, *_) = file["experiment"], file["methods"]
     own = [yaml.safe_load(each.read_text()) for each in sorted(folder.glob("client-*.yml"))]
@@ -130,14 +130,13 @@ Changes = Callable[[str, int, Packet], Packet | None]
 
 
 class NoLink:
-    """Members in this process: every packet goes through its bytes, as on a wire.
+    """A link to clients in this process. Every packet is converted to bytes and back, as with a network.
 
     Attributes:
-        restarts: whether every message finds a new process.
-        changes: what becomes of an answer on its way, given its kind, its client and itself: another; None is one
-            that comes too late.
-        seen: kind, client, packet and answer of each message.
-        nodes: who is at which address.
+        restarts: whether every message finds a restarted client.
+        changes: a function of kind, client and reply that returns a changed reply, or None for a late reply.
+        seen: the kind, client, packet and reply of each message.
+        nodes: the clients by address.
     """
 
     place, pulse = "here:1", 0.001
@@ -147,12 +146,12 @@ class NoLink:
         self.members = [Member(file) for file in files]
         self.seen: list[tuple[str, int, Packet, Packet]] = []
         self.nodes = {100 + n: n for n in range(len(files))}
-        self.sent: dict[str, tuple[int, Packet]] = {}  # what has not been answered yet
+        self.sent: dict[str, tuple[int, Packet]] = {}  # messages without a reply
         self.belated: dict[str, Packet] = {}
         self.arrived: dict[str, Packet] = {}
 
     def said_by(self, n: int) -> list[bytes]:
-        """Return all that a client has sent: its values and its tensors."""
+        """Return everything that a client has sent: values and tensors."""
         return [to_bytes(answer) for _, who, _, answer in self.seen if who == n]
 
     def addresses(self) -> list[int]:
@@ -188,7 +187,7 @@ class NoLink:
                 yield name, arrived(changed)
 
     def before(self, kind: str, n: int, packet: Packet) -> None:
-        """Do nothing before a message is delivered; others may."""
+        """Do nothing before a message is delivered. Subclasses can inject faults here."""
 
     def answer(self, kind: str, n: int, packet: Packet) -> Packet:
         return self.members[n].answer(kind, packet)
@@ -198,7 +197,7 @@ class NoLink:
         self.nodes = {address: other for address, other in self.nodes.items() if other != n}
 
     def start(self, n: int) -> None:
-        """Start a client's process, which is found at another address."""
+        """Start a client's process at a new address."""
         self.members[n] = Member(self.files[n])
         self.nodes[max(self.nodes, default=100) + 1] = n
 
@@ -209,12 +208,12 @@ def met_federation(folder: Path, link: NoLink) -> RealFederation:
 
 
 def traveled(packet: Packet) -> Packet:
-    """Return what arrives of a packet."""
+    """Return a packet after conversion to bytes and back."""
     return from_bytes(to_bytes(packet))
 
 
 def arrived(packet: Packet) -> Packet:
-    """Return what the server has of an answer, as `app` does."""
+    """Return a reply as the server's `app` receives it."""
     try:
         return traveled(packet)
     except InputError as error:

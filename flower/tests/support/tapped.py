@@ -1,4 +1,4 @@
-"""A TCP port between a client and the SuperLink: counts what passes, both ways, and remembers what the client sends."""
+"""A TCP port between a client and the SuperLink, which counts all bytes and records the bytes that the client sends."""
 
 import re
 import socket
@@ -11,47 +11,47 @@ REQUEST, ANSWER = re.compile(rb"POST (\S+) HTTP/1\.1\r\n"), re.compile(rb"HTTP/1
 
 @dataclass
 class Connection:
-    """What passed over one connection, without TLS as it was said, with TLS as it was encrypted."""
+    """The bytes of one connection. With TLS, the bytes are encrypted."""
 
     up: bytearray = field(default_factory=bytearray)
     down: bytearray = field(default_factory=bytearray)
 
 
 class Tap:
-    """A port of this machine whose connections go on to another port of it.
+    """A port of this machine that forwards connections to another port.
 
     Attributes:
-        port: of its own.
-        connections: so far.
+        port: the number of the port.
+        connections: all connections so far.
     """
 
     def __init__(self, to: int) -> None:
-        """Listen, and carry to the port `to`."""
+        """Listen, and forward to the port `to`."""
         self._to, self._server = to, socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self.connections: list[Connection] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def forget(self) -> None:
-        """Forget what passed until now."""
+        """Forget all bytes so far."""
         for connection in self.connections:
             connection.up.clear()
             connection.down.clear()
 
     def sent(self) -> list[bytes]:
-        """Return what the client sent, by connection."""
+        """Return the bytes that the client sent, by connection."""
         return [bytes(connection.up) for connection in self.connections]
 
     def nbytes(self) -> int:
-        """Return how many bytes passed, both ways."""
+        """Return the number of bytes in both directions."""
         return sum(len(each.up) + len(each.down) for each in self.connections)
 
     def asking(self) -> int:
-        """Return how many of them asked whether there is a message, or said that the client lives; only without TLS."""
+        """Return the number of bytes in requests for messages and in heartbeats of the client; only without TLS."""
         return sum(size for path, size in self._exchanges() if path.endswith((b"-messages", b"-heartbeat")))
 
     def _exchanges(self) -> Iterator[tuple[bytes, int]]:
-        """Yield path and bytes, both ways, of each request that is smaller than any message of ours."""
+        """Yield the path of each request that is smaller than all of our messages, and its bytes in both directions."""
         for each in self.connections:
             up, down = _parts(REQUEST, bytes(each.up)), _parts(ANSWER, bytes(each.down))
             for request, answer in zip(up, down, strict=False):
@@ -69,7 +69,7 @@ class Tap:
 
 
 def _carry(source: socket.socket, sink: socket.socket, heard: bytearray) -> None:
-    """Carry what comes until nothing does."""
+    """Forward bytes until the source ends."""
     try:
         while data := source.recv(65536):
             heard += data
@@ -80,6 +80,6 @@ def _carry(source: socket.socket, sink: socket.socket, heard: bytearray) -> None
 
 
 def _parts(begin: "re.Pattern[bytes]", said: bytes) -> list[bytes]:
-    """Return what was said, from each beginning to the next."""
+    """Return the parts of `said`, each from one match of `begin` to the next."""
     places = [found.start() for found in begin.finditer(said)]
     return [said[start:end] for start, end in zip(places, [*places, len(said)][1:], strict=True)]
