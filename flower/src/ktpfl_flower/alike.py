@@ -42,7 +42,7 @@ def arithmetic(compute: Compute) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What the ids of tokens mean, in a form that the server and the clients can compare.
+    """The meaning of token ids, in a form that the server and the clients can compare.
 
     Attributes:
         fingerprint: a hash of the tokens in the order of their ids.
@@ -74,12 +74,12 @@ class Data:
 
 
 def prepared(inputs: Tensor, known: Vocabulary | None, source: str, image: Image | None) -> tuple[Tensor, Data]:
-    """Return samples of a source, (M, ...), with the channels and size of `image`, and what others compare of them.
+    """Return samples of a source, (M, ...), with the channels and size of `image`, and the `Data` that parties compare.
 
     Raises:
-        InputError: if they are features, which clients would have to standardize together; tokens that others could not
-            compare, because the source does not give them or made them from its own texts; or no images, but `image`
-            is set.
+        InputError: if the samples are features, which clients would have to standardize together; if other parties
+            could not compare the tokens, because the source has no vocabulary or built it from its own texts; or if
+            `image` is set, but the samples are not images.
     """
     kind = kinds.of(inputs)
     if kind.standardized:

@@ -51,9 +51,9 @@ class ClientFile:
             file's folder.
         owner: whose samples of the source this client has, if the source has several owners.
         classes: as ``private.classes`` of an experiment.
-        class_names: what the labels 0, 1, … mean, the same list at all clients. If the source has names of its own,
-            such as folders, labels are renumbered in this order; else labels are places in the list, from 0. Empty:
-            the source's names and order.
+        class_names: the names of the labels 0, 1, …, the same list at all clients. If the source names its classes,
+            for example by folders, labels are renumbered in the order of the list. Otherwise labels are positions in
+            the list, from 0. An empty list keeps the source's names and order.
         image: channels and size of the images, the same at all clients.
         text: how the texts of ``text:<file.csv>`` become tokens, as in an experiment; the tokenizer is a file, the same
             at all clients.
@@ -128,7 +128,7 @@ def check_architecture(name: str, who: str) -> None:
 
 
 def samples(own: ClientFile, folder: Path) -> tuple[LabeledDataset, list[str], Data]:
-    """Return the client's samples, the names of their classes, and what others compare of them.
+    """Return the client's samples, the names of their classes, and the `Data` that the server compares.
 
     Without names of classes in the source and the file, the labels are the names.
 

@@ -271,7 +271,7 @@ class Member:
 
     @cached_property
     def _found(self) -> tuple[LabeledDataset, list[str], Data]:
-        """The client's samples, the names of their classes, and what others compare of them."""
+        """The client's samples, the names of their classes, and the `Data` that the server compares."""
         with private():
             return client_file.samples(self.own, self._folder)
 

@@ -31,7 +31,7 @@ AGAIN = 60.0
 
 @dataclass(frozen=True)
 class Registration:
-    """What a client sends when it registers.
+    """The description that a client sends when it registers.
 
     Attributes:
         client: its number.

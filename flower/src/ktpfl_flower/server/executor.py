@@ -202,7 +202,7 @@ class RealExecutor(Executor):
         """Register clients that came back, and return which of these are missing in round t; see `Executor`.
 
         Raises:
-            LostError: if a client came back without a model of its own.
+            LostError: if a client came back without its model.
             InputError: if a client is missing before the first round, or no client still has its models of the
                 checkpoint.
         """

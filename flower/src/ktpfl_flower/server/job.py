@@ -85,15 +85,16 @@ class RealJob(Job):
     sources: ClassVar[tuple[Path, ...]] = tuple(sorted(Path(__file__).parents[1].rglob("*.py")))
 
     def federation(self, seed: int, checkpoints: Path | None) -> tuple[RealFederation, Facts]:
-        """Register the clients, and return their federation and the facts about their data, sizes but not labels.
+        """Register the clients, and return their federation and the facts about their data: sizes, but not labels.
 
         Raises:
-            InputError: if too few register in time, or one does not fit the server, the others, or one of the methods.
+            InputError: if too few clients register in time, or a client does not fit the server, the other clients or a
+                method.
         """
         file, data, experiment = self.data.plan.file, self.data, self.experiment
         attendance = self.met(seed, checkpoints)
         clients = [said for _, said in sorted(attendance.clients.items())]
-        names = max([file.class_names, *(said.classes for said in clients)], key=len)  # starts with each other's
+        names = max([file.class_names, *(said.classes for said in clients)], key=len)  # all lists are its prefixes
         fed = RealFederation(
             clients=tuple(map(_shell, clients)),
             public=data.public,
@@ -127,12 +128,12 @@ class RealJob(Job):
         register in time, the run of the earlier start continues.
 
         Args:
-            seed: of the run.
-            folder: where the registrations of a run are stored; None: nowhere.
+            seed: the seed of the run.
+            folder: the folder in which the registrations of a run are stored; None stores nothing.
 
         Raises:
-            InputError: if too few register in time, two have the same number, or one does not fit the server or the
-                others.
+            InputError: if too few clients register in time, two clients have the same number, or a client does not fit
+                the server or the other clients.
         """
         name = self._run_name(seed)
         attendance = Attendance(self.data.link, name, seed, self.data.plan, self.data.kind)
@@ -152,7 +153,7 @@ class RealJob(Job):
         return digest({**settings, "method": method, **self.data.named, "versions": versions()})
 
     def _begin(self, setting: Setting) -> Packet:
-        """Return the message with which a run starts at a client."""
+        """Return the message that starts a run at a client."""
         said = {name: plain(getattr(self.experiment, name)) for name in ("rounds", "training", "distillation")}
         said |= {"method": self.method, "seed": setting.seed, "compute": arithmetic(self.experiment.compute)}
         return Packet({**said, "classes": setting.classes, "clients": list(setting.by_id)}, {"public": setting.public})
