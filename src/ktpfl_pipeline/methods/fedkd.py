@@ -124,9 +124,9 @@ def train_pair(
 ) -> Outcome[tuple[Params, Params, Params]]:
     """Train mentor and mentee on the same batches of client n's data for E epochs.
 
-    The mentor minimizes CE + (λ KL(mentee ‖ mentor) + ν MSE(H, W^h h)) / (CE + CE of the mentee). H are the features of
-    the mentor and h those of the mentee; λ is `divergence_weight` and ν is `feature_weight`. The mentee minimizes the
-    same expression with exchanged roles. No gradient passes through the divisor or through a teacher's predictions.
+    The mentor minimizes CE + (λ KL(mentee ‖ mentor) + ν MSE(H, W^h h)) / (CE + CE of the mentee). H are the mentor's
+    and h the mentee's features; λ is `divergence_weight` and ν is `feature_weight`. The mentee minimizes the same
+    expression with exchanged roles. No gradient passes through the divisor or through a teacher's predictions.
 
     Args:
         own: the weights of client n's mentor.

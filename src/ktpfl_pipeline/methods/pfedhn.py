@@ -111,7 +111,10 @@ class PFedHN(Method[PFedHNState]):
         server.embeddings[row] -= self.rate * server.embedding_velocity[row]
 
     def assemble(self, state: PFedHNState, n: int, theta: Tensor, fed: Federation) -> Params:
-        """Return client n's model with the weights `theta`, (d,); other tensors have their last values."""
+        """Return client n's model with the weights `theta`, (d,).
+
+        All other tensors have the values of the client's last training, or initial values for a new client.
+        """
         model = {**fed.initial_model(fed.architecture), **state.untrained.get(n, {})}
         return with_vector(model, fed.trained_names, theta)
 

@@ -1,4 +1,4 @@
-"""SCARLET: the server caches soft labels of public samples for D rounds and requests predictions only for the others.
+"""SCARLET: the server caches soft labels for D rounds, and requests predictions only for samples without a label.
 
 Azuma, Nishio, Kitagawa, Nakano, Tanimura: Soft-Label Caching and Sharpening for Communication-Efficient Federated
 Distillation, IEEE TMC 2026, https://arxiv.org/abs/2504.19602: synchronized caches and Enhanced ERA.

@@ -60,7 +60,7 @@ class Similarity(Personal):
 
 @dataclass(frozen=True)
 class SimPFL(Similarity):
-    """Sim-pFL (Zhang et al., 2021): a client learns from others in proportion to the similarity of their predictions.
+    """Sim-pFL (Zhang et al., 2021): the weights of a client's teachers are proportional to similarity of predictions.
 
     Attributes:
         weights: ``minmax`` subtracts the smallest similarity of a client from its similarities, as in the authors'
@@ -84,7 +84,7 @@ class SimPFL(Similarity):
 
 @dataclass(frozen=True)
 class TopKPFL(Similarity):
-    """TopK-pFL (Zhang et al., 2021): a client learns equally from the K most similar clients, including itself.
+    """TopK-pFL (Zhang et al., 2021): a client has the K most similar clients, including itself, as equal teachers.
 
     Attributes:
         k: K; 5 in the paper. In a cohort of fewer than K clients, all clients are teachers.
