@@ -40,7 +40,7 @@ MUTATIONS = [
     # The method that a message names.
     (
         "core/validation.py",
-        'raise InputError(f"{where} is {given!r}; it must be {rule}.")',
+        'raise InputError(f"{where} is {written(given)}; it must be {rule}{example}.")',
         'raise InputError("zzz")',
         2,
     ),

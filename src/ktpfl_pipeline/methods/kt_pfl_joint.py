@@ -4,7 +4,7 @@ This method is ours. The server weights the models in a client's mixture by the 
 it estimates from predictions: a client's mean prediction on public samples is close to its label distribution, even if
 the public samples come from another domain. The client trains from the mixture. It uses a running mean of its models
 for inference. docs/kt_pfl_variants.md derives the rule and states which data leave a client. docs/results/converged.md
-compares this method with others. The symbols of `kt_pfl` apply, except that z_n is not the logits. In addition:
+compares this method with others. Its symbols, in addition to those of `kt_pfl`:
 
     π_n   state.labels    the mean soft prediction of client n on the public batch, an estimate of its label shares
     o_nm  overlap         Σ_k min(π_nk, π_mk), the estimated overlap of the label distributions of clients n and m
@@ -13,7 +13,7 @@ compares this method with others. The symbols of `kt_pfl` apply, except that z_n
     v_n   start           the mixture Σ_m d_nm h_m, from which client n trains
     w_n   upload.models   the model of client n after local training from v_n
     u_n   state.models    the model that client n uses: the running mean of w_n + α (v_n - w_n)
-    z_n   state.sums      the sum of the round weights in u_n: 1 for the newest round, then β, β² and so on
+    b_n   state.sums      the sum of the round weights in u_n: 1 for the newest round, then β, β² and so on
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class KTpFLJointState(KTpFLState):
     Attributes:
         taught: h_m, the last model that each client uploaded.
         labels: π, (N, K) float64; a row of zeros for a client without predictions so far.
-        sums: z_n of each client that took part.
+        sums: b_n of each client that took part.
     """
 
     taught: Models
@@ -96,7 +96,7 @@ class KTpFLJoint(KTpFL):
         labels = state.labels.clone()
         if len(upload.batch):
             labels[fed.rows(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
-        # 4. Each client updates its running mean: u_n ← u_n + (w_n + α (v_n - w_n) - u_n) / z_n.
+        # 4. Each client updates its running mean: u_n ← u_n + (w_n + α (v_n - w_n) - u_n) / b_n.
         models = {n: self.averaged(state, n, starts[n], upload.models[n]) for n in cohort}
         sums = {**state.sums, **{n: self.sum_with_next(state, n) for n in cohort}}
         state = KTpFLJointState({**state.models, **models}, coefficients, taught.models, labels, sums)
@@ -105,7 +105,7 @@ class KTpFLJoint(KTpFL):
         return state, RoundReport(upload.models, traffic, coefficients, metrics=metrics)
 
     def sum_with_next(self, state: KTpFLJointState, n: int) -> float:
-        """Return z_n after one more round: z_n ← 1 + β z_n."""
+        """Return b_n after one more round: b_n ← 1 + β b_n."""
         return 1.0 + self.memory * state.sums.get(n, 0.0)
 
     def averaged(self, state: KTpFLJointState, n: int, start: Params, trained: Params) -> Params:
