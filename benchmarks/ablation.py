@@ -29,6 +29,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import METHODS, create
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem
 
@@ -83,13 +84,20 @@ class PlainAverage(KTpFLJoint):
         return shares.expand_as(common)
 
 
+class MeanOfProbabilities(KTpFLJoint):
+    """KT-pFL (joint) with the teachers of KT-pFL, which are arithmetic means of soft predictions."""
+
+    title = "KT-pFL (joint), mean of probabilities"
+    teachers = KTpFL.teachers
+
+
 BASELINES: dict[str, Any] = {
     name: name for name in ("local", "local_matched", "sim_pfl", "fedmd", "pfeddf", "kt_pfl", "kt_pfl_joint")
 }
 PARTS: dict[str, Any] = {
     "joint, plain average": PlainAverage(),
     "joint, the trained model only": KTpFLJoint(start_share=0.0, memory=0.0),
-    "joint with confidence": KTpFLJoint(confidence=2.0),
+    "joint, mean of probabilities": MeanOfProbabilities(),
 }
 WORK: dict[str, Any] = {name: name for name in ("local", "local_matched", "kt_pfl", "kt_pfl_joint")}
 ROWS = {"baselines": BASELINES, "parts": PARTS, "longer": WORK, "unseen": BASELINES}

@@ -24,7 +24,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from ablation import PlainAverage
+from ablation import MeanOfProbabilities, PlainAverage
 from measure import CONFIGURED, RAW, ROOT
 
 from ktpfl_pipeline.analysis.statistics import difference, holm
@@ -53,9 +53,10 @@ SETTINGS = {
 }
 PARTS: dict[str, tuple[str, Method[Any]]] = {
     "joint_average": ("joint, plain average", PlainAverage()),
+    "joint_mean": ("joint, mean of probabilities", MeanOfProbabilities()),
     "joint_trained": ("joint, trained model only", KTpFLJoint(start_share=0.0, memory=0.0)),
 }
-"""Row titles and methods: KT-pFL (joint) without the overlap of labels, and without the running mean."""
+"""Row titles and methods: KT-pFL (joint) without the overlap of labels, the geometric mean, or the running mean."""
 METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
     *("feddf", "feddf_soft", "pfeddf_soft", *PARTS),

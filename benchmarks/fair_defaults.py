@@ -51,7 +51,6 @@ GROUPS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "fedkd, mean KL": ("fedkd", {"divergence_weight": None}),
     },
     "comet": {f"comet, {share} N": ("comet", {"share": share}) for share in (0.25, 0.5, 0.75)},
-    "joint": {f"kt_pfl_joint, {gamma:g}": ("kt_pfl_joint", {"confidence": gamma}) for gamma in (0.0, 1.0, 2.0)},
     "apfl": {
         "apfl, 0.5 and rate": ("apfl", {"alpha": 0.5, "alpha_rate": None}),
         "apfl, 0.25": ("apfl", {"alpha": 0.25, "alpha_rate": 0.0}),

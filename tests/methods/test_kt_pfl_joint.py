@@ -1,6 +1,6 @@
 """KT-pFL (joint): a round by hand, its limits, and what travels."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_models_weigh_by_squared_overlap_and_by_data() -> None:
 def test_a_round_is_that_of_a_plain_implementation() -> None:
     """The second round, in which clients start from mixtures."""
     fed = toy.federation(architectures=("linear", "mlp"), dtype="float64")
-    method = KTpFLJoint(confidence=1.0, start_share=0.5, memory=0.2)
+    method = KTpFLJoint(start_share=0.5, memory=0.2)
     before, first = method.round(method.init(fed), EVERYONE, 1, fed)
     after, report = method.round(before, EVERYONE, 2, fed)
     # the first round: nothing is mixed yet, and each client uses its trained model
@@ -77,19 +77,26 @@ def test_a_model_is_the_mean_of_all_rounds_weighted_by_their_age() -> None:
 
 
 def taught(fed: Federation, c: Tensor, trained: Models) -> Models:
-    """Return the models after each distilled, in round 2, what all say, weighted by c and by confidence."""
+    """Return the models after distillation in round 2 from geometric means of all predictions with weights c."""
     batch = fed.public_batch(2)
     soft = fed.logits(trained, batch, 2).softmax(dim=-1)
-    votes = c[:, :, None] * soft.max(dim=-1).values[None]  # student, teacher, sample
-    teachers = torch.einsum("nmb,mbk->nbk", votes / votes.sum(1, keepdim=True), soft)
-    return fed.distill(trained, teachers, batch, 2)
+    products = torch.stack([torch.stack([s**w for s, w in zip(soft, row, strict=True)]).prod(dim=0) for row in c])
+    return fed.distill(trained, products / products.sum(dim=-1, keepdim=True), batch, 2)
+
+
+@dataclass(frozen=True)
+class Geometric(KTpFL):
+    """KT-pFL with the teachers of KT-pFL (joint)."""
+
+    title = "KT-pFL, geometric mean"
+    teachers = KTpFLJoint.teachers  # type: ignore[assignment]
 
 
 def test_clients_of_different_architectures_have_kt_pfl_s_trained_models() -> None:
     fed = toy.federation(3, dtype="float64")
     exact = KTpFLJoint(start_share=0.0, memory=0.0)
     joint = engine.run(exact, toy.again(fed), Schedule(rounds=2)).state
-    method, again = KTpFL(), toy.again(fed)
+    method, again = Geometric(), toy.again(fed)
     first, _ = method.round(method.init(again), EVERYONE[:3], 1, again)
     plain, report = method.round(first, EVERYONE[:3], 2, again)
     assert toy.distance(joint.models, report.after_local) < 1e-14

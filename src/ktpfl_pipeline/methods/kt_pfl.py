@@ -70,10 +70,14 @@ class KTpFL(LearnedMatrix, Personal):
         # Step 6. The server updates the cohort's block of c in `steps` steps of size η₃ (Eq. 7).
         c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(upload, fed))
         # Step 4. The server mixes a personalized teacher for each client, p_n = Σ_m c_nm s_m (Eq. 6).
-        teachers = mix_teachers(c, upload.soft)  # (|S|, B, K)
+        teachers = self.teachers(c, upload, fed)
         # Step 5. Each client distills its teacher for R epochs on D_r, w_n ← w_n - η₂ T² ∇KL(p_n ‖ s_n) (Eq. 6).
         after, report = exchange.teach(fed, state, upload, teachers, t)
         return KTpFLState(after.models, coefficients), replace(report, coefficients=coefficients)
+
+    def teachers(self, c: Tensor, upload: exchange.Upload, fed: Federation) -> Tensor:
+        """Return the personalized teachers p_n = Σ_m c_nm s_m, (|S|, B, K) (Eq. 6)."""
+        return mix_teachers(c, upload.soft)
 
     def join(self, state: KTpFLState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Learn a row of c for each new client, and distill the teacher that this row mixes.
@@ -88,7 +92,7 @@ class KTpFL(LearnedMatrix, Personal):
             objective, c = self.objective(upload, fed), uniform(len(logits), fed.device)
             for _ in range(fed.rounds):
                 _, c = self.learn(c, torch.arange(len(c), device=c.device), objective)
-            return mix_teachers(c, soft)[-1]
+            return self.teachers(c, upload, fed)[-1]
 
         return taught(there, newcomers, fed, teacher, introduced=True, start=self.sent_first(there, newcomers, fed))
 

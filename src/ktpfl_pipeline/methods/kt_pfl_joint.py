@@ -22,12 +22,12 @@ from statistics import fmean
 from typing import Annotated
 
 import torch
-from annotated_types import Ge, Interval
+from annotated_types import Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.matrix.teachers import mix_confident, soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import mix_logits, soft_predictions
 from ktpfl_pipeline.core.method import PersonalState, RoundReport
 from ktpfl_pipeline.core.transfer import fetched
 from ktpfl_pipeline.core.weights import Models, Params, average, mix, select
@@ -57,9 +57,6 @@ class KTpFLJoint(KTpFL):
     """KT-pFL (joint): each round of KT-pFL starts from mixtures of models of one architecture.
 
     Attributes:
-        confidence: γ, the exponent of a teacher's largest probability for a sample, by which its prediction for this
-            sample is weighted. 0 turns this off, which is safer if public and private samples come from different
-            domains (benchmarks/results/2026-11-24-joint.md).
         start_share: α. The model that a client uses is a running mean of w_n + α (v_n - w_n), where v_n is the model at
             the start of a round and w_n is the model after local training.
         memory: β, the weight of a round in this running mean relative to the next round; 0 keeps only the newest.
@@ -69,7 +66,6 @@ class KTpFLJoint(KTpFL):
     exchanges = frozenset({"predictions", "parameters"})
     paper_name = None
 
-    confidence: Annotated[float, Ge(0)] = 0.0
     start_share: Annotated[float, Interval(ge=0, le=1)] = 0.25
     memory: Annotated[float, Interval(ge=0, lt=1)] = 0.75
 
@@ -90,7 +86,7 @@ class KTpFLJoint(KTpFL):
         # 2. As in KT-pFL, the server learns c and mixes teachers. The client distills its teacher into w_n and uploads
         # the result, h_n.
         c, coefficients = self.learn(state.coefficients, fed.rows(cohort), self.objective(upload, fed))
-        teachers = mix_confident(c, upload.soft, self.confidence)  # (|S|, B, K)
+        teachers = self.teachers(c, upload, fed)
         taught, report = exchange.teach(fed, PersonalState(state.taught), upload, teachers, t)
         # 3. The server estimates the label distribution π_n of each client.
         labels = state.labels.clone()
@@ -103,6 +99,10 @@ class KTpFLJoint(KTpFL):
         sizes = exchange.both_ways(upload.models)
         traffic = {n: report.traffic[n] + sizes[n] for n in cohort}
         return state, RoundReport(upload.models, traffic, coefficients, metrics=metrics)
+
+    def teachers(self, c: Tensor, upload: exchange.Upload, fed: Federation) -> Tensor:
+        """Return the teachers p_n = softmax(Σ_m c_nm z_m / T), (|S|, B, K): geometric means instead of Eq. (6)'s."""
+        return mix_logits(c, upload.logits, fed.distillation.temperature)
 
     def sum_with_next(self, state: KTpFLJointState, n: int) -> float:
         """Return b_n after one more round: b_n ← 1 + β b_n."""

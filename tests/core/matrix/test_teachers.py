@@ -9,7 +9,7 @@ from matrices import predictions, simplex_rows
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.matrix.blocks import uniform
-from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_confident, mix_teachers, soft_predictions
+from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_logits, mix_teachers, soft_predictions
 
 
 class TestTeachers:
@@ -36,20 +36,19 @@ class TestTeachers:
         assert soft_predictions(logits, 2.0).tolist()[0][0] == pytest.approx([0.75, 0.25], abs=1e-7)
         assert soft_predictions(logits).dtype == torch.float64
 
-    def test_who_is_sure_says_more(self) -> None:
-        """Of two equal votes, 0.9 and 0.5 sure, squared: 81 to 25."""
-        soft = torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]], dtype=torch.float64)
-        expected = (81 * soft[0] + 25 * soft[1]) / 106
-        assert torch.allclose(mix_confident(uniform(2), soft, 2.0), expected.expand(2, 1, 2), rtol=0, atol=1e-15)
+    def test_mixed_logits_give_the_geometric_mean(self) -> None:
+        """(0.9 · 0.5)^½ to (0.1 · 0.5)^½ is 3 to 1, whatever constants are added to the logits of a sample."""
+        logits = torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]], dtype=torch.float64).log() + torch.tensor(
+            [[[4.0]], [[-7.0]]]
+        )
+        expected = torch.tensor([0.75, 0.25], dtype=torch.float64)
+        assert torch.allclose(mix_logits(uniform(2), logits), expected.expand(2, 1, 2), rtol=0, atol=1e-14)
 
-    def test_confident_teachers_are_distributions_within_what_was_predicted(self) -> None:
-        c, soft = simplex_rows(6), predictions(6, 30, 5)
-        teachers = mix_confident(c, soft, 2.0)
-        check_teachers(teachers, range(6))
-        assert (teachers <= soft.amax(dim=0) + 1e-15).all()
-        assert torch.allclose(mix_confident(c, soft, 0.0), mix_teachers(c, soft), rtol=0, atol=1e-15)
+    def test_mixed_logits_are_distributions_and_an_own_row_is_the_own_prediction(self) -> None:
+        c, logits = simplex_rows(6), predictions(6, 30, 5).log()
+        check_teachers(mix_logits(c, logits), range(6))
         own = torch.eye(6, dtype=torch.float64)
-        assert torch.allclose(mix_confident(own, soft, 2.0), soft, rtol=0, atol=1e-15)
+        assert torch.allclose(mix_logits(own, logits, 3.0), soft_predictions(logits, 3.0), rtol=0, atol=1e-15)
 
 
 class TestCheckTeachers:

@@ -26,14 +26,12 @@ def mix_teachers(c: Tensor, soft: Tensor) -> Tensor:
     return (c @ soft.flatten(1)).view_as(soft)
 
 
-def mix_confident(c: Tensor, soft: Tensor, confidence: float) -> Tensor:
-    """Return teachers, (N, B, K), that also weigh each client by its confidence in a sample.
+def mix_logits(c: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return teachers softmax(Σ_m c[n, m] z_m / T), (N, B, K) float64, from uploaded logits z, (N, B, K).
 
-    p_n(x) = Σ_m c_nm κ_m(x) s_m(x) / Σ_m c_nm κ_m(x), with κ_m(x) = (max_k s_mk(x))^γ. `confidence` is γ; with 0 the
-    result is that of `mix_teachers`.
+    If the rows of c sum to 1, a teacher is the normalized geometric mean of the soft predictions with weights c.
     """
-    sure = soft.amax(dim=2) ** confidence  # (N, B)
-    return mix_teachers(c, sure[..., None] * soft) / (c @ sure)[..., None]
+    return torch.softmax(mix_teachers(c, logits.double() / temperature), dim=-1)
 
 
 def check_teachers(soft: Tensor, whose: Sequence[int | str]) -> None:
