@@ -6,13 +6,13 @@ the encoded ones are counted. `both_ways` counts the bytes of models that are se
 
 Arguments that the functions share:
 
-    fed: the federation.
-    cohort: the ids of the clients that take part.
-    models: the models by client.
-    t: the round.
-    batch: (B,) indices of public samples; None means the round's public batch.
-    chosen: (|S|, B) bool, the samples of which each client sends its prediction; None leaves the choice to
-        ``knowledge.select``.
+- ``fed``: the federation.
+- ``cohort``: the ids of the clients that take part.
+- ``models``: the models by client.
+- ``t``: the round.
+- ``batch``: (B,) indices of public samples; None means the round's public batch.
+- ``chosen``: (|S|, B) bool, the samples of which each client sends its prediction; None leaves the choice to
+  ``knowledge.select``.
 """
 
 from collections.abc import Collection
