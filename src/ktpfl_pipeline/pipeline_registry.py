@@ -53,7 +53,7 @@ class Pipelines(UserDict[str, Any]):
 def methods_of(experiment: Experiment) -> tuple[str, ...]:
     """Return the names of the methods in the comparison of an experiment, in the order of the report, KT-pFL first.
 
-    KT-pFL and local-only training are always included. In `compare`, ``all`` stands for the registry's methods for the
+    KT-pFL and local-only training are always included. In `compare`, ``all`` means the registry's methods for the
     experiment's `exchange`, and for the methods with a dotted path under `methods`.
     """
     first, *others, local = compared(one_architecture=experiment.exchange == "parameters")

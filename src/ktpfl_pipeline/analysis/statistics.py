@@ -77,7 +77,7 @@ def mean_over_clients(values: Sequence[float], adversaries: Collection[int]) -> 
 def mean_by_place(rows: Iterable[Sequence[float]]) -> list[float]:
     """Return the mean over rows of equal length at each position, such as over seeds for each client or round.
 
-    NaN stands for a missing value and is ignored. If all values at a position are NaN, the mean is NaN.
+    NaN means a missing value and is ignored. If all values at a position are NaN, the mean is NaN.
     """
     known = [[value for value in values if not math.isnan(value)] for values in zip(*rows, strict=True)]
     return [fmean(values) if values else math.nan for values in known]

@@ -40,7 +40,7 @@ from ktpfl_pipeline.core.validation import (
 from ktpfl_pipeline.data.settings import Partition, Text
 
 ALL = "all"
-"""The value in `compare` that stands for all methods of the registry that fit the experiment."""
+"""The value in `compare` for all methods of the registry that fit the experiment."""
 BUT = "-"
 """The prefix of a method in `compare` that is excluded from `ALL`."""
 OPEN_PART, NO_PUBLIC = "open_part", "none"
@@ -190,7 +190,7 @@ class Evaluation:
 
     Attributes:
         adapt_epochs: numbers of further local epochs. In the last five evaluations, the models of every method are also
-            evaluated after each of these numbers of epochs, and the adapted models are discarded. E stands for
+            evaluated after each of these numbers of epochs, and the adapted models are discarded. E is
             `training.epochs`; the models without adaptation, 0, are always evaluated.
         global_samples: the largest number of pooled test samples of all clients on which every model is evaluated at
             the end.

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, state_of
 
 OWN = ""
-"""The name that stands for the client's own architecture in counts of samples."""
+"""The name of the client's own architecture in counts of samples."""
 RESIDENT = 0.5
 """The largest share of a GPU's free memory in which clients' samples stay permanently."""
 logger = logging.getLogger(__name__)
