@@ -5,6 +5,7 @@
     python benchmarks/converged.py keep                     adds the rows to benchmarks/results/converged.csv
     python benchmarks/converged.py table                    writes the tables of the kept rows into
                                                             docs/results/converged.md; needs no images
+    python benchmarks/converged.py figure                   draws docs/images/converged.png from the kept rows
 
 The datasets are read from npz files in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable. New rows go
 to build/converged.csv. The script can be stopped at any time: runs in this file or in the kept rows are not repeated.
@@ -25,21 +26,27 @@ from typing import Any
 
 import torch
 from ablation import MeanOfProbabilities, PlainAverage
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from measure import CONFIGURED, RAW, ROOT
 
-from ktpfl_pipeline.analysis.statistics import difference, holm
+from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.method import FineTuned, Method
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create, find
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
+from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
+from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.paper import names
 from ktpfl_pipeline.reports.paper.tables import SEVERAL
+from ktpfl_pipeline.reports.style import INK, PAPER
 
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
-PAGE = ROOT / "docs" / "results" / "converged.md"
+PAGE, FIGURE = ROOT / "docs" / "results" / "converged.md", ROOT / "docs" / "images" / "converged.png"
 ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = 20, 10, 12, 750, 5
 TEST_SHARE = 0.9
 """The share of test samples. A client trains and validates on 75 samples and has 675 test samples, to reduce noise."""
@@ -63,6 +70,9 @@ METHODS = (
 )
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: METHODS[:6], 4: METHODS[:6]}
 """The methods that are run with each seed."""
+COMPARED = [name for name in METHODS if name not in PARTS]
+AXIS = (-13.0, 7.5)
+"""The horizontal axis of the figure in percentage points."""
 SUBJECT, LOCAL, PAPERS = "kt_pfl_joint", "local", "kt_pfl"
 Rows = list[dict[str, str]]
 
@@ -140,23 +150,29 @@ def by_seed(rows: Rows, column: str) -> dict[int, float]:
     return {seed: fmean(values) for seed, values in sorted(found.items())}
 
 
-def compared(pairs: dict[str, tuple[dict[int, float], dict[int, float]]]) -> dict[str, str]:
-    """Return the differences of a column in points, by method, from pairs of percentages by seed.
+Pairs = dict[str, tuple[dict[int, float], dict[int, float]]]
+"""Two accuracies in percent by seed, by method."""
 
-    A bold difference is significant after Holm's correction over the methods of the column. The parts of KT-pFL (joint)
-    are corrected separately. Intervals are not corrected.
+
+def differences(pairs: Pairs) -> tuple[dict[str, Difference | None], dict[str, int]]:
+    """Return the paired differences by method, with intervals that are not corrected, and their corrected signs.
+
+    A sign is 1 or -1 if the difference is significant after Holm's correction over the methods of the column, and 0
+    otherwise. The parts of KT-pFL (joint) are corrected separately.
     """
     found = {
         name: difference([(one[seed] - other[seed]) / 100 for seed in one if seed in other])
         for name, (one, other) in pairs.items()
     }
     families = [{name: each for name, each in found.items() if (name in PARTS) == part} for part in (False, True)]
-    significant = {name for family in families for name, each in holm(family).items() if each and each.sign}
+    return found, {name: each.sign if each else 0 for family in families for name, each in holm(family).items()}
+
+
+def compared(pairs: Pairs) -> dict[str, str]:
+    """Return the differences of a column in points, by method. Significant differences are bold."""
+    found, signs = differences(pairs)
     shown = {name: interval(each) for name, each in found.items()}
-    return {
-        name: "" if each is None else f"**{each}**" if name in significant else str(each)
-        for name, each in shown.items()
-    }
+    return {name: "" if each is None else f"**{each}**" if signs[name] else str(each) for name, each in shown.items()}
 
 
 def title(name: str) -> str:
@@ -248,6 +264,52 @@ def tables(rows: Rows) -> dict[str, str]:
     }
 
 
+@styled
+def drawn(rows: Rows) -> Figure:
+    """Draw each method's difference to local-only training with its interval, one panel per dataset and partition."""
+    shown = parts(rows)
+    figure, panels = grid_of_panels(list(shown), across=2, height=2.4, wrap=60, above=0.3, sharex=True)
+    for axes, own in zip(panels, shown.values(), strict=True):
+        values = {name: by_seed([row for row in own if row["method"] == name], "as is") for name in COMPARED}
+        found, signs = differences({name: (values[name], values[LOCAL]) for name in COMPARED if name != LOCAL})
+        panel(axes, {name: each for name, each in found.items() if each}, signs)
+    for axes in panels[-2:]:
+        axes.set_xlabel("percentage points", fontsize=8)
+    words = {1: "significantly above local-only training", 0: "not significant", -1: "significantly below"}
+    handles = {text: Line2D([], [], color=VERDICTS[sign][1], linewidth=2) for sign, text in words.items()}
+    legend_above(figure, handles, len(handles))
+    return figure
+
+
+def panel(axes: Axes, found: dict[str, Difference], signs: dict[str, int]) -> None:
+    """Draw the differences of one dataset and partition, the largest at the top.
+
+    A difference beyond the axis is a number at its edge.
+    """
+    ranked = sorted(found, key=lambda name: -found[name].mean)
+    axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
+    for row, name in enumerate(ranked):
+        mean, (low, high) = 100 * found[name].mean, (100 * end for end in found[name].ends or (found[name].mean,) * 2)
+        color = VERDICTS[signs[name]][1]
+        if mean < AXIS[0]:
+            axes.text(AXIS[0], row, f"◂ {points(mean / 100)}", color=color, va="center")
+            continue
+        axes.plot([max(low, AXIS[0]), min(high, AXIS[1])], [row, row], color=color, linewidth=2, zorder=2)
+        filled = color if signs[name] else PAPER
+        axes.plot([mean], [row], "o", color=color, markerfacecolor=filled, markersize=5, zorder=3)
+    axes.set(xlim=AXIS, ylim=(len(ranked) - 0.4, -0.6), xticks=range(-10, 6, 5))
+    axes.set_yticks(range(len(ranked)), map(title, ranked))
+    axes.tick_params(axis="y", labelcolor=INK)
+    for label, name in zip(axes.get_yticklabels(), ranked, strict=True):
+        label.set_fontweight("bold" if name in (SUBJECT, PAPERS) else "normal")
+    plain(axes, grid="x")
+
+
+def draw() -> None:
+    """Save the figure of the kept rows for the page."""
+    drawn(read(KEPT)).savefig(FIGURE, dpi=200)
+
+
 def table() -> None:
     """Write the tables of the kept rows into the page. Each replaces the table below its heading."""
     text = PAGE.read_text("utf-8")
@@ -270,4 +332,4 @@ def keep() -> None:
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table, "keep": keep}[sys.argv[1]](*sys.argv[2:])
+    {"run": run, "table": table, "figure": draw, "keep": keep}[sys.argv[1]](*sys.argv[2:])
