@@ -56,7 +56,8 @@ class TestSweep:
         sweep = parsing.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
         found = parsing.points("sweep_x", sweep, self.PARAMETERS)
         assert [point.distillation.batch_size for point in found] == [1, 5]
-        assert sweep.touches("local")
+        assert sweep.touches("kt_pfl")
+        assert not sweep.touches("local")  # local-only training does not distill
 
     def test_what_cannot_be(self) -> None:
         for changes, message in (
@@ -99,6 +100,11 @@ class TestSweep:
             (
                 {"parameter": "knowledge.encoding", "values": ["uint8"], "methods": ["local"]},
                 "local; add a method that exchanges predictions to sweep_x.methods.",
+            ),
+            (
+                {"parameter": "distillation.epochs", "values": [1, 2], "methods": ["local"]},
+                "sweep_x.parameter is 'distillation.epochs', which changes none of its methods, local; "
+                "add a method that exchanges predictions to sweep_x.methods.",
             ),
             ({"seeds": [1]}, "sweep_x.seeds does not exist; sweep_x has experiment, parameter, values, methods."),
         ):

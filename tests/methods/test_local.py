@@ -7,7 +7,7 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import LEDGERS
-from ktpfl_pipeline.core.settings import LocalTraining, Privacy
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining, Privacy
 from ktpfl_pipeline.methods.local import Local, LocalMatched
 
 
@@ -46,6 +46,20 @@ def test_nothing_comes_back_after_local_training() -> None:
     run = engine.run(Local(), toy.federation(), Schedule(rounds=3, participation=0.6))
     for record in run.history:
         assert record.accuracy["after_local"] == record.accuracy["after_transfer"]
+
+
+def test_distillation_and_the_public_batch_change_nothing() -> None:
+    """Runs that differ only in settings of `Local.ignores` are the same run."""
+    fed = toy.federation()
+    other = Distillation(epochs=5, batch_size=3, learning_rate=0.5, temperature=4.0, batch_norm="domain_specific")
+    changed = toy.again(fed, distillation=other, public_batch_size=fed.public_batch_size - 1)
+    one, two = (engine.run(Local(), each, Schedule(rounds=2, adapt_epochs=(1,))) for each in (fed, changed))
+    assert toy.same(one.state.models, two.state.models)
+    assert [record.accuracy for record in one.history] == [record.accuracy for record in two.history]
+    assert not Local.depends_on("distillation.epochs")
+    assert not Local.depends_on("knowledge")
+    assert Local.depends_on("public.source")
+    assert LocalMatched.depends_on("distillation.epochs")
 
 
 class TestMatchedWork:

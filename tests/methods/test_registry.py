@@ -229,6 +229,7 @@ class TestDottedPath:
             ("needs_public", "yes", "it must be true or false."),
             ("needs_head", "cubic", "one of , layer, linear, biased."),
             ("own_knowledge", "select", "it must be a set."),
+            ("ignores", "distillation", "it must be a set."),
             ("own_knowledge", frozenset({5}), "it must be a string."),
             ("paper_name", 3, "it must be a string or null."),
         ],

@@ -164,6 +164,9 @@ class TestIdentity:
         assert self.of(data, methods={"kt_pfl": {"update": "eg"}}) == expected
         lean = {"knowledge": {"cache": 2}}  # of a method that sends no predictions
         assert self.of(data, "local", **lean) == self.of(data, "local")
+        public = {"public": {"batch": 61}, "distillation": {"epochs": 3}}  # local-only training uses neither
+        assert self.of(data, "local", **public) == self.of(data, "local")
+        assert self.of(data, "local_matched", **public) != self.of(data, "local_matched")
 
     def test_the_device_that_auto_means(self, data: FederatedData) -> None:
         kind = "cuda" if torch.cuda.is_available() else "cpu"

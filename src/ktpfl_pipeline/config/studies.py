@@ -64,13 +64,12 @@ class Sweep(Section):
     def touches(self, method: str) -> bool:
         """Return whether the method's runs depend on the setting.
 
-        The runs of a method do not depend on the hyperparameters of other methods. They do not depend on `knowledge` if
-        the method sends no predictions.
+        The runs of a method do not depend on the hyperparameters of other methods.
         """
         group, *path = paths.split(self.parameter)
-        if group == "knowledge":
-            return "predictions" in find(method).kind.exchanges
-        return group != "methods" or path[:1] in ([], [""], [method])
+        if group == "methods":
+            return path[:1] in ([], [""], [method])
+        return find(method).kind.depends_on(self.parameter)
 
 
 @dataclass(frozen=True)

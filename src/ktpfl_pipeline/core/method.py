@@ -60,6 +60,9 @@ class Method(ABC, Generic[State]):
     #: `training` cannot be set
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: settings of `knowledge` that the method decides
+    #: settings that do not change the method's results, as paths such as ``public.batch``; not inherited, because a
+    #: derived method may use them
+    ignores: ClassVar[frozenset[str]] = frozenset()
     #: whether the method needs public samples although no client predicts them
     needs_public: ClassVar[bool] = False
     #: the method's requirement on a model's head. Empty: none. ``layer``: a single layer makes the logits. ``linear``:
@@ -85,6 +88,15 @@ class Method(ABC, Generic[State]):
         for name, hint in get_type_hints(Method, include_extras=True).items():
             rule = validation.Rule.of(get_args(hint)[0])
             validation.value_of(rule, getattr(cls, name, None), f"{path}: the class attribute {name}")
+
+    @classmethod
+    def depends_on(cls, path: str) -> bool:
+        """Return whether a setting of the experiment can change the method's results.
+
+        `path` is the path of the setting, such as ``distillation.epochs``, or of a group, such as ``distillation``.
+        """
+        ignored = [*vars(cls).get("ignores", ()), *(["knowledge"] if "predictions" not in cls.exchanges else [])]
+        return not any(path == name or path.startswith(f"{name}.") for name in ignored)
 
     @classmethod
     def covered(cls) -> bool:

@@ -23,6 +23,7 @@ class Local(Personal):
 
     title = "Local-only"
     exchanges = frozenset()
+    ignores = frozenset({"distillation", "public.batch"})
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:
         """Train each client of the cohort on its own data."""

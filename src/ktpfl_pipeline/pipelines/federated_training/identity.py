@@ -105,10 +105,8 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
     made, experiment = job.create(), job.experiment
     shared = flat(experiment.shared())
     del shared["seeds"]
-    if "predictions" not in made.exchanges:  # without predictions, `knowledge` has no effect
-        shared = {name: value for name, value in shared.items() if not name.startswith("knowledge.")}
     return {
-        **shared,
+        **{path: value for path, value in shared.items() if made.depends_on(path)},
         **flat({"method": asdict(made)}),
         "experiment": job.name,
         "method": job.method,
