@@ -1,0 +1,35 @@
+"""The tables of result pages that are drawn from kept runs."""
+
+from pathlib import Path
+
+import pages
+import pytest
+
+
+@pytest.mark.parametrize("name", pages.TABLES)
+def test_the_page_shows_the_kept_rows(name: str) -> None:
+    page, draw = pages.TABLES[name]
+    assert draw(pages.read(name)) in (pages.PAGES / page).read_text("utf-8")
+
+
+def test_a_table_is_replaced_below_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "before\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\nafter\n"
+    drawn = "| a | b |\n| --- | --- |\n| 3 | 4 |"
+    assert pages.replaced(text, drawn) == f"before\n\n{drawn}\n\nafter\n"
+    with pytest.raises(SystemExit, match="no table with the head"):
+        pages.replaced("nothing\n", drawn)
+
+
+def test_new_runs_replace_runs_of_the_same_setting_method_and_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "KEPT", tmp_path)
+    row = dict.fromkeys(pages.COLUMNS, "1")
+    found = {"a": [row], "b": [{**row, "accuracy": "0"}], "c": [{**row, "seed": "2"}]}
+    monkeypatch.setattr(pages, "runs_in", lambda file: [("1", file.name)])
+    monkeypatch.setattr(pages, "rows_of", lambda setting, name: found[name])
+    pages.keep("page", "a")
+    pages.keep("page", "b", "c")
+    assert pages.read("page") == [*found["b"], *found["c"]]
+    pages.keep("page", "1=earlier", "a")
+    assert [row["method"] for row in pages.read("page")] == ["1", "1", "earlier"]
