@@ -93,6 +93,17 @@ class TestErrorFeedback:
         second = deliver(self.KNOWLEDGE, message(logits(1), 2, torch.tensor([9])), first.kept)
         assert torch.equal(second.kept["residuals"][:8], first.kept["residuals"][:8])
 
+    def test_stays_while_the_cache_has_everything(self) -> None:
+        """Nothing is sent in round 2; the error of round 1 is added in round 3."""
+        knowledge = Knowledge("sign", cache=1)
+        first = deliver(knowledge, message(logits()), {})
+        second = deliver(knowledge, message(logits(), 2), first.kept)
+        assert second.size == 0
+        assert torch.equal(second.kept["residuals"], first.kept["residuals"])
+        third = deliver(knowledge, message(logits(), 3), second.kept)
+        centred = logits() - logits().mean(dim=1, keepdim=True)
+        assert torch.allclose(first.values + third.values + third.kept["residuals"][:6], 2 * centred, rtol=0, atol=1e-5)
+
     def test_leaves_what_is_kept_as_it_was(self) -> None:
         first = deliver(self.KNOWLEDGE, message(logits()), {})
         before = first.kept["residuals"].clone()

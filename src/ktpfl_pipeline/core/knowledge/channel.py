@@ -61,7 +61,7 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
     empty, places = torch.zeros(message.public, values.shape[1], dtype=values.dtype), batch[sent]
     residuals = kept.get("residuals", empty)
     decoded, size, lost = transmit(knowledge, values[sent], message.logits, residuals[places])
-    state: dict[str, Tensor] = {}
+    state = {"residuals": residuals} if "residuals" in kept else {}  # also if nothing is sent
     if lost is not None:
         state["residuals"] = residuals.index_put((places,), lost.to(residuals))
     known, found = sent, torch.zeros_like(values)
