@@ -113,6 +113,17 @@ def test_what_methods_share_leaves_their_hyperparameters_out() -> None:
         assert shared != parsing.parse("mine", changed(path, value)).shared(), path
 
 
+def test_samples_per_client_are_what_an_open_part_leaves() -> None:
+    """float64 computes 21 / (1 - 0.3) = 30.000000000000004."""
+    given = {"source": "digits", "samples_per_client": 7}
+    for clients, share, samples in ((3, 0.3, 30), (3, 0.25, 28), (3, 0.01, 22)):
+        with case(clients, share):
+            public = {"source": "open_part", "share": share}
+            experiment = parsing.form("mine", {"private": given, "public": public, "clients": clients})
+            assert experiment.private_samples(1000) == samples
+            assert experiment.private_samples(10) == 10
+
+
 def test_a_setting_that_does_not_exist() -> None:
     for path, value, mend in MISSPELT:
         with case(path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ktpfl_pipeline.core.shares import rounded_up
+from ktpfl_pipeline.core.shares import ceiling, rounded_up
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,8 @@ from ktpfl_pipeline.core.shares import rounded_up
 )
 def test_a_share_is_rounded_up_from_its_exact_value(share: float, count: int, expected: int) -> None:
     assert rounded_up(share, count) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [(11.000000000000002, 11), (11.00001, 12), (-0.5, 0), (3.0, 3)])
+def test_a_value_is_rounded_up(value: float, expected: int) -> None:
+    assert ceiling(value) == expected

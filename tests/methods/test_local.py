@@ -69,6 +69,12 @@ class TestMatchedWork:
         assert [LocalMatched().epochs(n, fed) for n in toy.IDS] == [3, 3, 3, 4, 3]
         assert [LocalMatched(work=2.2, public=False).epochs(n, fed) for n in toy.IDS] == [5] * 5
 
+    @pytest.mark.parametrize(("work", "epochs"), [(1.1, 55), (1.11, 56)])
+    def test_epochs_are_no_more_because_of_an_error_of_float64(self, work: float, epochs: int) -> None:
+        """float64 computes 1.1 x 50 = 55.00000000000001."""
+        fed = toy.federation(training=LocalTraining(epochs=50))
+        assert LocalMatched(work, public=False).epochs(toy.IDS[0], fed) == epochs
+
     def test_each_client_trains_for_its_own_epochs(self) -> None:
         fed = toy.alike()
         run = engine.run(LocalMatched(), fed, Schedule(rounds=1))

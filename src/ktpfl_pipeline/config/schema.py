@@ -24,6 +24,7 @@ from ktpfl_pipeline.core.settings import (
     Reliability,
     Stragglers,
 )
+from ktpfl_pipeline.core.shares import ceiling
 from ktpfl_pipeline.core.validation import (
     Count,
     Distinct,
@@ -322,7 +323,7 @@ class Experiment(Section):
             return available if self.private.samples is None else self.private.samples
         clients = self.private.samples_per_client * (self.clients or 1)
         opened = self.public.share if self.public.source == OPEN_PART else 0.0
-        return min(available, math.ceil(clients / (1 - opened)))
+        return min(available, ceiling(clients / (1 - opened)))
 
     def of_data(self) -> dict[str, Any]:
         """Return the settings that determine the data of the federation, as plain values."""

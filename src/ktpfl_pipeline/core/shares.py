@@ -1,8 +1,13 @@
-"""Shares of a number of samples or clients."""
+"""Numbers of samples, clients or epochs that are computed as floats and rounded up."""
 
 import math
 
 
 def rounded_up(share: float, count: int) -> int:
-    """Return a share of a count, rounded up. 0.55 x 100 gives 55, although float64 computes 55.00000000000001."""
-    return math.ceil(round(share * count, 9))
+    """Return a share of a count, rounded up."""
+    return ceiling(share * count)
+
+
+def ceiling(value: float) -> int:
+    """Return a value rounded up. 0.55 x 100 gives 55, although float64 computes 55.00000000000001."""
+    return math.ceil(round(value, 9))

@@ -4,7 +4,6 @@
 second model. A method that beats `LocalMatched` gains from the exchange, not from the work.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from ktpfl_pipeline.core.client import operations
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.shares import ceiling
 from ktpfl_pipeline.core.weights import Models, select
 
 
@@ -57,4 +57,4 @@ class LocalMatched(Local):
     def epochs(self, n: int, fed: Federation) -> int:
         """Return client n's epochs per round, rounded up in favor of local-only training."""
         public = self.public * fed.distillation.epochs * fed.public_batch_size / len(fed.by_id[n].train)
-        return math.ceil(self.work * fed.training_of(n).epochs + public)
+        return ceiling(self.work * fed.training_of(n).epochs + public)
