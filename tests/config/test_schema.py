@@ -515,6 +515,14 @@ class TestAdversaries:
     def test_a_share_that_is_none(self, share: float) -> None:
         assert f"mine.adversaries.share is {share}" in refusal("adversaries", {"share": share})
 
+    def test_leaves_a_benign_client(self) -> None:
+        given = changed("adversaries", {"share": 0.9})
+        parsing.parse("mine", {**given, "clients": 6})
+        assert told(parsing.parse, "mine", {**given, "clients": 4}) == (
+            "mine.adversaries.share is 0.9, which is 4 of 4 clients; take a share that leaves at least one benign "
+            "client, or 0."
+        )
+
     def test_beside_methods_that_exchange_more(self) -> None:
         experiment = parsing.parse("mine", self.GIVEN)
         assert excluded(experiment, "kt_pfl", "kt_pfl_likelihood", "fedproto", "fedmd").startswith(

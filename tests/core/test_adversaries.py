@@ -9,6 +9,7 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.adversaries import false_predictions
 from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.rng import drawn
 from ktpfl_pipeline.core.settings import Adversaries
@@ -40,6 +41,19 @@ class TestWho:
     def test_a_larger_share_has_those_of_a_smaller_one(self) -> None:
         few, many = (set(drawn("adversaries", share, range(20), 3)) for share in (0.1, 0.3))
         assert few < many
+
+    @pytest.mark.parametrize(("share", "clients"), [(0.95, 5), (0.99, 20), (0.6, 1)])
+    def test_are_not_all(self, share: float, clients: int) -> None:
+        message = f"^adversaries.share is {share:g}, which is {clients} of {plural(clients, 'client')}; take a share "
+        with pytest.raises(InputError, match=message):
+            Adversaries(share).check(clients)
+
+    def test_one_benign_client_is_enough(self) -> None:
+        Adversaries(0.8).check(5)
+        Adversaries(0.5).check(1)  # round(0.5) is 0
+        assert len(lying(share=0.8).adversary_ids) == 4
+        with pytest.raises(InputError, match="at least one benign client"):
+            lying(share=0.95)
 
 
 class TestWhat:

@@ -97,7 +97,7 @@ def check_together(name: str, experiment: Experiment) -> None:
 
 
 def check_federation(name: str, experiment: Experiment) -> None:
-    """Check that the settings of clients, samples, partition, architectures and executor do not exclude each other."""
+    """Check that the settings of clients, samples, models, adversaries and executor do not exclude each other."""
     from ktpfl_pipeline.core import executors
     from ktpfl_pipeline.data.partition import NATURAL
 
@@ -124,6 +124,7 @@ def check_federation(name: str, experiment: Experiment) -> None:
     with saying(f"{name}."):
         if experiment.clients is not None:
             dealt(experiment.architectures, range(experiment.clients))
+            experiment.adversaries.check(experiment.clients)
         executors.create(compute)
 
 

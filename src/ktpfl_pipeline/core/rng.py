@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 import torch
 
+from ktpfl_pipeline.core.shares import rounded
+
 
 def derive(seed: int, purpose: str, *names: int | str) -> int:
     """Return the 63-bit seed of a run's stream, which `purpose` and `names` identify.
@@ -32,7 +34,7 @@ def drawn(purpose: str, share: float, clients: Iterable[int], seed: int) -> list
     """
     ids = sorted(clients)
     order = torch.randperm(len(ids), generator=stream(seed, purpose)).tolist()
-    return sorted(ids[place] for place in order[: round(share * len(ids))])
+    return sorted(ids[place] for place in order[: rounded(share, len(ids))])
 
 
 @contextmanager

@@ -96,6 +96,7 @@ class Setting:
                 f"{plural(len(self.public), 'sample')} of the public set."
             )
         self.knowledge.check(self.classes)
+        self.adversaries.check(len(self.population))
         for client in self.clients[:1]:
             augmentation.check(self.training.augmentation, client.train.inputs)
         if not (self.training.plain and self.distillation.plain):

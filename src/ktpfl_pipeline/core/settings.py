@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.recipe import BATCH_NORM, BatchNormPolicy, Recipe
+from ktpfl_pipeline.core.shares import rounded
 from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Part, Positive, Reads, Share, parse, plain
 
 if TYPE_CHECKING:
@@ -304,6 +305,14 @@ class Adversaries:
 
     share: Part = 0.0
     kind: Literal["random", "flipped", "scaled"] = "flipped"
+
+    def check(self, clients: int) -> None:
+        """Check that at least one of this many clients is benign; else raise `InputError`."""
+        if (size := rounded(self.share, clients)) and size == clients:
+            raise InputError(
+                f"adversaries.share is {self.share:g}, which is {size} of {plural(clients, 'client')}; take a share "
+                "that leaves at least one benign client, or 0."
+            )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,11 @@
-"""Numbers of samples, clients or epochs that are computed as floats and rounded up."""
+"""Numbers of samples, clients or epochs that are computed as floats and rounded."""
 
 import math
+
+
+def rounded(share: float, count: int) -> int:
+    """Return a share of a count, rounded to the nearest integer, and halfway between two to the even one."""
+    return round(share * count)
 
 
 def rounded_up(share: float, count: int) -> int:

@@ -12,6 +12,7 @@ from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS, Newcomers
 from ktpfl_pipeline.core.rounds.evaluation import adapted
 from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.shares import rounded
 from ktpfl_pipeline.core.weights import opened
 
 
@@ -21,7 +22,7 @@ def held_out(clients: Iterable[int], share: float, seed: int) -> list[int]:
     Raises InputError if a positive share holds out no client, or leaves none.
     """
     ids = sorted(clients)
-    size = round(share * len(ids))
+    size = rounded(share, len(ids))
     if share and not 0 < size < len(ids):
         raise InputError(
             f"newcomers is {share:g}, which is {size} of {plural(len(ids), 'client')}; take a share that holds at "
