@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.engine import Schedule
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.settings import LocalTraining
@@ -70,6 +71,15 @@ def test_both_rates_follow_the_schedule_and_relations_slow_down_with_more_client
         assert toy.distance(found.cores, expected.cores) < 1e-13
         assert torch.allclose(found.relations, expected.relations, rtol=0, atol=1e-13)
     assert APPLE().rule(toy.alike(clients=2)).relation > APPLE().rule(toy.alike(clients=5)).relation
+
+
+def test_a_given_rate_needs_a_learning_rate_whose_schedule_it_follows() -> None:
+    fed = toy.alike(training=LocalTraining(2, 8, 0.0))
+    for method in (APPLE(core_rate=0.4), APPLE(relation_rate=0.02), APPLE(0.0, 0.0)):
+        with pytest.raises(InputError, match=r"^training\.learning_rate is 0, but APPLE's core_rate and relation"):
+            method.round(method.init(fed), EVERYONE, 1, fed)
+    after, _ = APPLE().round(APPLE().init(fed), EVERYONE, 1, fed)
+    assert toy.same(after.cores, fed.initial_models())
 
 
 class TestRound:

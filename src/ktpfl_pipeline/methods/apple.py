@@ -13,6 +13,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import PersonalParameters, PersonalState, RoundReport
@@ -112,8 +113,16 @@ class APPLE(PersonalParameters):
         return given(dict.fromkeys(newcomers, fed.average(select(state.cores, list(there)))))
 
     def rule(self, fed: Federation) -> Mixing:
-        """Return the rule of a local step, with step sizes in units of η₁."""
+        """Return the rule of a local step, with step sizes in units of η₁.
+
+        Raises InputError if η₁ is 0 and a rate is given, because rates follow the schedule of η₁.
+        """
         n, base = len(fed.clients), fed.training.learning_rate
+        if base == 0 and not (self.core_rate is None and self.relation_rate is None):
+            raise InputError(
+                "training.learning_rate is 0, but APPLE's core_rate and relation_rate follow its schedule: set it "
+                "above 0, or both of them to null."
+            )
         core = n if self.core_rate is None else self.core_rate / base
         relation = 0.25 * n**-0.5 if self.relation_rate is None else self.relation_rate / base
         return Mixing(core, relation, self.pull)
