@@ -90,8 +90,7 @@ class KTpFLJoint(KTpFL):
         taught, report = exchange.teach(fed, PersonalState(state.taught), upload, teachers, t)
         # 3. The server estimates the label distribution π_n of each client.
         labels = state.labels.clone()
-        if len(upload.batch):
-            labels[fed.rows(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
+        labels[fed.rows(cohort)] = soft_predictions(upload.logits, self.temperature).mean(dim=1)
         # 4. Each client updates its running mean: u_n ← u_n + (w_n + α (v_n - w_n) - u_n) / b_n.
         models = {n: self.averaged(state, n, starts[n], upload.models[n]) for n in cohort}
         sums = {**state.sums, **{n: self.sum_with_next(state, n) for n in cohort}}
