@@ -20,9 +20,11 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def on_host(params: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return a model's tensors, all of a floating-point dtype, on the host, in order and with their shapes and dtypes.
+    """Return a model's tensors on the host, in order and with their shapes and dtypes.
 
-    Tensors on a GPU are fetched in one transfer. If all tensors are on the host, they are returned without a copy.
+    Tensors on a GPU are fetched in one transfer, in the widest of their floating-point dtypes. Integers, such as the
+    counters of BatchNorm, are exact up to the size that this dtype represents. If all tensors are on the host, they are
+    returned without a copy.
     """
     tensors = list(params.values())
     if all(tensor.device.type == "cpu" for tensor in tensors):

@@ -3,7 +3,8 @@
 With `training.class_weights: balanced` a sample of class k has the weight D_n / (K_n · D_n,k) in client n's local
 training. D_n is its number of training samples, D_n,k its number of samples of class k, and K_n its number of classes.
 So all its classes count equally, and the mean weight over its training samples is 1. The loss of a batch is the
-weighted mean over the batch, Σ w ℓ / Σ w. Weights come only from the client's own training labels, and evaluation uses
+weighted mean over the batch, Σ w ℓ / Σ w. With label smoothing, the part of ℓ that is spread over all classes has the
+weight of each class instead, as in torch. Weights come only from the client's own training labels, and evaluation uses
 none.
 
 This criterion applies to every cross-entropy of local training, including common heads and second models. It does not

@@ -21,7 +21,10 @@ from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of, trained
 
 AT_ONCE = 2**27
-"""Entries of per-sample gradients in memory at once, 0.5 GiB in float32. The value affects memory and rounding."""
+"""Entries of per-sample gradients in memory at once, 0.5 GiB in float32.
+
+The value affects memory and, for a batch of more than one part, rounding and the draws of augmentation and dropout.
+"""
 
 
 def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
