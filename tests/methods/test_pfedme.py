@@ -129,6 +129,13 @@ class TestRound:
         assert float((average - thetas).abs().max()) > 1e-3
         assert toy.same(report.after_local, theta)
 
+    def test_statistics_of_batch_norm_are_averages_with_any_server_rate(self) -> None:
+        fed = toy.alike("conv")
+        methods = [PFedMe(server_rate=rate) for rate in (1.0, 2.0)]
+        whole, far = (method.round(method.init(fed), EVERYONE, 1, fed)[0].common for method in methods)
+        changed = {name for name in whole if not torch.equal(whole[name], far[name])}
+        assert changed == set(fed.trained_names)
+
     def test_theta_is_evaluated_before_the_aggregation(self) -> None:
         fed, method = toy.alike(), PFedMe()
         after, report = method.round(method.init(fed), [7, 11], 1, fed)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.rules import Gradient, Vectors, sgd
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
-from ktpfl_pipeline.core.weights import Models, average, vector_of, with_vector
+from ktpfl_pipeline.core.weights import Models, vector_of, with_vector
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class PFedMe(BesideCommon):
         inner_steps: K, the steps of θ on one mini-batch; 5 in the paper.
         inner_rate: the step size of θ; None takes η₁.
         server_rate: β, the step of the global model toward the clients' average; 1 replaces the model by the average.
+            Statistics of BatchNorm are always replaced.
     """
 
     title = "pFedMe"
@@ -48,9 +48,10 @@ class PFedMe(BesideCommon):
         theta, ends = fed.train_by(self, dict.fromkeys(cohort, state.common), t, dict.fromkeys(cohort, w))
         uploads: Models = {n: with_vector(theta[n], fed.trained_names, ends[n][0]) for n in cohort}
         common = fed.average(uploads)
-        if self.server_rate != 1:
-            rates = torch.tensor([1.0 - self.server_rate, self.server_rate], dtype=torch.float64)
-            common = average([state.common, common], rates)
+        if self.server_rate != 1:  # w ← w + β (average - w); a variance of BatchNorm could become negative with β > 1
+            end = vector_of(common, fed.trained_names).double()
+            moved = w[0].double().lerp(end, self.server_rate).to(w[0])
+            common = with_vector(common, fed.trained_names, moved)
         return CommonState({**state.models, **theta}, common), RoundReport(theta, exchange.both_ways(theta))
 
     def step(self, vectors: Vectors, gradient: Gradient, group: Sequence[Tensor], rate: float) -> Vectors:
