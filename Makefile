@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare paper viz ui docs docs-check test flower check lint types layers gpu-check lock clean
+.PHONY: help setup run compare paper results viz ui docs docs-check test flower check lint types layers gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -74,6 +74,11 @@ comma := ,
 
 paper: $(READY)  ## the paper's tables and figures next to its numbers: hours; repeat the command to continue
 	@$(BIN)/kedro run --pipelines=paper --env=$(SCALE) --params 'paper.only=$(subst $(comma),+,$(or $(ONLY),all)),paper.train=$(if $(PLAN),false,true),paper.files=$(if $(FILES),true,false)'
+
+results: $(READY)  ## the tables and figures of docs/results from the kept runs, in seconds and without images
+	@for table in "converged.py table" "converged.py figure" "pages.py table" paper_tables.py "paper_evidence.py draw"; do \
+	  $(BIN)/python benchmarks/$$table || exit 1; \
+	done
 
 viz: $(READY)  ## the pipeline in the browser (kedro-viz)
 	@$(BIN)/kedro viz run --host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick

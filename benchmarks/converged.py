@@ -14,7 +14,6 @@ to build/converged.csv. The script can be stopped at any time: runs in this file
 
 import csv
 import os
-import re
 import sys
 import time
 from contextlib import closing
@@ -30,13 +29,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from measure import CONFIGURED, RAW, ROOT
+from page_tables import named, write
 
 from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.method import FineTuned, Method
+from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
-from ktpfl_pipeline.methods import create, find
+from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
 from ktpfl_pipeline.reports.figures.differences import VERDICTS
@@ -177,10 +177,7 @@ def compared(pairs: Pairs) -> dict[str, str]:
 
 def title(name: str) -> str:
     """Return a method's title, with a mark if the method fine-tunes before every evaluation."""
-    if name in PARTS:
-        return PARTS[name][0]
-    kind = find(name).kind
-    return f"{kind.title} ‡" if issubclass(kind, FineTuned) else kind.title
+    return PARTS[name][0] if name in PARTS else named(name)
 
 
 def comparison(rows: Rows) -> str:
@@ -312,12 +309,7 @@ def draw() -> None:
 
 def table() -> None:
     """Write the tables of the kept rows into the page. Each replaces the table below its heading."""
-    text = PAGE.read_text("utf-8")
-    for heading, drawn in tables(read(KEPT)).items():
-        text, count = re.subn(rf"(## {heading}\n\n(?:[^|#\n].*\n+)*)(?:\|.*\n)+", rf"\g<1>{drawn}\n", text)
-        if count != 1:
-            raise SystemExit(f"{PAGE} has {count} tables below the heading {heading!r}; it needs one.")
-    PAGE.write_text(text, "utf-8")
+    write(PAGE, {f"## {heading}\n": drawn for heading, drawn in tables(read(KEPT)).items()})
 
 
 def keep() -> None:

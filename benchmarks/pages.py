@@ -11,23 +11,21 @@ runs of a method under another name, to keep the runs of an earlier rule.
 
 import csv
 import json
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from measure import RESULTS, ROOT
+from page_tables import drawn, named, write
 
 from ktpfl_pipeline.analysis.evidence import DIGITS
 from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, worst_decile
 from ktpfl_pipeline.analysis.study import Study
 from ktpfl_pipeline.core.metrics import ADAPTED
-from ktpfl_pipeline.methods import title
 from ktpfl_pipeline.reports.numbers import Entry, interval, mean, percent
-from ktpfl_pipeline.reports.render.markdown import entry
 
 KEPT, PAGES = RESULTS / "runs", ROOT / "docs" / "results"
 COLUMNS = ("setting", "method", "seed", "client", "architecture", "evaluation", "accuracy")
@@ -124,7 +122,6 @@ SOURCES = {
     "npz:noise.npz": "noise, independent pixels",
 }
 """The public sets of `public_images`, by setting."""
-FINE_TUNES = " ‡"
 
 
 def public_images(rows: Rows) -> str:
@@ -134,7 +131,7 @@ def public_images(rows: Rows) -> str:
     for setting, shown in SOURCES.items():
         runs = Runs(rows, setting)
         lines.append([shown, runs.accuracy(LOCAL), *(interval(runs.minus(method)) for method in compared)])
-    return table_of(lines)
+    return drawn(lines)
 
 
 def people(rows: Rows) -> str:
@@ -155,7 +152,7 @@ def people(rows: Rows) -> str:
         difference, after = ("" if method == LOCAL else interval(found[method]) for found in (gains, gains_adapted))
         shown = named(method), runs.accuracy(method), difference, runs.accuracy(method, adapted), after
         lines.append([*shown, percent(worst)])
-    return table_of(lines)
+    return drawn(lines)
 
 
 def newcomers(rows: Rows) -> str:
@@ -169,42 +166,21 @@ def newcomers(rows: Rows) -> str:
         lines.append([named(method), *(new.accuracy(method, point) for point in points), trained.accuracy(method)])
         if method != LOCAL:
             lines.append(["", *(interval(gains[point][method]) for point in points), ""])
-    return table_of(lines)
+    return drawn(lines)
 
 
-def named(method: str) -> str:
-    """Return a method's title in tables; pFedDF fine-tunes before every evaluation."""
-    return title(method) + FINE_TUNES * (method == "pfeddf")
-
-
-def table_of(lines: Sequence[Sequence[Entry]]) -> str:
-    """Return a Markdown table; the first line is its head."""
-    head, *rest = (f"| {' | '.join(map(entry, line))} |".replace("|  |", "| |") for line in lines)
-    return "\n".join([head, "| " + " | ".join(["---"] * len(lines[0])) + " |", *rest])
-
-
-TABLES: dict[str, tuple[str, Callable[[Rows], str]]] = {
-    "public_images": ("public_images.md", public_images),
-    "har": ("natural_federations.md", people),
-    "newcomers": ("newcomers.md", newcomers),
+TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
+    "public_images": ("public_images.md", "with the same private samples, in percentage points", public_images),
+    "har": ("natural_federations.md", "## People (UCI HAR)", people),
+    "newcomers": ("newcomers.md", "below it the difference to local-only training's new clients", newcomers),
 }
-"""The page and the function of each table, by the name of the kept rows."""
-
-
-def replaced(text: str, drawn: str) -> str:
-    """Return the text of a page in which the first table with the head of `drawn` is `drawn`."""
-    head = re.escape(drawn.split("\n", 1)[0])
-    text, count = re.subn(rf"^{head}\n(?:\|.*\n)+", lambda _: f"{drawn}\n", text, count=1, flags=re.MULTILINE)
-    if not count:
-        raise SystemExit(f"The page has no table with the head {drawn.splitlines()[0]!r}.")
-    return text
+"""The page, the text above the table and the function of each table, by the name of the kept rows."""
 
 
 def table() -> None:
     """Write the tables of all kept runs into their pages."""
-    for name, (page, draw) in TABLES.items():
-        file = PAGES / page
-        file.write_text(replaced(file.read_text("utf-8"), draw(read(name))), "utf-8")
+    for name, (page, above, draw) in TABLES.items():
+        write(PAGES / page, {above: draw(read(name))})
 
 
 COMMANDS: dict[str, Callable[..., None]] = {"keep": keep, "table": table}

@@ -8,16 +8,8 @@ import pytest
 
 @pytest.mark.parametrize("name", pages.TABLES)
 def test_the_page_shows_the_kept_rows(name: str) -> None:
-    page, draw = pages.TABLES[name]
+    page, _, draw = pages.TABLES[name]
     assert draw(pages.read(name)) in (pages.PAGES / page).read_text("utf-8")
-
-
-def test_a_table_is_replaced_below_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "before\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n\nafter\n"
-    drawn = "| a | b |\n| --- | --- |\n| 3 | 4 |"
-    assert pages.replaced(text, drawn) == f"before\n\n{drawn}\n\nafter\n"
-    with pytest.raises(SystemExit, match="no table with the head"):
-        pages.replaced("nothing\n", drawn)
 
 
 def test_new_runs_replace_runs_of_the_same_setting_method_and_seed(

@@ -1,0 +1,167 @@
+"""The tables of docs/results/paper.md and paper_table_2.md, from the kept runs of the paper's tables.
+
+    python benchmarks/paper_tables.py      writes the tables into the pages, in seconds and without images
+
+`paper_evidence.py` keeps the runs. Differences are paired by seed, and their intervals are not corrected.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from measure import ROOT
+from page_tables import Tables, drawn, named, write
+from paper_evidence import KEPT
+
+from ktpfl_pipeline.analysis import evidence
+from ktpfl_pipeline.analysis.contrasts import paired_difference
+from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, summarize
+from ktpfl_pipeline.analysis.study import Cell
+from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.reports import paper
+from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
+
+PAGE, PAGE_2 = (ROOT / "docs" / "results" / name for name in ("paper.md", "paper_table_2.md"))
+AFTER, LOCAL, PAPERS, JOINT = f"{ADAPTED}10", "local", "kt_pfl", "kt_pfl_joint"
+BOTH = (HEADLINE, AFTER)
+METHODS = (
+    *("kt_pfl", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "pfeddf_soft", "feddf", "pfeddf", "kt_pfl_joint"),
+    *("local", "local_matched"),
+)
+"""The rows of Table 1."""
+COLUMNS = {
+    "Fashion-MNIST with all classes": ("hetero_fashion_mnist", "all labels"),
+    "Fashion-MNIST with two classes": ("hetero_fashion_mnist", "two labels"),
+    "CIFAR-10 with all classes": ("hetero_cifar", "all labels"),
+    "CIFAR-10 with two classes": ("hetero_cifar", "two labels"),
+}
+"""The columns of Table 1: experiment and label."""
+MINUS_KT_PFL = [(PAPERS, HEADLINE), (PAPERS, AFTER), (JOINT, AFTER)]
+MINUS_JOINT = [(PAPERS, AFTER), (JOINT, HEADLINE), (JOINT, AFTER)]
+"""What the tables of differences show besides the differences to local-only training: a method minus the row's."""
+SETTINGS = {
+    **{f"E = {epochs}": ("table3", f"E = {epochs}") for epochs in (5, 10, 15, 20)},
+    **{f"R = {epochs}": ("table3", f"R = {epochs}") for epochs in (2, 3, 5)},
+    **{f"ρ = {rho}": ("table4", f"ρ = {rho}") for rho in (0.1, 0.3, 0.5, 0.7)},
+    "public set: an open part of Fashion-MNIST": ("table5", "an open part"),
+    "10 samples per round": ("table6", "|D_r| = 10"),
+    **{f"{samples} samples": ("table6", f"|D_r| = {samples}") for samples in (100, 500)},
+    "1,000 samples": ("table6", "|D_r| = 1000"),
+}
+"""The rows of Tables 3 to 6: part and label."""
+TABLE_2 = {
+    "## 20 clients\n\n**Fashion-MNIST,**": ("homo_fashion_mnist", "20 clients"),
+    "**CIFAR-10,** three seeds:": ("homo_cifar", "20 clients"),
+    "has 25 test samples instead of 425.": ("homo_fashion_mnist", "100 clients"),
+    "**CIFAR-10,** three seeds (Per-FedAvg: two)": ("homo_cifar", "100 clients"),
+}
+"""The tables of Table 2 by the text above them: experiment and label."""
+
+
+class Kept:
+    """The finished runs of one scale."""
+
+    def __init__(self, scale: str) -> None:
+        """Read the kept runs of a scale."""
+        self.cells = evidence.load(ROOT / KEPT / f"{scale}.json.gz").cells
+
+    def of(self, part: str, experiment: str, label: str) -> dict[str, Cell]:
+        """Return the cells of a column, by method."""
+        place = part, experiment, label
+        return {cell.method: cell for cell in self.cells if (cell.part, cell.experiment, cell.label) == place}
+
+
+def result(cell: Cell) -> MethodResult | None:
+    """Return a cell's result over its finished seeds, or None without any."""
+    return summarize(cell.runs, cell.hyperparameters, cell.settings) if cell.runs else None
+
+
+def cited(cell: Cell) -> Entry:
+    """Return the paper's number in percent, or nothing if the paper has none."""
+    number = paper.of_cell(cell)
+    return f"{number.value:.1f}" if number else ""
+
+
+def minus(one: MethodResult, other: MethodResult, point: str) -> Entry:
+    """Return a difference in points, or nothing between a method and itself."""
+    return "" if one.method == other.method else interval(paired_difference(one, other, point))
+
+
+def table_1(kept: Kept) -> str:
+    """Return the accuracies of Table 1, after adaptation in parentheses, next to the paper's numbers."""
+    titles = [name.replace(" with", ",").removesuffix(" classes") for name in COLUMNS]
+    lines: list[list[Entry]] = [["method", *(each for name in titles for each in (name, "paper"))]]
+    columns = [kept.of("table1", *column) for column in COLUMNS.values()]
+    for method in METHODS:
+        line: list[Entry] = [named(method)]
+        for cells in columns:
+            own = result(cells[method])
+            if own is None:
+                line += ["", cited(cells[method])]
+                continue
+            before, after = (f"{100 * own.final[point].mean:.1f}" for point in BOTH)
+            line += [f"{before} ({after})", cited(cells[method])]
+        lines.append(line)
+    return drawn(lines)
+
+
+def differences(cells: dict[str, Cell], others: Sequence[tuple[str, str]]) -> str:
+    """Return each method's differences to local-only training, and those of `others` to the method."""
+    after = {HEADLINE: "", AFTER: ", adapted"}
+    heads = [f"{named(method)} minus this{after[point]}" for method, point in others]
+    lines: list[list[Entry]] = [["method", *(f"minus local-only{after[point]}" for point in BOTH), *heads]]
+    results = {method: own for method in METHODS if (own := result(cells[method]))}
+    for method, own in results.items():
+        gains = [minus(own, results[LOCAL], point) for point in BOTH]
+        lines.append([named(method), *gains, *(minus(results[name], own, point) for name, point in others)])
+    return drawn(lines)
+
+
+def settings(kept: Kept) -> str:
+    """Return KT-pFL's accuracy and differences to local-only training in the settings of Tables 3 to 6."""
+    head = "setting", "accuracy (%)", "minus local-only", "minus local-only, adapted", "the paper (%)"
+    lines: list[list[Entry]] = [[*head]]
+    for shown, (part, label) in SETTINGS.items():
+        cells = kept.of(part, "hetero_fashion_mnist", label)
+        own, local = (result(cells[method]) for method in (PAPERS, LOCAL))
+        assert own
+        assert local
+        gains = [minus(own, local, point) for point in BOTH]
+        lines.append([shown, accuracy(own.final[HEADLINE]), *gains, cited(cells[PAPERS])])
+    return drawn(lines)
+
+
+def table_2(cells: dict[str, Cell]) -> str:
+    """Return a column of Table 2, the best method first. Methods without a finished run are at the end."""
+    head = "method", "accuracy (%)", "minus local-only", "adapted (%)", "adapted, minus local-only", "the paper (%)"
+    results = {method: result(cell) for method, cell in cells.items()}
+    ranked = sorted((own for own in results.values() if own), key=lambda own: -own.final[HEADLINE].mean)
+    lines: list[list[Entry]] = [[*head]]
+    local = results[LOCAL]
+    assert local
+    for own in ranked:
+        shown = [each for point in BOTH for each in (accuracy(own.final[point]), minus(own, local, point))]
+        lines.append([named(own.method), *shown, cited(cells[own.method])])
+    diverged = [method for method, own in results.items() if own is None]
+    return drawn([*lines, *([named(name), "diverged", "", "", "", cited(cells[name])] for name in diverged)])
+
+
+def pages() -> Iterator[tuple[Path, Tables]]:
+    """Yield the pages with their tables."""
+    light, two_cores = Kept("light"), Kept("two_cores")
+    first, *rest = COLUMNS
+    above = {name: f"Differences on **{name},**" for name in COLUMNS}
+    yield (
+        PAGE,
+        {
+            "## Table 1: several architectures": table_1(light),
+            above[first]: differences(light.of("table1", *COLUMNS[first]), MINUS_JOINT),
+            **{above[name]: differences(light.of("table1", *COLUMNS[name]), MINUS_KT_PFL) for name in rest},
+            "## Tables 3 to 6: settings of KT-pFL": settings(two_cores),
+        },
+    )
+    yield PAGE_2, {text: table_2(two_cores.of("table2", *column)) for text, column in TABLE_2.items()}
+
+
+if __name__ == "__main__":
+    for page, tables in pages():
+        write(page, tables)
