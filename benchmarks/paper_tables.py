@@ -47,7 +47,12 @@ SETTINGS = {
     **{f"{samples} samples": ("table6", f"|D_r| = {samples}") for samples in (100, 500)},
     "1,000 samples": ("table6", "|D_r| = 1000"),
 }
-"""The rows of Tables 3 to 6: part and label."""
+"""The rows of Tables 3 to 6 at the scale two_cores: part and label."""
+LIGHT_SETTINGS = {
+    "E = 20, R = 1, ρ = 2, 3,000 samples": ("table3", "R = 1"),
+    "ρ = 0.1": ("table4", "ρ = 0.1"),
+}
+"""The rows of Tables 3 to 6 at the scale light: part and label."""
 TABLE_2 = {
     "## 20 clients\n\n**Fashion-MNIST,**": ("homo_fashion_mnist", "20 clients"),
     "**CIFAR-10,** three seeds:": ("homo_cifar", "20 clients"),
@@ -116,11 +121,11 @@ def differences(cells: dict[str, Cell], others: Sequence[tuple[str, str]]) -> st
     return drawn(lines)
 
 
-def settings(kept: Kept) -> str:
-    """Return KT-pFL's accuracy and differences to local-only training in the settings of Tables 3 to 6."""
+def settings(kept: Kept, rows: dict[str, tuple[str, str]]) -> str:
+    """Return KT-pFL's accuracy and differences to local-only training in settings of Tables 3 to 6."""
     head = "setting", "accuracy (%)", "minus local-only", "minus local-only, adapted", "the paper (%)"
     lines: list[list[Entry]] = [[*head]]
-    for shown, (part, label) in SETTINGS.items():
+    for shown, (part, label) in rows.items():
         cells = kept.of(part, "hetero_fashion_mnist", label)
         own, local = (result(cells[method]) for method in (PAPERS, LOCAL))
         assert own
@@ -156,7 +161,8 @@ def pages() -> Iterator[tuple[Path, Tables]]:
             "## Table 1: several architectures": table_1(light),
             above[first]: differences(light.of("table1", *COLUMNS[first]), MINUS_JOINT),
             **{above[name]: differences(light.of("table1", *COLUMNS[name]), MINUS_KT_PFL) for name in rest},
-            "## Tables 3 to 6: settings of KT-pFL": settings(two_cores),
+            "## Tables 3 to 6: settings of KT-pFL": settings(two_cores, SETTINGS),
+            "### At the scale light": settings(light, LIGHT_SETTINGS),
         },
     )
     yield PAGE_2, {text: table_2(two_cores.of("table2", *column)) for text, column in TABLE_2.items()}
