@@ -146,8 +146,8 @@ def table_2(cells: dict[str, Cell]) -> str:
     for own in ranked:
         shown = [each for point in BOTH for each in (accuracy(own.final[point]), minus(own, local, point))]
         lines.append([named(own.method), *shown, cited(cells[own.method])])
-    diverged = [method for method, own in results.items() if own is None]
-    return drawn([*lines, *([named(name), "diverged", "", "", "", cited(cells[name])] for name in diverged)])
+    unfinished = [method for method, own in results.items() if own is None]
+    return drawn([*lines, *([named(name), "no finished run", "", "", "", cited(cells[name])] for name in unfinished)])
 
 
 def pages() -> Iterator[tuple[Path, Tables]]:
