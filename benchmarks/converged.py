@@ -254,11 +254,12 @@ def parts(rows: Rows) -> dict[str, Rows]:
 
 def tables(rows: Rows) -> dict[str, str]:
     """Return every table of the page by the heading above it."""
-    return {
+    found = {
         "KT-pFL and the paper's baselines": beside_the_paper(rows),
         **{heading: comparison(own) for heading, own in parts(rows).items()},
         "Convergence": convergence(rows),
     }
+    return {f"## {heading}\n": table for heading, table in found.items()}
 
 
 @styled
@@ -309,7 +310,7 @@ def draw() -> None:
 
 def table() -> None:
     """Write the tables of the kept rows into the page. Each replaces the table below its heading."""
-    write(PAGE, {f"## {heading}\n": drawn for heading, drawn in tables(read(KEPT)).items()})
+    write(PAGE, tables(read(KEPT)))
 
 
 def keep() -> None:

@@ -30,13 +30,15 @@ def replaced(text: str, tables: Tables) -> str:
     """Return the text of a page with its tables replaced.
 
     Raises:
-        SystemExit: if the page has no table between one of the texts and the next heading.
+        SystemExit: if one of the texts is not exactly once on the page, or has no table before the next heading.
     """
     for above, table in tables.items():
-        _, found, below = text.partition(above)
+        if (count := text.count(above)) != 1:
+            raise SystemExit(f"The page has the text {above!r} {count} times; it needs it once.")
+        below = text.partition(above)[2]
         section = re.split(r"^#", below, maxsplit=1, flags=re.MULTILINE)[0]
         place = re.search(r"^\|.*\n(?:\|.*\n)+", section, re.MULTILINE)
-        if not found or not place:
+        if not place:
             raise SystemExit(f"The page has no table below {above!r}.")
         start = len(text) - len(below)
         text = f"{text[: start + place.start()]}{table}\n{text[start + place.end() :]}"

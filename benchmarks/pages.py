@@ -158,7 +158,7 @@ def people(rows: Rows) -> str:
 def newcomers(rows: Rows) -> str:
     """Return the table of new clients: accuracies, and below them corrected differences to local-only training."""
     trained, new = Runs(rows), Runs(rows, NEW)
-    points = {f"{ADAPTED}{epochs}": epochs for epochs in (0, 1, 4, 10)}
+    points = [f"{ADAPTED}{epochs}" for epochs in (0, 1, 4, 10)]
     headings = ["on joining", "after 1 epoch", *(f"after {epochs} epochs" for epochs in (4, 10)), "trained clients"]
     gains = {point: new.corrected(point) for point in points}
     lines: list[list[Entry]] = [["method", *headings]]

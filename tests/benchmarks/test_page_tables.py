@@ -24,7 +24,14 @@ def test_a_table_is_replaced_below_its_text(tmp_path: Path) -> None:
     assert file.read_text("utf-8") == "# Page\n\nOne:\n\n| e |\n\nTwo:\n\n| d |\n\n## Last\n\nText.\n"
 
 
-@pytest.mark.parametrize("above", ["## Last", "Three:"])
-def test_a_text_without_a_table_is_named(above: str) -> None:
-    with pytest.raises(SystemExit, match=f"The page has no table below '{above}'"):
+@pytest.mark.parametrize(
+    ("above", "message"),
+    [
+        ("## Last", "The page has no table below '## Last'"),
+        ("Three:", "The page has the text 'Three:' 0 times"),
+        ("| --- |", "2 times; it needs it once"),
+    ],
+)
+def test_a_text_without_a_place_for_a_table_is_named(above: str, message: str) -> None:
+    with pytest.raises(SystemExit, match=message.replace("|", r"\|")):
         page_tables.replaced(PAGE, {above: "| d |"})
