@@ -134,7 +134,7 @@ class TestRound:
         methods = [PFedMe(server_rate=rate) for rate in (1.0, 2.0)]
         whole, far = (method.round(method.init(fed), EVERYONE, 1, fed)[0].common for method in methods)
         changed = {name for name in whole if not torch.equal(whole[name], far[name])}
-        # BatchNorm removes the bias of the convolution before it, so that its gradient is rounding error and may be zero.
+        # BatchNorm removes the bias of the convolution before it: its gradient is rounding error and may be zero.
         assert set(fed.trained_names) - {"0.bias"} <= changed <= set(fed.trained_names)
 
     def test_theta_is_evaluated_before_the_aggregation(self) -> None:
