@@ -48,6 +48,7 @@ OUT_OF_RANGE = [
     ("training.optimizer_state", "keep", "one of reset, kept"),
     ("training.clip", 0, "above 0"),
     ("training.label_smoothing", 1.0, "below 1"),
+    ("training.steps", 0, "from 1 to"),
     ("distillation.nesterov", 1, "true or false"),
     ("training.privacy.noise_multiplier", 0, "0.01"),
     ("training.privacy.noise_multiplier", math.inf, "a number"),

@@ -150,8 +150,10 @@ class Federation(Setting):
         before = {n: (params, (others or {}).get(n, ())) for n, params in models.items()}
         if steps is not None:
             epochs = dict.fromkeys(models, steps)
-        passes = epochs or {n: self.training_of(n).epochs for n in models}
-        calls = {n: (params, rule, given, t, passes[n], steps, part) for n, (params, given) in before.items()}
+        own = {n: self.training_of(n) for n in models}
+        passes = epochs or {n: recipe.epochs for n, recipe in own.items()}
+        most = {n: recipe.steps if epochs is None else steps for n, recipe in own.items()}
+        calls = {n: (params, rule, given, t, passes[n], most[n], part) for n, (params, given) in before.items()}
         phase = "train" if t else "fine_tune" if steps is None else "adapt"
         found = self.run_training(phase, rules.train, calls, before)
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}

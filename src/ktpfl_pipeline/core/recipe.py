@@ -28,6 +28,18 @@ BATCH_NORM: BatchNormPolicy = "domain_specific"
 """The policy where none is set."""
 
 
+def batch_sizes(samples: int, size: int) -> list[int]:
+    """Return the number of samples in each batch of an epoch.
+
+    The last, shorter batch is kept. A single sample left over joins the batch before it, because BatchNorm cannot train
+    on one sample.
+    """
+    whole, rest = divmod(samples, size)
+    if rest == 1 < size and whole:
+        return [size] * (whole - 1) + [size + 1]
+    return [size] * whole + [rest] * (rest > 0)
+
+
 @dataclass(frozen=True)
 class RateSchedule:
     """The learning rate of each round, as a factor of the configured rate.
@@ -76,6 +88,8 @@ class Recipe:
     Attributes:
         epochs: passes over the samples.
         batch_size: samples per step; the last, shorter batch of an epoch is used too.
+        steps: the number of steps in a round, in as many passes as they take; replaces `epochs`. null: all steps of
+            `epochs`.
         learning_rate: η, multiplied by `schedule`.
         optimizer: torch's optimizer, with torch's defaults for all other arguments (Adam's β are 0.9 and 0.999).
         momentum: momentum of ``sgd``; 0.9 is common.
@@ -97,6 +111,7 @@ class Recipe:
     optimizer_state: Literal["reset", "kept"] = "reset"
     schedule: Annotated[RateSchedule, Reads(partial(spelt_out, "schedule"))] = RateSchedule()
     clip: Positive | None = None
+    steps: Count | None = None
 
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each pair of settings that exclude each other."""
@@ -116,6 +131,10 @@ class Recipe:
     def keeps(self) -> bool:
         """Whether optimizer state crosses rounds."""
         return self.optimizer_state == "kept"
+
+    def passes(self, samples: int) -> int:
+        """Return the number of passes over `samples` samples in a round; the last one ends with the last of `steps`."""
+        return self.epochs if self.steps is None else -(-self.steps // len(batch_sizes(samples, self.batch_size)))
 
     def rate(self, t: int, rounds: int) -> float:
         """Return the learning rate of round t of `rounds`; see `RateSchedule.at`."""

@@ -162,8 +162,13 @@ class Setting:
         return max(min(1, epochs), round(self.reliability.budgets.epochs * epochs))
 
     def training_of(self, n: int) -> LocalTraining:
-        """Return client n's training settings for a round: those of all clients, with epochs limited by its budget."""
-        return replace(self.training, epochs=self.affordable(n, self.training.epochs))
+        """Return client n's training settings for a round: those of all clients, limited by its budget.
+
+        If `steps` is set, `epochs` is the number of passes that these steps take.
+        """
+        steps = self.training.steps and self.affordable(n, self.training.steps)
+        epochs = replace(self.training, steps=steps).passes(len(self.by_id[n].train))
+        return replace(self.training, steps=steps, epochs=epochs if steps else self.affordable(n, epochs))
 
     @cached_property
     def device(self) -> torch.device:

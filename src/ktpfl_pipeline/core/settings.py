@@ -149,6 +149,8 @@ class LocalTraining(Recipe):
                 f"class_weights is {self.class_weights}, which counts a client's labels; the ε of privacy does not "
                 "cover that: set class_weights to none."
             )
+        if self.privacy is not None and self.steps is not None:
+            yield f"steps is {self.steps}, but the ε of privacy counts epochs: set steps to null."
         if self.privacy is not None and self.clip is not None:
             yield (
                 f"clip is {self.clip}, but privacy already clips the gradient of each sample to "

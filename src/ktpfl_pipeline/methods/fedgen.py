@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.features import train_common_head
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.sgd import batch_sizes, descend
+from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.recipe import Recipe, batch_sizes
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, loaded, params_of, select, wire_bytes
 from ktpfl_pipeline.methods.lg_fedavg import CommonHeadState, LGFedAvg

@@ -56,5 +56,6 @@ class LocalMatched(Local):
 
     def epochs(self, n: int, fed: Federation) -> int:
         """Return client n's epochs per round, rounded up in favor of local-only training."""
-        public = self.public * fed.distillation.epochs * fed.public_batch_size / len(fed.by_id[n].train)
+        batch, own = fed.public_batch_size, len(fed.by_id[n].train)
+        public = self.public * fed.distillation.passes(batch) * batch / own
         return ceiling(self.work * fed.training_of(n).epochs + public)

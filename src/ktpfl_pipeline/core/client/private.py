@@ -56,7 +56,7 @@ class PrivateSamples:
 
     def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Outcome[None]:
         """Train a module for E epochs, or `epochs`, with the recipe of local training; see `sgd.descend`."""
-        recipe = self._recipe if epochs is None else replace(self._recipe, epochs=epochs)
+        recipe = self._recipe if epochs is None else replace(self._recipe, epochs=epochs, steps=None)
         with self.streams() as shuffle:
             return sgd.descend(self._space, module, loss, len(self), recipe, self._t, shuffle)
 

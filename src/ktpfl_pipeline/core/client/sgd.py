@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.client import optimizers
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
-from ktpfl_pipeline.core.recipe import Recipe
+from ktpfl_pipeline.core.recipe import Recipe, batch_sizes
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import trained
 
@@ -42,18 +42,21 @@ def descend(
     optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, space.optimizer_state)
     models = list(module) if isinstance(module, nn.ModuleList) else [module]
     total, counted = torch.zeros((), device=device, dtype=torch.float64), Counter[str]()
-    for epoch in range(1, recipe.epochs + 1):
-        for batch in batches(samples, recipe.batch_size, shuffle, device):
+    passes, left, seen = recipe.passes(samples), recipe.steps, 0
+    for epoch in range(1, passes + 1):
+        taken = batches(samples, recipe.batch_size, shuffle, device)[:left]
+        left, seen = None if left is None else left - len(taken), sum(map(len, taken))
+        for batch in taken:
             value, gradients = gradients_of(loss(batch), parameters)
             if optimizer is None:
                 step(parameters, gradients, rate)
             else:
                 optimizers.step(optimizer, models, gradients, recipe.clip)
-            if epoch == recipe.epochs:
+            if epoch == passes:
                 total += value * len(batch)
-        counted += space.counted(models, samples)
+        counted += space.counted(models, seen)
     state = None if optimizer is None or space.optimizer_state is None else optimizers.state_of(optimizer)
-    return Outcome(None, total / samples, samples=counted, optimizer_state=state)
+    return Outcome(None, total / max(seen, 1), samples=counted, optimizer_state=state)
 
 
 def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -72,19 +75,10 @@ def step(parameters: Sequence[Tensor], gradients: Sequence[Tensor], learning_rat
 
 
 def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.device | None = None) -> list[Tensor]:
-    """Return all indices below `samples` in a fresh order, in batches of `size`; the last, shorter one is kept.
+    """Return all indices below `samples` in a fresh order, in batches of `batch_sizes`.
 
-    A single sample left over joins the batch before it, because BatchNorm cannot train on one sample. No sample is
-    dropped. The order is drawn from `shuffle` on the CPU, and all indices are sent to `device` at once: otherwise each
+    The order is drawn from `shuffle` on the CPU, and all indices are sent to `device` at once: otherwise each
     step would wait for a GPU.
     """
     order = torch.randperm(samples, generator=shuffle)
     return list(torch.split(order if device is None else sent(order, device), batch_sizes(samples, size)))
-
-
-def batch_sizes(samples: int, size: int) -> list[int]:
-    """Return the number of samples in each batch of an epoch; see `batches`."""
-    whole, rest = divmod(samples, size)
-    if rest == 1 < size and whole:
-        return [size] * (whole - 1) + [size + 1]
-    return [size] * whole + [rest] * (rest > 0)

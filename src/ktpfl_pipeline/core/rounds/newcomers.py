@@ -44,10 +44,11 @@ def judge(method: Method[Any], state: Any, fed: Federation, held: Sequence[Clien
         epochs: numbers of epochs, above 0 and ascending; models are always evaluated after 0 epochs too.
     """
     there = opened(method.personal(state, fed.by_id, fed))
+    passes = fed.distillation.passes(fed.public_batch_size)
     everyone = replace(
         fed,
         clients=(*fed.clients, *held),
-        distillation=replace(fed.distillation, epochs=fed.rounds * fed.distillation.epochs),
+        distillation=replace(fed.distillation, epochs=fed.rounds * passes, steps=None),
         on_divergence="stop" if fed.on_divergence == "stop" else "restore",  # there is no round to skip
         client_states=ClientStates(),
     )
