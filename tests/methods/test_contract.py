@@ -34,7 +34,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 # step per mini-batch for as many epochs as other methods have.
 OWN_TRAINING: dict[str, dict[str, Any]] = {
     **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen")},
-    **{name: {"coupling": 0.0} for name in ("ditto", "fedamp", "heur_fedamp")},
+    **{name: {"coupling": 0.0} for name in ("ditto", "fedamp", "heur_fedamp", "fedprox")},
     "fml": {"alpha": 1.0},
     **{name: {"divergence_weight": 0.0, "feature_weight": 0.0} for name in ("fedkd", "fedkd_summed")},
     "pfedgraph": {"pull": 0.0},

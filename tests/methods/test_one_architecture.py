@@ -14,6 +14,7 @@ BOTH_WAYS = (
     "kt_pfl_params",
     "fedavg",
     "fedavg_ft",
+    "fedprox",
     "per_fedavg",
     "per_fedavg_hf",
     "pfedme",

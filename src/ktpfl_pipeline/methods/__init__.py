@@ -101,6 +101,7 @@ ONE_ARCHITECTURE = {
     "kt_pfl_params": Preset(".kt_pfl_params:KTpFLParams"),
     "fedavg": Preset(".fedavg:FedAvg"),
     "fedavg_ft": Preset(".fedavg:FedAvgFT", compared=False),
+    "fedprox": Preset(".fedprox:FedProx"),
     "per_fedavg": Preset(".per_fedavg:PerFedAvg"),
     # The Hessian-free version of Per-FedAvg.
     "per_fedavg_hf": Preset(".per_fedavg:PerFedAvg", "Per-FedAvg (HF)", {"hessian": True}, compared=False),

@@ -43,7 +43,7 @@ _LOOKS = {
         "#cc79a7": {"kt_pfl_paper_literal": "^", "fedgh": ">", "ditto": "d"},
         GREEN: {"kt_pfl_authors": "s", "fedgen": "o", "fedamp": "P", "pfedgraph": "^"},
         "#117733": {"sim_pfl": "d", "fml": "s", "per_fedavg": "^", "per_fedavg_hf": "v", "apfl": "D", "fedala": "o"},
-        VERMILION: {"topk_pfl": "D", "fedkd": "v", "fedavg": "o", "fedbn": ">"},
+        VERMILION: {"topk_pfl": "D", "fedkd": "v", "fedavg": "o", "fedbn": ">", "fedprox": "s"},
         "#e69f00": {"fedmd": "X", "fedmrl": "^", "fedavg_ft": "s", "fedbabu": "<"},
         "#999933": {"feddf": "p", "scarlet": "s"},
         "#882255": {"feddf_soft": "h", "selective_fd": "d", "pfedme": "p", "fedrod": "s"},
