@@ -13,7 +13,9 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import engine, exchange
 from ktpfl_pipeline.core.client import operations
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.engine import Run, Schedule
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.objectives import Divergence
@@ -21,11 +23,12 @@ from ktpfl_pipeline.core.matrix.teachers import log_soft_predictions, mix_teache
 from ktpfl_pipeline.core.matrix.updates import UPDATES
 from ktpfl_pipeline.core.method import PersonalState
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.core.settings import Distillation
+from ktpfl_pipeline.core.settings import Distillation, LocalTraining, Privacy
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
 from ktpfl_pipeline.methods.kt_pfl_likelihood import KTpFLLikelihood
+from ktpfl_pipeline.methods.kt_pfl_params import KTpFLParams
 from ktpfl_pipeline.methods.local import Local
 
 VARIANTS = ("kt_pfl", "kt_pfl_likelihood", "kt_pfl_paper_literal", "kt_pfl_authors")
@@ -62,23 +65,34 @@ def updated(method: KTpFL, logits: Tensor, c: Tensor | None = None, cohort: tupl
 
 
 class TestDistillationLoss:
-    """The gradient of T^2 KL(p || softmax(z/T)) with respect to the logits is T (softmax(z/T) - p) / b."""
+    """The gradient of f KL(p || softmax(z/T)) with respect to the logits is f (softmax(z/T) - p) / (T b)."""
 
     @pytest.mark.parametrize("temperature", [0.5, 1.0, 4.0, 20.0])
-    def test_gradient(self, temperature: float) -> None:
+    @pytest.mark.parametrize(("loss", "power", "shared"), [("t2", 1, 1), ("plain", -1, 1), ("mean", -1, 5)])
+    def test_gradient(self, temperature: float, loss: Any, power: int, shared: int) -> None:
+        """T² leaves the factor T; the plain KL 1 / T; the mean over all elements 1 / T over K = 5 classes."""
         generator = torch.Generator().manual_seed(0)
         z = 3 * torch.randn(7, 5, generator=generator, dtype=torch.float64)
         p = torch.softmax(torch.randn(7, 5, generator=generator, dtype=torch.float64), dim=1)
         z.requires_grad_()
-        (found,) = torch.autograd.grad(operations.distillation_loss(z, p, temperature), z)
-        expected = temperature * (torch.softmax(z / temperature, dim=1) - p) / 7
+        (found,) = torch.autograd.grad(operations.distillation_loss(z, p, temperature, loss), z)
+        expected = temperature**power * (torch.softmax(z / temperature, dim=1) - p) / (7 * shared)
         assert torch.allclose(found, expected, rtol=0, atol=1e-14)
 
-    def test_value_by_hand(self) -> None:
-        # Student (1/2, 1/2), teacher (3/4, 1/4): KL = 0.75 ln 1.5 + 0.25 ln 0.5 = 0.1308120; at T = 3 nine times it.
+    @pytest.mark.parametrize(("loss", "value"), [("t2", 9 * 0.1308120), ("plain", 0.1308120), ("mean", 0.0654060)])
+    def test_value_by_hand(self, loss: Any, value: float) -> None:
+        """Student (1/2, 1/2), teacher (3/4, 1/4): KL = 0.75 ln 1.5 + 0.25 ln 0.5 = 0.1308120; nine times it at T = 3.
+
+        The mean over both samples and both classes is half of the KL.
+        """
         z, p = torch.zeros(2, 2, dtype=torch.float64), torch.tensor([[0.75, 0.25]] * 2, dtype=torch.float64)
-        assert operations.distillation_loss(z, p, 1.0).item() == pytest.approx(0.1308120, abs=1e-7)
-        assert operations.distillation_loss(z, p, 3.0).item() == pytest.approx(9 * 0.1308120, abs=1e-6)
+        assert operations.distillation_loss(z, p, 3.0, loss).item() == pytest.approx(value, abs=1e-6)
+
+    def test_the_mean_is_that_of_the_released_code(self) -> None:
+        """There the loss is torch's kl_div with the reduction ``mean``, of one batch after another."""
+        z, p = torch.randn(6, 4, dtype=torch.float64), torch.softmax(torch.randn(6, 4, dtype=torch.float64), dim=1)
+        expected = F.kl_div(F.log_softmax(z / 10.0, dim=1), p, reduction="none").mean()
+        assert operations.distillation_loss(z, p, 10.0, "mean").item() == pytest.approx(expected.item(), rel=1e-12)
 
     def test_the_size_of_the_step_does_not_vanish_at_high_temperature(self) -> None:
         z = torch.tensor([[2.0, -1.0, 0.0]], dtype=torch.float64, requires_grad=True)
@@ -89,6 +103,37 @@ class TestDistillationLoss:
             (gradient,) = torch.autograd.grad(operations.distillation_loss(z, p, temperature), z)
             sizes.append(gradient.norm().item())
         assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
+
+
+class TestMatricesThatAreNotLearned:
+    def test_they_stay_as_they_were_drawn(self) -> None:
+        """In rounds of all clients, and in rounds of three; another seed draws other rows."""
+        fed, method = toy.federation(), KTpFL(update="random")
+        first = method.init(fed).coefficients
+        for schedule in (Schedule(rounds=2), TWO_ROUNDS):
+            assert torch.equal(engine.run(method, toy.federation(), schedule).state.coefficients, first)
+        assert not torch.equal(first, method.init(toy.federation(seed=1)).coefficients)
+        assert (first.sum(dim=1) - 1).abs().max() < 1e-12
+
+    @pytest.mark.parametrize("method", [KTpFL(update="label_overlap"), KTpFLParams(update="label_overlap")])
+    def test_overlap_of_true_labels_by_hand(self, method: Any) -> None:
+        """Clients with labels 0 0 1 1, 0 0 0 0 0 0 0 0 and 2 2: overlaps 1/2 and 0; weights a_m o_nm²."""
+        labels = ([0, 0, 1, 1], [0] * 8, [2, 2])
+        fed = toy.federation(3, architectures=("linear",))
+        owned = [
+            LabeledDataset(client.train.inputs[: len(own)], torch.tensor(own))
+            for client, own in zip(fed.clients, labels, strict=True)
+        ]
+        fed = toy.again(
+            fed, clients=tuple(replace(client, train=own) for client, own in zip(fed.clients, owned, strict=True))
+        )
+        expected = [[4 / 6, 2 / 6, 0], [1 / 9, 8 / 9, 0], [0, 0, 1]]
+        assert torch.allclose(method.init(fed).coefficients, torch.tensor(expected).double(), rtol=0, atol=1e-7)
+
+    def test_true_labels_are_not_read_where_epsilon_must_cover_it(self) -> None:
+        fed = toy.federation(training=LocalTraining(privacy=Privacy(1.0)), architectures=("linear",))
+        with pytest.raises(InputError, match="reads the labels of training samples"):
+            KTpFL(update="label_overlap").init(fed)
 
 
 class TestTeachingOneself:
@@ -182,7 +227,7 @@ class TestPartialParticipation:
         assert torch.equal(after.coefficients[:, absent], before.coefficients[:, absent])
         assert (after.coefficients.sum(dim=1) - 1).abs().max() < 1e-14
         assert after.coefficients.min() >= 0
-        assert torch.equal(after.coefficients, before.coefficients) == (update == "frozen")
+        assert torch.equal(after.coefficients, before.coefficients) == (UPDATES[update] is UPDATES["frozen"])
         assert all(toy.same(after.models[n], before.models[n]) for n in (7, 11, 20))
         assert torch.equal(report.coefficients, after.coefficients)
 

@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.weights import Models, Params, select, wire_bytes
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
-from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint, KTpFLJointState, overlap
+from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint, KTpFLJointState
 
 EVERYONE = list(toy.IDS)
 
@@ -20,12 +20,6 @@ EVERYONE = list(toy.IDS)
 def combined(parts: list[tuple[float, Params]]) -> Params:
     """Return a weighted sum of models."""
     return {name: sum(a * model[name] for a, model in parts) for name in parts[0][1]}  # type: ignore[misc]
-
-
-def test_overlap_is_the_share_of_labels_in_common() -> None:
-    one = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
-    other = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8], [0.25, 0.25, 0.5]])
-    assert torch.allclose(overlap(one, other), torch.tensor([[1.0, 0.2, 0.5], [0.5, 0.0, 0.25]]))
 
 
 def test_models_weigh_by_squared_overlap_and_by_data() -> None:

@@ -22,6 +22,7 @@ Dtype = Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16
 MemoryFormat = Literal["contiguous", "channels_last", "auto"]
 PublicTransport = Literal["float32", "uint8", "indices"]
 ClassWeights = Literal["none", "balanced"]
+DistillationLoss = Literal["t2", "plain", "mean"]
 OnDivergence = Literal["stop", "skip", "restore"]
 Threads = Annotated[int, Ge(1), Le(256)]
 Workers = Literal["auto"] | Threads
@@ -160,12 +161,14 @@ class LocalTraining(Recipe):
 
 @dataclass(frozen=True)
 class Distillation(Recipe):
-    """Training of each client toward its teacher: descent on T²·KL(teacher ‖ student) (KT-pFL Eq. 6).
+    """Training of each client toward its teacher: descent on KL(teacher ‖ student) (KT-pFL Eq. 6).
 
     Attributes:
         epochs: R, passes over the round's public batch.
         learning_rate: η₂, multiplied by `schedule`.
-        temperature: T, of students and teachers; the loss is scaled by T², so the size of a step does not depend on T.
+        temperature: T, of students and teachers.
+        loss: ``t2``: T²·KL, so that the size of a step hardly depends on T. ``plain``: KL. ``mean``: KL / K for K
+            classes, as in the authors' released code, whose mean is over classes too.
         batch_norm: what BatchNorm normalizes public samples with. ``domain_specific``: statistics of public samples in
             predictions and of the mini-batch while distilling; the running statistics stay those of private samples.
             ``train``: statistics of the mini-batch while distilling, which changes the running statistics, as in the
@@ -175,6 +178,7 @@ class Distillation(Recipe):
     epochs: Natural = 1
     batch_size: Count = 256
     temperature: Positive = 1.0
+    loss: DistillationLoss = "t2"
     batch_norm: BatchNormPolicy = BATCH_NORM
 
 

@@ -24,13 +24,15 @@ from annotated_types import Gt
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.errors import NotCoveredError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, taught
-from ktpfl_pipeline.core.matrix.blocks import uniform
+from ktpfl_pipeline.core.matrix.blocks import by_overlap, overlap, random_rows, uniform
 from ktpfl_pipeline.core.matrix.learned import LearnedMatrix
 from ktpfl_pipeline.core.matrix.objectives import Divergence, Objective, SquaredError
 from ktpfl_pipeline.core.matrix.teachers import log_soft_predictions, mix_teachers, soft_predictions
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models
 
 
@@ -55,8 +57,8 @@ class KTpFL(LearnedMatrix, Personal):
     temperature: Annotated[float, Gt(0)] = 1.0
 
     def init(self, fed: Federation) -> KTpFLState:
-        """Start from the initial models and equal coefficients 1/N."""
-        return KTpFLState(fed.initial_models(), uniform(len(fed.clients), fed.device))
+        """Start from the initial models and the first matrix, 1/N unless `update` names another."""
+        return KTpFLState(fed.initial_models(), first_matrix(self.update, fed, list(fed.by_id)))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Run one communication round of Algorithm 1.
@@ -89,7 +91,7 @@ class KTpFL(LearnedMatrix, Personal):
         def teacher(n: int, logits: Tensor) -> Tensor:
             soft = soft_predictions(logits, fed.distillation.temperature)
             upload = exchange.Upload({**there, n: {}}, batch, logits, soft)
-            objective, c = self.objective(upload, fed), uniform(len(logits), fed.device)
+            objective, c = self.objective(upload, fed), first_matrix(self.update, fed, [*there, n])
             for _ in range(fed.rounds):
                 _, c = self.learn(c, torch.arange(len(c), device=c.device), objective)
             return self.teachers(c, upload, fed)[-1]
@@ -110,3 +112,19 @@ class KTpFL(LearnedMatrix, Personal):
         weights = self.row_weights(fed.data_weights(list(upload.models)))
         log_soft = log_soft_predictions(upload.logits, self.temperature)
         return Divergence(log_soft, weights, self.rho, fed.compute.server_memory * 2**20)
+
+
+def first_matrix(update: str, fed: Federation, clients: Sequence[int]) -> Tensor:
+    """Return the matrix of these n clients before the first round, (n, n): 1/n, or what replaces a learned matrix.
+
+    Raises InputError if the matrix needs true labels, but only the clients have them or training is private.
+    """
+    if update == "random":
+        return random_rows(len(clients), fed.stream("random coefficients"), fed.device)
+    if update == "label_overlap":
+        if fed.private:
+            raise NotCoveredError("reads the labels of training samples")
+        counts = [fed.held_out(n, "train").labels.bincount(minlength=fed.classes) for n in clients]
+        shares = sent(torch.stack([own / own.sum() for own in counts]).double(), fed.device)  # (n, K)
+        return by_overlap(overlap(shares, shares), fed.data_weights(list(clients)))
+    return uniform(len(clients), fed.device)

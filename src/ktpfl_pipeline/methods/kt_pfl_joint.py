@@ -27,14 +27,12 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.blocks import by_overlap, overlap
 from ktpfl_pipeline.core.matrix.teachers import mix_logits, soft_predictions
 from ktpfl_pipeline.core.method import PersonalState, RoundReport
 from ktpfl_pipeline.core.transfer import fetched
 from ktpfl_pipeline.core.weights import Models, Params, average, mix, select
 from ktpfl_pipeline.methods.kt_pfl import KTpFL, KTpFLState
-
-SHARPNESS = 2
-"""The exponent of the overlap o_nm in the weights d_nm of a mixture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +68,7 @@ class KTpFLJoint(KTpFL):
     memory: Annotated[float, Interval(ge=0, lt=1)] = 0.75
 
     def init(self, fed: Federation) -> KTpFLJointState:
-        """Start from equal coefficients 1/N; the server has no models yet."""
+        """Start from the first matrix of KT-pFL; the server has no models yet."""
         labels = torch.zeros(len(fed.clients), fed.classes, dtype=torch.float64, device=fed.device)
         return KTpFLJointState({}, super().init(fed).coefficients, {}, labels, {})
 
@@ -134,11 +132,9 @@ class KTpFLJoint(KTpFL):
     def weights(self, common: Tensor, shares: Tensor) -> Tensor:
         """Return d, (r, n), whose rows sum to one, from the label overlaps o, (r, n), and the data shares, (n,).
 
-        A row without any overlap gets the data shares. The row of a client that never took part is such a row.
+        The row of a client that never took part has no overlap, so it gets the data shares.
         """
-        weights = shares * common**SHARPNESS
-        sums = weights.sum(dim=1, keepdim=True)
-        return torch.where(sums > 0, weights / sums.clamp_min(torch.finfo(sums.dtype).tiny), shares)
+        return by_overlap(common, shares)
 
     def adapt(self, state: KTpFLState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return u_n after local training from v_n, as in a round.
@@ -164,8 +160,3 @@ class KTpFLJoint(KTpFL):
             if group := groups.get(architecture):
                 found |= dict.fromkeys(asked, fed.average(select(there, group)))
         return found
-
-
-def overlap(one: Tensor, other: Tensor) -> Tensor:
-    """Return the overlaps o_nm = Σ_k min(one[n, k], other[m, k]), (r, n), of distributions, (r, K) and (n, K)."""
-    return torch.minimum(one[:, None], other[None]).sum(dim=2)

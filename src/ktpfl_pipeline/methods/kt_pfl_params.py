@@ -14,12 +14,11 @@ from annotated_types import Interval
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.matrix.blocks import uniform
 from ktpfl_pipeline.core.matrix.learned import LearnedMatrix
 from ktpfl_pipeline.core.matrix.objectives import Objective, SquaredDistance
 from ktpfl_pipeline.core.method import PersonalParameters, RoundReport
 from ktpfl_pipeline.core.weights import Models, gram, mix, squared_distances
-from ktpfl_pipeline.methods.kt_pfl import KTpFLState
+from ktpfl_pipeline.methods.kt_pfl import KTpFLState, first_matrix
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
     normalize: bool = True
 
     def init(self, fed: Federation) -> KTpFLState:
-        """Start from the initial model and equal coefficients 1/N."""
-        return KTpFLState({}, uniform(len(fed.common_models()), fed.device))
+        """Start from the initial model and the first matrix, 1/N unless `update` names another."""
+        return KTpFLState({}, first_matrix(self.update, fed, list(fed.common_models())))
 
     def round(self, state: KTpFLState, cohort: list[int], t: int, fed: Federation) -> tuple[KTpFLState, RoundReport]:
         """Train, upload, mix, download and update the coefficients."""

@@ -4,13 +4,29 @@ import pytest
 import torch
 from matrices import divergence, simplex_rows
 
-from ktpfl_pipeline.core.matrix.blocks import among, block, uniform, write_block
+from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.matrix.blocks import among, block, overlap, random_rows, uniform, write_block
 from ktpfl_pipeline.core.matrix.updates import eg
 
 
 def test_uniform() -> None:
     assert uniform(4).tolist() == [[0.25] * 4] * 4
     assert uniform(3).dtype == torch.float64
+
+
+def test_random_rows() -> None:
+    """Uniform on the simplex: a weight above x has the probability (1 - x)^(n - 1)."""
+    few = torch.cat([random_rows(4, rng.stream(seed, "rows"), torch.device("cpu")) for seed in range(2000)])
+    assert (few.sum(dim=1) - 1).abs().max() < 1e-12
+    assert few.min() >= 0
+    for x in (0.1, 0.25, 0.5):
+        assert (few > x).double().mean().item() == pytest.approx((1 - x) ** 3, abs=0.01), x
+
+
+def test_overlap_is_the_share_of_labels_in_common() -> None:
+    one = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    other = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8], [0.25, 0.25, 0.5]])
+    assert torch.allclose(overlap(one, other), torch.tensor([[1.0, 0.2, 0.5], [0.5, 0.0, 0.25]]))
 
 
 class TestPartialParticipation:

@@ -16,6 +16,7 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.sgd import descend
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.setting import Split
+from ktpfl_pipeline.core.settings import DistillationLoss
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, params_of
 
@@ -28,14 +29,14 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
 
 
 def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
-    """Train for R epochs on T²·KL(teacher ‖ student) over public samples (KT-pFL Eq. 6); `teacher` is (B, K)."""
+    """Train for R epochs on `distillation_loss` over public samples (KT-pFL Eq. 6); `teacher` is (B, K)."""
     settings, inputs = space.setting.distillation, space.public(batch)
     module = space.module(n, params)
     target = teacher.to(space.device, space.dtype)
 
     def loss(batch: Tensor) -> Tensor:
         students = module(space.numbers(inputs.index_select(0, batch)))
-        return distillation_loss(students, target.index_select(0, batch), settings.temperature)
+        return distillation_loss(students, target.index_select(0, batch), settings.temperature, settings.loss)
 
     streams = rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device)
     takes_one = space.setting.facts(space.architecture(n)).takes_one
@@ -44,14 +45,15 @@ def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, bat
     return outcome.giving(params_of(module))
 
 
-def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return T²·KL(teacher ‖ softmax(logits / T)), (), summed over classes and averaged over the b samples.
+def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float, loss: DistillationLoss = "t2") -> Tensor:
+    """Return a multiple of KL(teacher ‖ softmax(logits / T)), (), summed over classes and averaged over the b samples.
 
-    `logits` and `teacher` are (b, K) each. The gradient with respect to the logits is T·(softmax(logits / T) - teacher)
-    / b. The factor T² keeps the size of a step nearly independent of T (Hinton, Vinyals, Dean 2015).
+    `logits` and `teacher` are (b, K) each; `loss` is `Distillation.loss`. The gradient with respect to the logits is
+    f (softmax(logits / T) - teacher) / (T b), with the factor f = T², 1 or 1 / K. With T² the size of a step is nearly
+    independent of T (Hinton, Vinyals, Dean 2015). The authors' released code has the mean over all b·K elements.
     """
-    student = F.log_softmax(logits / temperature, dim=1)
-    return temperature**2 * F.kl_div(student, teacher, reduction="batchmean")
+    factor = {"t2": temperature**2, "plain": 1.0, "mean": 1.0 / logits.shape[1]}[loss]
+    return factor * F.kl_div(F.log_softmax(logits / temperature, dim=1), teacher, reduction="batchmean")
 
 
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:

@@ -19,7 +19,9 @@ class LearnedMatrix:
     This class comes before `Personal` among the bases of a method.
 
     Attributes:
-        update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact``, ``authors``, or ``frozen`` at 1/N.
+        update: how the matrix is updated: ``eg``, ``pgd``, ``softmax``, ``exact`` or ``authors``. Or which matrix
+            replaces a learned one: ``frozen`` at 1/N; ``random``: rows drawn once per seed, uniformly from the simplex;
+            ``label_overlap``: `by_overlap` of the true label shares, which only a simulation knows.
         step: η₃, the size of one step. None means 2 / (2 + ρ), with which no ρ causes oscillation; with parameters as
             knowledge it is less if models are far apart. For ``pgd``, None means a search by row, so that no row's
             objective increases.
@@ -33,7 +35,7 @@ class LearnedMatrix:
             then mixes the teachers, as the authors' released code does.
     """
 
-    update: Literal["eg", "pgd", "softmax", "exact", "authors", "frozen"] = "eg"
+    update: Literal["eg", "pgd", "softmax", "exact", "authors", "frozen", "random", "label_overlap"] = "eg"
     step: Annotated[float | None, Ge(0)] = None
     steps: Annotated[int, Ge(1)] = 10
     rho: Annotated[float, Ge(0)] = 2.0

@@ -118,12 +118,13 @@ def authors(objective: Objective, c: Tensor, step: float = 1.0, steps: int = 1) 
 
 
 def frozen(objective: Objective, c: Tensor, step: float = 0.0, steps: int = 0) -> Tensor:
-    """Return the matrix unchanged. With all weights 1/N, KT-pFL equals FedMD."""
+    """Return the matrix unchanged. KT-pFL equals FedMD if all weights are 1/N."""
     return c
 
 
 UPDATES: dict[str, Callable[[Objective, Tensor, Any, int], Tensor]] = {
-    update.__name__: update for update in (eg, pgd, softmax, exact, authors, frozen)
+    **{update.__name__: update for update in (eg, pgd, softmax, exact, authors, frozen)},
+    **dict.fromkeys(("random", "label_overlap"), frozen),  # methods make these matrices before the first round
 }
 
 
