@@ -73,7 +73,9 @@ class ProjectHooks:
         """
         from ktpfl_pipeline.config import checks, parsing, reading
         from ktpfl_pipeline.config.studies import COMPARE
+        from ktpfl_pipeline.core.warnings import start_command
 
+        start_command()
         _runs.append(str(run_params.get("run_id")))
         runner = str(run_params.get("runner"))
         if "ThreadRunner" in runner or "ParallelRunner" in runner:

@@ -158,7 +158,7 @@ def test_samples_keep_their_owners_and_are_given_a_shape(series: Path) -> None:
     numbers = samples.inputs[:, 0, 0].long() // 12
     assert torch.equal(samples.owners, numbers % 4)
     assert torch.equal(samples.labels, numbers % 2)
-    assert load_public(own(shape=[3, 4]), series, samples).shape == (7, 3, 4)
+    assert load_public(own(shape=[3, 4]), series, samples).inputs.shape == (7, 3, 4)
 
 
 def test_a_natural_partition_needs_owners(series: Path) -> None:

@@ -110,19 +110,21 @@ class TestHeadline:
     def test_accuracy_leads_where_a_result_does_not_have_the_metric(self, study):
         led = [replace(each, settings={"headline": "auc"}) for each in study]
         assert headline(led) == "after_transfer"
-        assert notes.alerts(led)["Headline"] == (
+        assert notes.remarks(led)["Headline"] == (
             "headline is auc, but with some seed no client has AUC (KT-pFL, FedMD, Local-only), so accuracy leads this "
             "report."
         )
-        assert "Headline" not in notes.alerts(study)
+        assert "Headline" not in notes.remarks(study)
 
 
 class TestSubject:
     def test_is_the_method_that_is_asked_for(self, judged):
         results = judged(subject="fedmd")
         assert subject(results).method == "fedmd"
-        assert "Subject" not in notes.alerts(results)
-        assert notes.alerts(judged(subject="feddf"))["Subject"].startswith("subject is feddf, which is not among these")
+        assert "Subject" not in notes.remarks(results)
+        assert notes.remarks(judged(subject="feddf"))["Subject"].startswith(
+            "subject is feddf, which is not among these"
+        )
         assert comparison.summary(results).startswith("FedMD is 8.0 percentage points below local-only")
 
     def test_is_kt_pfl_where_it_is_compared(self, judged, result):

@@ -1,6 +1,6 @@
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -12,6 +12,7 @@ from finished_runs import under
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.study import comparison as left
+from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
 from ktpfl_pipeline.reports.headline import advice, tiles
@@ -405,6 +406,19 @@ class TestOtherForms:
         built = comparison.build("x", under(settings, [study[0], result("local", 0.8)]))
         for text in (built.html, built.markdown, built.console):
             assert "Not like for like" in text
+
+    def test_the_warnings_of_all_runs_are_in_one_box_at_the_top(self, study, settings):
+        """Equal warnings of two methods are one; those of a kind follow each other."""
+        first, second = Warned("Absent classes", "no 3"), Warned("Absent classes", "no `4`")
+        warned = [
+            replace(each, runs=[replace(run, warnings=[first, other]) for run in each.runs])
+            for each, other in zip(study, (first, second, first), strict=False)
+        ]
+        built = comparison.build("x", under(settings, warned))
+        assert built.html.index("<b>Absent classes:</b> no 3 no `4`") < built.html.index('class="summary"')
+        assert built.markdown.index(r"> - **Absent classes:** no 3 no \`4\`") < built.markdown.index(built.summary)
+        assert built.console.startswith("x\n! Absent classes: no 3 no `4`\n")
+        assert json.loads(built.data["comparison.json"])["warnings"] == [asdict(first), asdict(second)]
 
     def test_one_client_and_no_matrix(self, run, settings):
         finished = [

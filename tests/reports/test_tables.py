@@ -148,7 +148,7 @@ class TestComparison:
         waits = summarize([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
         (late,) = notes.inequalities([waits, other])
         assert late == "late clients skipped rounds with FedAvg, but trained in these rounds with other methods"
-        assert next(iter(notes_of(under(paper_settings, [study[0], result("local", 0.8)])))) == "Not like for like"
+        assert list(notes.alerts(under(paper_settings, [study[0], result("local", 0.8)]))) == ["Not like for like"]
 
 
 class TestDifferences:

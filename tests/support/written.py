@@ -34,4 +34,4 @@ def row(table: Table, name: str) -> dict[str, str]:
 def notes_of(results: Sequence[MethodResult]) -> dict[str, str]:
     """Return the notes on the main table of a comparison."""
     made = tables.comparison_table(results)
-    return {**notes.alerts(results), **made.meanings, **notes.general_notes(results)}
+    return {**notes.alerts(results), **notes.remarks(results), **made.meanings, **notes.general_notes(results)}

@@ -32,6 +32,7 @@ from ktpfl_pipeline.core.metrics import (
     RoundRecord,
 )
 from ktpfl_pipeline.core.rounds import early_stopping
+from ktpfl_pipeline.core.warnings import Warned
 
 HEADLINE = AFTER_TRANSFER
 ORDER = (HEADLINE, AFTER_LOCAL, VALIDATION)
@@ -126,6 +127,7 @@ class FinishedRun(Kept):
     #: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1; empty if
     #: the server does not know the labels
     majority: list[float] = field(default_factory=list)
+    warnings: list[Warned] = field(default_factory=list)  #: what was found in the data, in the models and in the run
 
     @property
     def labels_known(self) -> bool:

@@ -5,7 +5,7 @@ comparison as one setting of a study.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.metrics import VALIDATION
+from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.methods import title
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
@@ -122,15 +123,21 @@ class Study(Kept):
 def comparison(name: str, results: Sequence[MethodResult]) -> dict[str, Any]:
     """Return the values of a comparison that the overview of all comparisons needs, as plain values.
 
-    They are ``name``, the name of the comparison; ``settings``, the settings that all methods share; and ``methods``,
-    the fields `LEFT` of each method's result, by registry name.
+    They are ``name``, the name of the comparison; ``settings``, the settings that all methods share; ``methods``, the
+    fields `LEFT` of each method's result, by registry name; and ``warnings``, those of all runs.
     """
     kept = [replace(result, runs=[]).to_dict() for result in results]
     return {
         "name": name,
         "settings": results[0].settings,
         "methods": {values["method"]: {part: values[part] for part in LEFT} for values in kept},
+        "warnings": [asdict(each) for each in warnings(results)],
     }
+
+
+def warnings(results: Iterable[MethodResult]) -> list[Warned]:
+    """Return the different warnings of all runs, in order."""
+    return list(dict.fromkeys(each for result in results for run in result.runs for each in run.warnings))
 
 
 def compared(content: Mapping[str, Any]) -> list[MethodResult]:

@@ -7,6 +7,7 @@ from typing import Self
 from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
+from ktpfl_pipeline.core.warnings import Warned
 
 Shape = tuple[int, ...]
 """The shape of one input: (channels, height, width) of images, (channels, length) of series, (features,) of vectors."""
@@ -54,6 +55,7 @@ class LabeledDataset:
     test: Tensor | None = field(default=None, kw_only=True)
     #: the meaning of token ids; None for other kinds of data
     vocabulary: Vocabulary | None = field(default=None, kw_only=True)
+    warnings: tuple[Warned, ...] = field(default=(), kw_only=True)  #: what was found when the samples were read
 
     def __len__(self) -> int:
         """Return the number of samples M."""

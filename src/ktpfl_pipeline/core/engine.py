@@ -3,8 +3,8 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
 from ktpfl_pipeline.core.rounds import checkpoint, contract, early_stopping
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.rounds.evaluation import Ended, Evaluator
+from ktpfl_pipeline.core.warnings import Warned, collected, recall
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 from ktpfl_pipeline.core.work import BACKPROPAGATION
 
@@ -64,6 +65,7 @@ class Run:
     history: list[RoundRecord]  #: one record per round
     #: (rounds, N, N) float32, the coefficient matrix after each round up to `rounds`; None if there is no matrix
     coefficients: Tensor | None
+    warnings: tuple[Warned, ...] = ()  #: those of the federation, then those of the run, including its earlier parts
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,10 @@ def run(
     while True:
         before = told
         try:
-            with memory.used_up_by("The server", fed):
-                return _run(method, fed, schedule, settings or {}, checkpoint_file, tell)
+            with memory.used_up_by("The server", fed), collected() as found:
+                recall(fed.warnings)
+                made = _run(method, fed, schedule, settings or {}, checkpoint_file, tell, found)
+                return replace(made, warnings=tuple(found))
         except LostError as error:
             losses = losses + 1 if told == before else 1
             if losses == RECOVERIES:
@@ -137,8 +141,12 @@ def _run(
     settings: dict[str, Any],
     checkpoint_file: Path | None,
     tell: Callable[[RoundRecord], None],
+    found: Collection[Warned],
 ) -> Run:
-    """Run as `run` does, but raise LostError if a model is lost. A repeated round draws the same random numbers."""
+    """Run as `run` does, but raise LostError if a model is lost. A repeated round draws the same random numbers.
+
+    `found` has the warnings up to now, which are part of each checkpoint.
+    """
     evaluator = Evaluator(method, fed, _adapted(schedule, fed), schedule.global_samples)
     evaluations, full, tried = schedule.evaluations, schedule.full_evaluations, False
     malicious = fed.places(fed.adversary_ids)
@@ -182,7 +190,7 @@ def _run(
         if schedule.patience is not None and early_stopping.best(history, malicious) is history[-1]:
             best = t, state
         if checkpoint_file is not None:
-            _save(checkpoint_file, settings, state, history, matrices, best, fed)
+            _save(checkpoint_file, settings, state, history, matrices, best, fed, found)
         tell(history[-1])
     rounds = len(history)
     if best is not None:
@@ -200,6 +208,7 @@ def _save(
     matrices: list[Tensor],
     best: tuple[int, State] | None,
     fed: Federation,
+    found: Iterable[Warned],
 ) -> None:
     """Write the checkpoint that `_restore` reads. A run without early stopping has no `best` round."""
     content = {
@@ -208,6 +217,7 @@ def _save(
         "history": [asdict(each) for each in history],
         "coefficients": matrices,
         "client_states": opened(fed.client_states.kept, stored),
+        "warnings": [astuple(each) for each in found],
     }
     if best is not None:
         content["best"] = {"round": best[0], "state": _entries(best[1], stored)}
@@ -348,6 +358,7 @@ def _restore(
     checkpoint.check_form(file, content, entries, record)
     fed.client_states.kept = fed.executor.revived(fed, content["client_states"])
     restored: State = replace(state, **fed.executor.revived(fed, content["state"]))  # type: ignore[type-var]
+    recall(Warned(*each) for each in content["warnings"])
     history = [RoundRecord(**record) for record in content["history"]]
     best: tuple[int, State] | None = None
     if "best" in content:

@@ -29,6 +29,7 @@ from ktpfl_pipeline.core.settings import (
 )
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.validation import check
+from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
 
 Split = Literal["train", "validation", "test"]
@@ -80,6 +81,7 @@ class Setting:
     #: ids from which adversaries, stragglers and clients with a budget are drawn; empty means the ids of `clients`. A
     #: worker of a cluster has only some of these clients. Newcomers are not among them.
     population: tuple[int, ...] = ()
+    warnings: tuple[Warned, ...] = ()  #: what was found when the data were prepared; `engine.run` returns them too
 
     def __post_init__(self) -> None:
         """Check ids and settings, and import modules that workers need before these workers are forked."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
+from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 from ktpfl_pipeline.data.standardization import Fitted, FrequentTokens, Standardization
@@ -19,11 +20,14 @@ class PublicSet:
 
     Attributes:
         inputs: (M, ...), in the format of the private inputs.
-        indices: for each seed, the indices of the inputs that are public, (m,) int64 ascending.
+        indices: for each seed, the indices of the inputs that are public, (m,) int64 ascending; empty before they are
+            chosen.
+        warnings: what was found when the inputs were read and chosen.
     """
 
     inputs: Tensor
-    indices: dict[int, Tensor]
+    indices: dict[int, Tensor] = field(default_factory=dict)
+    warnings: tuple[Warned, ...] = ()
 
     def of_seed(self, seed: int) -> Tensor:
         """Return the public inputs of one seed, (m, ...). If all inputs are public, `inputs` itself is returned."""
@@ -157,6 +161,7 @@ class FederatedData:
         skew: kind and number of levels of the feature skew, see `FeatureSkew`; None without skew.
         names: for each seed, the names of the clients in the source; empty unless the partition is ``natural``.
         pretrained: for an architecture, the pretrained weights that its clients start from.
+        warnings: what was found when the data were prepared.
     """
 
     private: LabeledDataset
@@ -166,6 +171,7 @@ class FederatedData:
     skew: tuple[str, int] | None = None
     names: dict[int, tuple[str, ...]] = field(default_factory=dict)
     pretrained: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    warnings: tuple[Warned, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return the data as tensors and plain values, which `from_plain` reads."""
@@ -175,8 +181,9 @@ class FederatedData:
             **{name: getattr(self, name) for name in ("settings", "skew", "names", "pretrained")},
             "private": {name: getattr(private, name) for name in ("inputs", "labels", "native", "class_names")}
             | {"vocabulary": known and astuple(known)},
-            "public": vars(self.public),
+            "public": {name: getattr(self.public, name) for name in ("inputs", "indices")},
             "partitions": partitions,
+            "warnings": [astuple(each) for each in self.warnings],
         }
 
     @classmethod
@@ -189,7 +196,8 @@ class FederatedData:
         known = values["private"].get("vocabulary")
         private = LabeledDataset(**{**values["private"], "vocabulary": known and Vocabulary(*known)})
         public = PublicSet(**values["public"])
-        return cls(private, public, partitions, *(values[name] for name in ("settings", "skew", "names", "pretrained")))
+        others = {name: values[name] for name in ("settings", "skew", "names", "pretrained")}
+        return cls(private, public, partitions, **others, warnings=tuple(Warned(*each) for each in values["warnings"]))
 
     @cached_property
     def seeds(self) -> dict[int, SeedData]:

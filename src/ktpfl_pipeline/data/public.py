@@ -14,6 +14,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.partition import draw_stratified
 
 logger = logging.getLogger(__name__)
@@ -56,11 +57,14 @@ def open_indices(private: LabeledDataset, share: float, seed: int) -> tuple[Tens
     chosen, rest = open_part(private.labels, share, seed)
     shared = also_private(private.inputs[chosen], private.inputs[rest])
     if found := int(shared.sum()):
-        logger.log(
-            logging.WARNING if found > MAX_OVERLAP * len(chosen) else logging.INFO,
+        left = (
             f"Seed {seed}: the open part leaves out {found:,} of the {plural(len(chosen), 'sample')} drawn for it,"
-            " because equal samples are private.",
+            " because equal samples are private."
         )
+        if found > MAX_OVERLAP * len(chosen):
+            warn("Public samples", f"{left} See whether the source has samples twice.")
+        else:
+            logger.info(left)
     return chosen[~shared], found
 
 

@@ -50,7 +50,7 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
     if len({result.clients for result in results}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
     settings, first = results[0].settings, subject(results).runs[0]
-    outcome, facts, warnings = summary(results), _facts(results), notes.alerts(results)
+    outcome, facts, remarks = summary(results), _facts(results), notes.remarks(results)
     caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(results)} Bold: {words.BOLD}"
     table = tables.comparison_table(results, caption)
     source = str(settings.get("private", {}).get("source", ""))
@@ -62,12 +62,13 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
         tiles=tiles(results),
         summary=outcome,
         facts=facts,
-        sections=[section for section in _sections(name, results, table, warnings) if section],
+        sections=[section for section in _sections(name, results, table, remarks) if section],
         brief=[
             table.without(columns.PAPER.key),
-            *(Text(f"{term}: {text}") for term, text in warnings.items()),
+            *(Text(f"{term}: {text}") for term, text in remarks.items()),
             *map(Text, filter(None, [adapted(results)])),
         ],
+        warnings=notes.alerts(results),
         variant=variant(settings, first.native, first.shape),
         data={
             RESULTS: json.dumps(comparison(name, results), indent=1) + "\n",
@@ -76,11 +77,11 @@ def build(name: str, results: Sequence[MethodResult], made: Provenance | None = 
     )
 
 
-def _sections(name: str, results: Sequence[MethodResult], table: Table, warnings: dict[str, str]) -> list[Section]:
-    """Return the sections of the report in order. The `warnings` come before the notes of the main `table`."""
+def _sections(name: str, results: Sequence[MethodResult], table: Table, remarks: dict[str, str]) -> list[Section]:
+    """Return the sections of the report in order. The `remarks` come before the notes of the main `table`."""
     main, settings = subject(results), results[0].settings
     appendix = [] if table.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(results)})]
-    explained = {**warnings, **table.meanings, **notes.general_notes(results)}
+    explained = {**remarks, **table.meanings, **notes.general_notes(results)}
     return [
         Section("Against local-only", _differences(results), files=["differences.csv"]),
         Section("Accuracy", [table, Notes(explained)], files=["runs.csv"]),

@@ -11,9 +11,6 @@ from ktpfl_pipeline.reports.numbers import Entry
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ALERT = "Not like for like"
-"""The term of the note that a page shows in the color of a warning."""
-
 
 @dataclass(frozen=True)
 class Text:
@@ -184,6 +181,7 @@ class Content:
     tiles: Sequence[Tile] = ()  # the numbers at the top of the page
     variant: str = ""  # folder below the folder of the experiment's reports; empty for the latter
     data: Mapping[str, str] = field(default_factory=dict)  # the numbers of the report, as text by file name
+    warnings: Mapping[str, str] = field(default_factory=dict)  # the box at the top, by kind: what may make it wrong
     failed: str = ""  # runs that failed, in the command's last sentence; empty if none
 
     @property

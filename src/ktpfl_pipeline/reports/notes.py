@@ -1,23 +1,40 @@
 """The notes of a comparison: its limitations, the meanings of its columns, and the origin of its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ktpfl_pipeline.analysis.classes import majority
 from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, MethodResult, headline, local_only, subject
+from ktpfl_pipeline.analysis.study import warnings
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, LEADING
 from ktpfl_pipeline.reports import columns, paper, words
 from ktpfl_pipeline.reports.headline import NO_LOCAL
-from ktpfl_pipeline.reports.model import ALERT
 
 
 def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
-    """Return the limitations of a comparison: unequal treatment, untrained clients, and too little training."""
-    unequal, local = inequalities(results), local_only(results)
+    """Return the warnings of a comparison by kind: unequal treatment, untrained clients, and the runs' own warnings."""
+    unequal = inequalities(results)
     found = {
-        ALERT: f"{'; '.join(unequal)}." if unequal else "",
+        "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
+        "Participation": participation([run for result in results for run in result.runs]),
+        **warned(results),
+    }
+    return {kind: text for kind, text in found.items() if text}
+
+
+def warned(results: Iterable[MethodResult]) -> dict[str, str]:
+    """Return the different warnings of all runs by kind."""
+    found: dict[str, str] = {}
+    for each in warnings(results):
+        found[each.kind] = f"{found.get(each.kind, '')} {each.text}".lstrip()
+    return found
+
+
+def remarks(results: Sequence[MethodResult]) -> dict[str, str]:
+    """Return what to know before reading a comparison: another headline or subject, and too little training."""
+    local = local_only(results)
+    found = {
         "Headline": other_headline(results),
         "Subject": other_subject(results),
-        "Participation": participation([run for result in results for run in result.runs]),
         "Length of training": words.gaining(local) if local else "",
     }
     return {term: text for term, text in found.items() if text}

@@ -22,6 +22,7 @@ from ktpfl_pipeline.reports import columns, figures, paper, words
 from ktpfl_pipeline.reports.columns import METHOD, Column
 from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
+from ktpfl_pipeline.reports.notes import warned
 from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes, points
 from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
 from ktpfl_pipeline.reports.render import terminal
@@ -127,6 +128,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         made=made.told(),
         sections=[section for section in sections if section],
         brief=[beside.without("part") if beside.rows else _by_column(cells)],
+        warnings=warned(cell.result for cell in cells if cell.result),
         failed=lost and f"{lost}, and the report states why. Give the same command again to try them again.",
     )
 

@@ -101,6 +101,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             ),
         ],
         brief=[main],
+        warnings=notes.warned(results),
         data={"table.csv": to_csv([_csv(parameter, row, headline(results)) for row in rows])},
     )
 

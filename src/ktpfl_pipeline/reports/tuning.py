@@ -13,6 +13,7 @@ from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
 from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.notes import warned
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, points
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, setting, too_few
@@ -56,6 +57,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
             Section("Trials", [trial_table(tuning), Text(TRIALS)], folded=True),
         ],
         brief=[main.without("configured", "configured_validation", "candidates")],
+        warnings=warned(cell.result for cell in tuning.cells if cell.result),
         data={"trials.csv": to_csv(rows), "hyperparameters.json": values},
     )
 

@@ -102,13 +102,15 @@ def check_form(path: Path, content: dict[str, Any], state: set[str], record: set
     def holds(part: Any, names: set[str]) -> bool:
         return isinstance(part, dict) and set(part) == names
 
-    history, matrices, best = (content.get(name) for name in ("history", "coefficients", "best"))
+    history, matrices, best, warnings = map(content.get, ("history", "coefficients", "best", "warnings"))
     sound = {
         "state": holds(content.get("state"), state),
         "history": isinstance(history, list) and all(holds(each, record) for each in history),
         "coefficients": isinstance(matrices, list)
         and all(isinstance(each, Tensor) and each.ndim == 2 for each in matrices),
         "client_states": isinstance(content.get("client_states"), dict),
+        "warnings": isinstance(warnings, list)
+        and all(isinstance(each, tuple) and [*map(type, each)] == [str, str] for each in warnings),
         "best": best is None  # a run that cannot stop early has none
         or (isinstance(best, dict) and isinstance(best.get("round"), int) and holds(best.get("state"), state)),
     }

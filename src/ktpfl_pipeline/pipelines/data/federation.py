@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.machine.memory import used_up_by
 from ktpfl_pipeline.core.rounds import contract
+from ktpfl_pipeline.core.warnings import collected, recall, warn
 from ktpfl_pipeline.data import public
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
@@ -32,15 +34,22 @@ ANY = 2**62
 @used_up_by("Making the public set")
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
     """Return the `PublicSet`: an open part of the private data, a public dataset without private samples, or none."""
+    with collected() as found:
+        recall(public_images.warnings)
+        made = _public_set(experiment, private, public_images.inputs)
+    return replace(made, warnings=tuple(found))
+
+
+def _public_set(experiment: Experiment, private: Any, public_images: Tensor) -> PublicSet:
     if experiment.public.source == NO_PUBLIC:
         return PublicSet(public_images, dict.fromkeys(experiment.seeds, torch.arange(0)))
     if experiment.public.source == OPEN_PART:
         if experiment.partition.scheme == NATURAL:
-            logger.warning(
-                "public.source is open_part, which shares %.0f %% of the clients' own samples with all clients: that is"
-                " for simulation only. In a real federation take public inputs of another origin, which belong to no"
-                " client (public.source: npz:<file>, folder:<folder> or included).",
-                100 * experiment.public.share,
+            warn(
+                "Public samples",
+                f"public.source is open_part, which shares {100 * experiment.public.share:.0f} % of the clients' own "
+                "samples with all clients: that is for simulation only. In a real federation take public inputs of "
+                "another origin, which belong to no client (public.source: npz:<file>, folder:<folder> or included).",
             )
         drawn = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
         indices, left_out = {s: chosen for s, (chosen, _) in drawn.items()}, {s: n for s, (_, n) in drawn.items()}
@@ -71,6 +80,13 @@ def partition_clients(
 
 def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
     """Return the `FederatedData` of an experiment, with the partitions of all seeds."""
+    with collected() as found:
+        recall((*private.warnings, *public_set.warnings))
+        made = _federated(experiment, private, public_set, raw_folder)
+    return replace(made, warnings=tuple(found))
+
+
+def _federated(experiment: Experiment, private: Any, public_set: PublicSet, raw_folder: Path) -> FederatedData:
     asked = experiment.partition
     skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
     if skew:

@@ -14,7 +14,9 @@ from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.memory import used_up_by
 from ktpfl_pipeline.core.rng import derive
+from ktpfl_pipeline.core.warnings import collected, warn
 from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, draw_stratified
 from ktpfl_pipeline.data.sources import SOURCES, Reading, load, missing, npz, sized
@@ -30,6 +32,12 @@ RARE, MANY = 0.02, 20
 @used_up_by("Reading the private samples")
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), with the experiment's channels and image size, and with owners if known."""
+    with collected() as found:
+        samples = _private(experiment, raw_folder)
+    return replace(samples, warnings=tuple(found))
+
+
+def _private(experiment: Experiment, raw_folder: Path) -> Any:
     source, reading = experiment.private.source, _reading(experiment)
     try:
         samples = load(source, raw_folder, experiment.private.classes, reading)
@@ -55,10 +63,16 @@ def load_private(experiment: Experiment, raw_folder: Path) -> Any:
 
 @used_up_by("Reading the public samples")
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
-    """Return the inputs from which the public set is drawn, (M, ...), in the shape of private inputs.
+    """Return the inputs from which the public set is drawn, (M, ...), in the shape of private inputs: a `PublicSet`.
 
     There are no inputs if the public source is ``none``.
     """
+    with collected() as found:
+        inputs = _public(experiment, raw_folder, private)
+    return PublicSet(inputs, warnings=tuple(found))
+
+
+def _public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     source = experiment.public.source
     if source == OPEN_PART:
         return private.inputs
@@ -91,10 +105,11 @@ def _warn_of_many_features(inputs: Any, source: str) -> None:
         found = f"{features:,} features, and {rare:,} of them are 1 in at most {RARE:.0%} of the samples and else 0"
     else:
         return
-    logger.warning(
+    warn(
+        "One feature per value",
         f"{source}: samples have {found}. A column of ids, of free text, or of numbers with a text for missing values"
         " becomes one feature per value: drop such columns, or name what is missing; `ktpfl convert csv` shows what"
-        " each column became."
+        " each column became.",
     )
 
 
@@ -109,9 +124,10 @@ def _without_gaps(samples: Any, source: str) -> Any:
         return samples
     few = f"{source}: no sample has class{'es' * (len(absent) > 1)}"
     if (names := samples.class_names) is not None:
-        logger.warning(
+        warn(
+            "Absent classes",
             f"{few} {listed([names[label] for label in absent])}; the source names them, so models have {len(names):,} "
-            "classes. To change this, list the existing ones in private.classes."
+            "classes. To change this, list the existing ones in private.classes.",
         )
         return samples
     logger.info(f"{few} {listed(absent)}, so models have {len(present):,} classes, which reports name by their labels.")

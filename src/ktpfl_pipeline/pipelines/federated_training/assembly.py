@@ -21,6 +21,7 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
         classes=data.private.classes,
         build=partial(models.build, shape=data.private.shape, classes=data.private.classes, weights=data.pretrained),
         seed=seed,
+        warnings=data.warnings,
         **settings_of(experiment),
     )
 

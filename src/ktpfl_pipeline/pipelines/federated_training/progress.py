@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -38,7 +38,6 @@ class Plan:
         trained: the number of runs that this process trained; a resumed run counts as the fraction trained here.
         spent: the seconds that these runs took.
         restated: whether the log already has the line about new settings.
-        warned: the warnings that were already logged; an equal warning of another method is not repeated.
     """
 
     trainings: int
@@ -47,7 +46,6 @@ class Plan:
     trained: float = 0.0
     spent: float = 0.0
     restated: bool = False
-    warned: set[str] = field(default_factory=set)
 
     def left(self, runs: float) -> str:
         """Return the time for the remaining `runs` in words, estimated from earlier runs; empty before any round."""
@@ -58,12 +56,6 @@ class Plan:
         if not self.done and not self.restated:
             logger.info("New settings, data or code; earlier runs are kept.")
         self.restated = True
-
-    def warn(self, text: str) -> None:
-        """Log a warning that concerns every method, once."""
-        if text not in self.warned:
-            logger.warning(text)
-        self.warned.add(text)
 
 
 _plan: ContextVar[Plan | None] = ContextVar("plan", default=None)

@@ -33,6 +33,7 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import newcomers
+from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.core.weights import Models, opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
@@ -78,7 +79,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         known = {"run_id": tracked.run_id, "key": key, "data": settings["data"]}
         finished = _conclude(job, made, fed, facts, result, shown.trained, known)
         if few := notes.participation([finished]):
-            progress.plan.warn(f"{job.name}: {few}")
+            warn("Participation", f"{job.name}: {few}")
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
         if not tracked.complete:
             ours = job.keeps_models and job.parent is None and seed == job.experiment.seeds[0]
@@ -162,6 +163,7 @@ def finished_run(method: str, fed: Federation, result: engine.Run, counts: Tenso
         matrices={} if matrices is None else matrix.snapshots(matrices),
         attention=attention,
         adversaries=adversaries,
+        warnings=list(result.warnings),
         trust=None if matrices is None or not adversaries else matrix.trust(matrices[-1], adversaries),
         **beside,
     )

@@ -10,13 +10,13 @@ from markupsafe import Markup, escape
 from ktpfl_pipeline import __version__
 from ktpfl_pipeline.reports.columns import Column
 from ktpfl_pipeline.reports.figures.base import svg_on_page
-from ktpfl_pipeline.reports.model import ALERT, Content, Picture, Table
+from ktpfl_pipeline.reports.model import Content, Picture, Table
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 
 def page(report: Content) -> str:
     """Return the page."""
-    return _template().render(report=report, alert=ALERT, version=__version__)
+    return _template().render(report=report, version=__version__)
 
 
 @cache

@@ -11,7 +11,8 @@ _SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<"})
 
 def document(report: Content) -> str:
     """Return the whole report."""
-    parts = [f"# {report.title}", f"**{report.summary}**", " · ".join(report.facts)]
+    warned = "\n".join(f"> - **{kind}:** {text.translate(_SIGNS)}" for kind, text in report.warnings.items())
+    parts = [f"# {report.title}", warned, f"**{report.summary}**", " · ".join(report.facts)]
     parts.append("\n".join(f"- {what}: `{told}`" for what, told in report.made.items() if told))
     for section in report.sections:
         parts += [f"## {section.title}" if section.title else "", *map(_block, section.blocks)]

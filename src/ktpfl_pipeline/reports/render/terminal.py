@@ -25,7 +25,8 @@ RULE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 def text(report: Content, width: int | None = None) -> str:
     """Return the heading, the summary and the brief blocks of a report. `width` None takes the terminal's width."""
     width = width or min(max(shutil.get_terminal_size((USUAL, 0)).columns, NARROWEST), WIDEST)
-    parts = [report.name, *wrapped(report.summary, width), ""]
+    warned = [line for kind, text in report.warnings.items() for line in wrapped(f"! {kind}: {text}", width)]
+    parts = [report.name, *warned, *wrapped(report.summary, width), ""]
     for block in report.brief:
         parts += wrapped(block.text, width) if isinstance(block, Text) else [table(block, width)]
     return "\n".join(parts).replace(MINUS, "-").replace(NONE, "-").rstrip() + "\n"

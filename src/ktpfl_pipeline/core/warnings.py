@@ -1,0 +1,77 @@
+"""The warnings of a run: what may make its result wrong or weaker than it looks, although the run can go on.
+
+`warn` logs a warning and gives it to every surrounding `collected`. Samples, prepared data, federations and runs keep
+what was collected when they were made (fields ``warnings``): `engine.run` returns and checkpoints the warnings of its
+federation and its own, so a resumed or reused run still has them, and a report shows those of its runs in one box.
+
+To add a warning, add its kind with one line to `KINDS`, and call ``warn(kind, text)`` where the run is prepared,
+started or trained. The text is one or two sentences: what was found and how often, an example, and what to do.
+docs/reference/warnings.md is made from `KINDS`.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from ktpfl_pipeline.core.errors import printable
+
+logger = logging.getLogger(__name__)
+
+KINDS = {
+    "Public samples": "public samples that belong to clients, or that equal private samples and are left out",
+    "Absent classes": "classes that the source names and that no sample has",
+    "One feature per value": "columns of ids or of free text that became one feature for each value",
+    "Participation": "clients that were in no round's cohort, so that the means count models that were never trained",
+}
+"""The kinds of warnings, each with one line that says what is warned of. Reports show a kind as the warning's title."""
+
+
+@dataclass(frozen=True)
+class Warned:
+    """One warning."""
+
+    kind: str  #: a key of `KINDS`
+    text: str  #: what was found, with count and example, and what to do
+
+
+Found = dict[Warned, None]
+"""Different warnings in the order in which they were first given."""
+_open: ContextVar[tuple[Found, ...]] = ContextVar("open", default=())
+
+
+def warn(kind: str, text: str) -> None:
+    """Log a warning and give it to every surrounding `collected`. If one of them has it already, it is not logged.
+
+    Raises ValueError if `kind` is not a key of `KINDS`.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is not a kind of warning: add it to KINDS")
+    one = Warned(kind, printable(text))
+    if not any(one in found for found in _open.get()):
+        logger.warning(one.text)
+    recall([one])
+
+
+def recall(warnings: Iterable[Warned]) -> None:
+    """Give warnings that were logged before, such as those of a checkpoint, to every surrounding `collected`."""
+    given = dict.fromkeys(warnings)
+    for found in _open.get():
+        found.update(given)
+
+
+@contextmanager
+def collected() -> Iterator[Found]:
+    """Collect the warnings that are given in this context, each once. Contexts may be nested."""
+    found: Found = {}
+    token = _open.set((*_open.get(), found))
+    try:
+        yield found
+    finally:
+        _open.reset(token)
+
+
+def start_command() -> None:
+    """Begin a command: until the next one begins, no warning is logged twice."""
+    _open.set(({},))
