@@ -1,5 +1,6 @@
 """What clients of a level see, and that those of one level see alike."""
 
+import hashlib
 from itertools import product
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from cases import case
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.feature_skew import FeatureSkew
+from ktpfl_pipeline.data.feature_skew import STEP, FeatureSkew
 
 IMAGES = torch.randint(0, 256, (5, 3, 24, 24), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 FEATURES = torch.randn(400, 3, 10, generator=torch.Generator().manual_seed(0))
@@ -71,6 +72,20 @@ def test_noise_has_its_size_and_streams():
     ]
     assert len({each.numpy().tobytes() for each in drawn}) == 4
     assert torch.equal(seen("noise", 1, gray), drawn[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "digest"),
+    [("rotation", "a454ff3a"), ("blur", "1464e0df"), ("color", "a0eaf8b9"), ("noise", "4d93a62e")],
+)
+def test_every_processor_makes_the_same_pixels(kind: str, digest: str) -> None:
+    views = [seen(kind, client, levels=5).numpy().tobytes() for client in range(1, 5)]
+    assert hashlib.sha256(b"".join(views)).hexdigest()[:8] == digest
+
+
+def test_noise_of_features_has_steps() -> None:
+    steps = seen("noise", 3, torch.zeros(400, 3)).double() / STEP
+    assert torch.equal(steps, steps.round()), "wider than what processors differ in"
 
 
 def test_noise_of_features_is_in_units_of_their_own():

@@ -2,6 +2,8 @@
 
 Client n has level n mod `levels`. Inputs at level 0 are unchanged, and higher levels change them more. Clients of the
 same level form a group that methods with client groups can find.
+
+Changes are computed in float64 and rounded to multiples of `STEP`, so that they are equal on all processors.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,8 @@ BLUR = 0.07
 """Standard deviation of the blur at the highest level, as a fraction of the image's shorter side."""
 IMAGE_NOISE, FEATURE_NOISE = 64.0, 0.5
 """Standard deviation of the noise at the highest level: for uint8 values of images, and for standardized features."""
+STEP = 2.0**-20
+"""Far more than processors differ in float64, and far less than inputs need."""
 
 
 class FeatureSkew(NamedTuple):
@@ -59,11 +63,20 @@ class FeatureSkew(NamedTuple):
             return inputs
         if self.kind != "noise":
             return KINDS[self.kind](inputs, level, self.levels)
-        drawn = torch.randn(inputs.shape, generator=stream(self.seed, "feature_noise", client, split))
-        drawn *= level / (self.levels - 1)
+        draws = stream(self.seed, "feature_noise", client, split)
+        drawn = torch.randn(inputs.shape, dtype=torch.float64, generator=draws) * (level / (self.levels - 1))
         if kinds.of(inputs).pixels:
-            return (inputs + IMAGE_NOISE * drawn).round().clamp(0, 255).to(torch.uint8)
-        return inputs + FEATURE_NOISE * drawn
+            return _pixels(inputs + IMAGE_NOISE * drawn)
+        return (inputs + _in_steps(FEATURE_NOISE * drawn)).float()
+
+
+def _in_steps(values: Tensor) -> Tensor:
+    return (values / STEP).round() * STEP
+
+
+def _pixels(values: Tensor) -> Tensor:
+    """Return values of pixels, float64, as uint8, halves rounded to even."""
+    return _in_steps(values).round().clamp(0, 255).to(torch.uint8)
 
 
 def _rotation(images: Tensor, level: int, levels: int) -> Tensor:
@@ -77,19 +90,26 @@ def _rotation(images: Tensor, level: int, levels: int) -> Tensor:
     from torchvision.transforms import InterpolationMode
     from torchvision.transforms.v2 import functional as transforms
 
-    rotated: Tensor = transforms.rotate(images, 360 * level / levels, InterpolationMode.BILINEAR)
-    return rotated
+    return _pixels(transforms.rotate(images.double(), 360 * level / levels, InterpolationMode.BILINEAR))
 
 
 def _blur(images: Tensor, level: int, levels: int) -> Tensor:
     """Blur images with a Gaussian kernel, one of the corruptions of Hendrycks and Dietterich (2019)."""
-    shorter = min(images.shape[-2:])
-    sigma = BLUR * shorter * level / (levels - 1)
-    size = min(2 * int(3 * sigma) + 3, 2 * shorter - 1)  # torch can reflect fewer pixels than the side has
-    from torchvision.transforms.v2 import functional as transforms
+    sides = images.shape[-2:]
+    sigma = BLUR * min(sides) * level / (levels - 1)
+    reach = min(int(3 * sigma) + 1, min(sides) - 1)  # an image is reflected once at most
+    down, across = (_gaussian(side, sigma, reach) for side in sides)
+    return _pixels(down @ images.double() @ across.T)
 
-    blurred: Tensor = transforms.gaussian_blur(images, [size, size], [sigma, sigma])
-    return blurred
+
+def _gaussian(side: int, sigma: float, reach: int) -> Tensor:
+    """Return the weights of the pixels of a side in each blurred pixel, (side, side), reflected at both ends."""
+    offsets = torch.arange(-reach, reach + 1)
+    weights = (-0.5 * (offsets.double() / sigma) ** 2).exp()
+    found = torch.arange(side).unsqueeze(1) + offsets
+    found = side - 1 - (side - 1 - found.abs()).abs()
+    blank = torch.zeros(side, side, dtype=torch.float64)
+    return blank.scatter_add(1, found, (weights / weights.sum()).expand(side, -1))
 
 
 def _color(images: Tensor, level: int, levels: int) -> Tensor:

@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import torch
 from cases import case
@@ -41,6 +43,37 @@ def test_resizing_agrees_with_pillow():
                 np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)) for image in images
             ]
             assert np.abs(ours - np.stack(pillows)).max() <= 1
+
+
+def exactly(image: list[list[int]], size: tuple[int, int]) -> list[list[int]]:
+    """Return a gray image after bilinear resizing in exact fractions, rounded once, halves to even."""
+
+    def weights(old: int, new: int) -> list[list[Fraction]]:
+        scale = Fraction(old, new)
+        centers = [(i + Fraction(1, 2)) * scale - Fraction(1, 2) for i in range(new)]
+        rows = [[max(Fraction(0), 1 - abs(c - j) / max(scale, 1)) for j in range(old)] for c in centers]
+        return [[weight / sum(row) for weight in row] for row in rows]
+
+    down, across = weights(len(image), size[0]), weights(len(image[0]), size[1])
+    rows = [[sum(w * p for w, p in zip(own, row, strict=True)) for own in across] for row in image]
+    return [[round(sum(w * row[x] for w, row in zip(own, rows, strict=True))) for x in range(size[1])] for own in down]
+
+
+def test_pixels_are_exact_so_that_no_processor_has_others():
+    """Among them are halves, such as all of the middle columns here, which an error in the last digit would turn."""
+    for sides, size in (((8, 8), (28, 28)), ((9, 8), (5, 28)), ((3, 14), (7, 4)), ((32, 32), (28, 28))):
+        with case(sides, size):
+            images = NUMBERS.integers(0, 256, (2, *sides)).astype(np.uint8)
+            images[1] = [[0, 1] * (sides[1] // 2)] * sides[0]
+            found = adapt(torch.from_numpy(images[:, None]), (1, *size))
+            assert found[:, 0].tolist() == [exactly(image.tolist(), size) for image in images]
+    colors = torch.tensor([[0, 0, 250], [0, 0, 0]], dtype=torch.uint8).T.reshape(1, 3, 1, 2)
+    assert adapt(colors, (1, 1, 4)).flatten().tolist() == [28, 21, 7, 0]  # of 28.5, which is not rounded before
+
+
+def test_large_sides_stay_exact_enough():
+    wide = torch.full((1, 1, 3, 70_001), 255, dtype=torch.uint8)
+    assert adapt(wide, (1, 2, 32)).unique().tolist() == [255]
 
 
 def test_chunks_do_not_change_the_result(monkeypatch):

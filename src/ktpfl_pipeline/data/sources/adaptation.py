@@ -5,14 +5,15 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
 
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import gib, room
 
-_CHUNK_VALUES = 2**24  # float32 values that `adapt` holds at a time: 64 MiB
+_CHUNK_VALUES = 2**23  # float64 values that `adapt` holds at a time: 64 MiB
+_LUMA = torch.tensor([299.0, 587.0, 114.0], dtype=torch.float64)  # of red, green and blue, in thousandths
+_LARGEST = 2**17  # sum of the integer weights of a pixel; sums of 255 · 1000 · _LARGEST² are exact in float64
 
 
 def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
@@ -20,7 +21,8 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
 
     Grayscale images are repeated for further channels. RGB images become grayscale by the luma of ITU-R BT.601
     (0.299 R + 0.587 G + 0.114 B). Sizes are changed by bilinear interpolation, with antialiasing if a side shrinks.
-    Values are rounded once, at the end.
+    All sums are of integers, and the exact value is rounded once, at the end, halves to even. So the pixels do not
+    depend on the processor.
 
     Args:
         images: (M, 1 to 4, height, width) uint8.
@@ -47,14 +49,26 @@ def adapt(images: Tensor, shape: Shape, what: str = "images") -> Tensor:
     adapted = torch.empty(number, *shape, dtype=torch.uint8)
     rows = max(1, _CHUNK_VALUES // (given * math.prod(map(max, sides, size))))
     for start in range(0, number, rows):
-        chunk = images[start : start + rows].float()
+        chunk, scale = images[start : start + rows].double(), torch.ones((), dtype=torch.float64)
         if channels < given:
-            chunk = (chunk * torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(dim=1, keepdim=True)
+            chunk, scale = (chunk * _LUMA.view(3, 1, 1)).sum(dim=1, keepdim=True), _LUMA.sum()
         if sides != size:
-            shrinks = any(map(int.__lt__, size, sides))
-            chunk = interpolate(chunk, tuple(size), mode="bilinear", align_corners=False, antialias=shrinks)
-        adapted[start : start + rows] = chunk.round().clamp(0, 255).to(torch.uint8)  # gray is repeated here
+            down, across = map(_weights, sides, size)
+            chunk = down @ chunk @ across.T
+            scale = scale * down.sum(dim=1, keepdim=True) * across.sum(dim=1)
+        adapted[start : start + rows] = (chunk / scale).round().to(torch.uint8)  # gray is repeated here
     return adapted
+
+
+def _weights(old: int, new: int) -> Tensor:
+    """Return the weights of `old` pixels in each of `new` pixels, (new, old): integers in float64, not normalized.
+
+    A weight falls linearly with the distance of the pixels' centers, to zero at the width of the larger pixel.
+    """
+    width = 2 * max(old, new)  # distances are in 1 / (2 · old · new) of the side
+    centers = (2 * torch.arange(new) + 1).mul(old).unsqueeze(1) - (2 * torch.arange(old) + 1).mul(new)
+    weights = (width - centers.abs()).clamp(min=0).double()
+    return (weights * min(1.0, _LARGEST / float(weights.sum(dim=1).max()))).floor()
 
 
 def described(shape: Sequence[int], kind: str = "") -> str:
