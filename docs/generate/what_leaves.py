@@ -66,6 +66,8 @@ class Sizes:
         others: the same of the other members' models together.
         body: of its model without the head.
         common: d_q, of FML's common model.
+        unnormalized: of its model without BatchNorm.
+        trained: of its model without the statistics of BatchNorm.
         shared: d_x + (d₁ + 1) K, of FedMRL's common extractor and head.
     """
 
@@ -82,6 +84,7 @@ class Sizes:
     body: int
     common: int
     unnormalized: int
+    trained: int
     shared: int
 
     @property
@@ -115,6 +118,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4d(N - 1)": lambda s: 4 * s.own * (s.clients - 1),
         "4dM'": lambda s: 4 * s.own * s.candidates,
         "4d of the body": lambda s: 4 * s.body,
+        "4d + 4d without statistics": lambda s: 4 * (s.own + s.trained),
         "4d without BatchNorm": lambda s: 4 * s.unnormalized,
         "4d of the shared model": lambda s: 4 * s.common,
         "4(d_x + (d₁ + 1)K)": lambda s: 4 * s.shared,
@@ -206,7 +210,7 @@ def toy_sizes(n: int, fed: Federation) -> Sizes:
     common = 64 * toy.CLASSES + toy.CLASSES
     own, normalized = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
     make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3)
-    return make(own, others, own - head, common, own - normalized, 56 + 10 * toy.CLASSES)
+    return make(own, others, own - head, common, own - normalized, own - normalized // 2, 56 + 10 * toy.CLASSES)
 
 
 def paper_sizes(*, alike: bool) -> list[Sizes]:
@@ -216,7 +220,7 @@ def paper_sizes(*, alike: bool) -> list[Sizes]:
     make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 20, 20, 4)
     lenet = PAPER["lenet"]
     small = lenet - 850 + (min(FedMRL().dimension, 84) + 1) * 10  # its feature has 84 numbers, and its head 850
-    return [make(d, sum(own) - d, d - head, lenet, d, small) for d in own]
+    return [make(d, sum(own) - d, d - head, lenet, d, d, small) for d in own]
 
 
 def row(name: str) -> str:

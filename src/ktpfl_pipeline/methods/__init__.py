@@ -102,6 +102,7 @@ ONE_ARCHITECTURE = {
     "fedavg": Preset(".fedavg:FedAvg"),
     "fedavg_ft": Preset(".fedavg:FedAvgFT", compared=False),
     "fedprox": Preset(".fedprox:FedProx"),
+    "scaffold": Preset(".scaffold:SCAFFOLD"),
     "per_fedavg": Preset(".per_fedavg:PerFedAvg"),
     # The Hessian-free version of Per-FedAvg.
     "per_fedavg_hf": Preset(".per_fedavg:PerFedAvg", "Per-FedAvg (HF)", {"hessian": True}, compared=False),
