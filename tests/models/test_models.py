@@ -10,7 +10,8 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.models import MODELS, build
 
 # Written by hand, apart from the registry: a model that is dropped or renamed must show here.
-NAMES = ["lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "mlp", "cnn", "cnn_bn", "cnn1d", "gru"]
+NAMES = ["lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "logistic", "mlp", "cnn", "cnn_bn"]
+NAMES += ["cnn1d", "gru"]
 OF_TEXTS = ["fasttext", "text_cnn", "text_gru", "text_lstm", "text_transformer"]  # see test_text
 SERIES = [(9, 128), (2, 33)]
 SHAPES = [(1, 28, 28), (3, 32, 32)]
@@ -39,13 +40,15 @@ PARAMETERS = {
     ("cnn1d", (9, 128)): 21_770,
     ("gru", (9, 128)): 15_050,
     ("mlp", (30,)): 2_634,
+    ("logistic", (1, 28, 28)): 7_850,
+    ("logistic", (3, 32, 32)): 30_730,
 }
 # Values in the running means and variances of BatchNorm.
 FLOAT_BUFFERS = {"resnet18": 9_600, "shufflenet_v2": 16_180, "cnn_bn": 48}
 
 
 def shapes(name: str) -> list[tuple[int, ...]]:
-    return SERIES if name in ("cnn1d", "gru") else [*SHAPES, *SERIES, (30,)] if name == "mlp" else SHAPES
+    return SERIES if name in ("cnn1d", "gru") else [*SHAPES, *SERIES, (30,)] if name in ("mlp", "logistic") else SHAPES
 
 
 # Each model on one shape, and on the others where they are of another kind or go another way; sizes and colors have a
@@ -53,7 +56,7 @@ def shapes(name: str) -> list[tuple[int, ...]]:
 EVERY = [
     *(("lenet", (1, 28, 28)), ("lenet", (3, 32, 32)), ("alexnet", (3, 32, 32)), ("resnet18", (1, 28, 28))),
     *(("shufflenet_v2", (3, 32, 32)), ("mcmahan_cnn", (1, 28, 28)), ("cnn", (3, 32, 32)), ("cnn_bn", (1, 28, 28))),
-    *((name, shape) for name in ("mlp", "cnn1d", "gru") for shape in shapes(name)[-3:]),
+    *((name, shape) for name in ("mlp", "logistic", "cnn1d", "gru") for shape in shapes(name)[-3:]),
 ]
 
 
@@ -209,3 +212,15 @@ def test_refused_input_names_the_value_and_what_is_allowed(arguments, value, all
 def test_series_with_one_axis_too_many_are_told_their_shape(name: str) -> None:
     with pytest.raises(InputError, match=r"9 x 1 x 128, series .* set private.shape to \[9, 128\], and choose cnn1d"):
         build(name, (9, 1, 128), 6)
+
+
+def test_logistic_regression_of_two_classes_is_that_of_the_binary_cross_entropy() -> None:
+    model, x = seeded("logistic", (3,), classes=2), inputs(5, (3,))
+    labels = torch.tensor([0, 1, 1, 0, 1])
+    weight, bias = model.parameters()
+    score = x @ weight.detach()[0] + bias.detach()
+    loss = nn.functional.cross_entropy(model(x), labels)
+    expected = nn.functional.binary_cross_entropy_with_logits(score, labels.float())
+    assert torch.allclose(loss, expected)
+    (found,) = torch.autograd.grad(loss, [weight])
+    assert torch.allclose(found[0], ((score.sigmoid() - labels) @ x) / 5, atol=1e-6)

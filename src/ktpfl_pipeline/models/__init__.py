@@ -23,7 +23,7 @@ from ktpfl_pipeline.models.mcmahan_cnn import mcmahan_cnn
 from ktpfl_pipeline.models.resnet import resnet18
 from ktpfl_pipeline.models.series import cnn1d, gru
 from ktpfl_pipeline.models.shufflenet import shufflenet_v2
-from ktpfl_pipeline.models.small import cnn, cnn_bn, mlp
+from ktpfl_pipeline.models.small import cnn, cnn_bn, logistic, mlp
 
 Builder = Callable[[Shape, int], nn.Module]
 """``builder(shape, classes)`` returns a new model for inputs of `shape`, such as (channels, height, width).
@@ -40,6 +40,7 @@ MODELS: dict[str, Builder] = {
     # The paper's homogeneous architecture.
     "mcmahan_cnn": mcmahan_cnn,
     # For tests and laptops.
+    "logistic": logistic,
     "mlp": mlp,
     "cnn": cnn,
     "cnn_bn": cnn_bn,

@@ -67,6 +67,7 @@ _ARCHITECTURES = {
     **{"lenet": "LeNet", "alexnet": "AlexNet", "resnet18": "ResNet-18", "shufflenet_v2": "ShuffleNetV2"},
     **{
         "mcmahan_cnn": "McMahan CNN",
+        "logistic": "logistic regression",
         "mlp": "MLP",
         "cnn": "CNN",
         "cnn_bn": "CNN with BN",
