@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare paper results viz ui docs docs-check test flower check lint types layers gpu-check lock clean
+.PHONY: help setup run compare paper external results viz ui docs docs-check test flower check lint types layers gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,8 +75,11 @@ comma := ,
 paper: $(READY)  ## the paper's tables and figures next to its numbers: hours; repeat the command to continue
 	@$(BIN)/kedro run --pipelines=paper --env=$(SCALE) --params 'paper.only=$(subst $(comma),+,$(or $(ONLY),all)),paper.train=$(if $(PLAN),false,true),paper.files=$(if $(FILES),true,false)'
 
+external: $(READY)  ## published numbers of other projects next to ours; ONLY=flamby_heart runs one setting
+	@$(BIN)/python benchmarks/external.py run $(ONLY) && $(BIN)/python benchmarks/external.py table
+
 results: $(READY)  ## the tables and figures of docs/results from the kept runs, in seconds and without images
-	@for table in "converged.py table" "converged.py figure" "pages.py table" paper_tables.py "paper_evidence.py draw"; do \
+	@for table in "converged.py table" "converged.py figure" "pages.py table" "external.py table" paper_tables.py "paper_evidence.py draw"; do \
 	  $(BIN)/python benchmarks/$$table || exit 1; \
 	done
 

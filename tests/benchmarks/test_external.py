@@ -1,0 +1,47 @@
+"""Published numbers next to ours."""
+
+from pathlib import Path
+
+import external
+import numpy as np
+import pytest
+from page_tables import replaced
+
+
+def test_the_page_shows_the_kept_runs() -> None:
+    text = external.PAGE.read_text("utf-8")
+    assert replaced(text, {f"## `{name}`\n": external.comparison(name) for name in external.settings()}) == text
+
+
+def test_every_published_cell_has_a_section_of_conf() -> None:
+    sections = (external.ROOT / "conf" / "external" / "parameters_external.yml").read_text("utf-8")
+    assert all(f"\n{name}:" in sections for name in external.settings())
+
+
+def test_rules_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external, "KEPT", tmp_path)
+    rows = ["fedavg,0,0,4,10 30 20 20 20 20", "fedavg,0,1,4,30 50 20 40 40 40", "fedavg,1,0,4,0 0 0 0 0 80"]
+    (tmp_path / "here.csv").write_text("\n".join(["method,seed,client,test_samples,accuracies", *rows]), "utf-8")
+    kept = external.Kept("here")
+    assert kept.by_seed("fedavg", "last") == {0: 30, 1: 80}
+    assert kept.by_seed("fedavg", "best") == {0: 40, 1: 80}
+    assert kept.by_seed("fedavg", "ours") == {0: pytest.approx(30), 1: 16}
+    assert kept.by_seed("fedavg", "last", "1") == {0: 40}
+
+
+@pytest.mark.parametrize(("sd", "ours", "equal"), [("", 71.0, True), ("", 71.1, False), ("1.6", 73.2, True)])
+def test_equal_is_within_a_point_or_two_standard_deviations(sd: str, ours: float, equal: bool) -> None:
+    assert external.within({"published": "70.0", "sd": sd}, ours) is equal
+
+
+def test_patients_are_standardized_by_hospital(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["hospital,age,chest_pain,resting_ecg,disease,split"]
+    lines += [f"a,{age},1.0,0.0,0,{split}" for age, split in ((40, "train"), (60, "train"), (50, "test"))]
+    lines += [f"b,{age},4.0,2.0,1,train" for age in (10, 30)]
+    (tmp_path / "heart_disease.csv").write_text("\n".join(lines), "utf-8")
+    monkeypatch.setattr(external, "RAW", tmp_path)
+    external.heart(tmp_path / "heart.npz")
+    made = np.load(tmp_path / "heart.npz")
+    assert made["clients"].tolist() == [0, 0, 0, 1, 1]
+    assert made["test"].tolist() == [False, False, True, False, False]
+    assert np.allclose(made["features"][:, 0], np.array([-1, 1, 0, -1, 1]) / np.sqrt([2, 2, 1, 2, 2]))
