@@ -115,7 +115,7 @@ class Kept:
         if client:
             found = found[found["client"] == int(client)]
         means = {
-            int(seed): np.mean([[*map(float, row.split())] for row in own["accuracies"]], axis=0).tolist()
+            int(str(seed)): np.mean([[*map(float, row.split())] for row in own["accuracies"]], axis=0).tolist()
             for seed, own in found.groupby("seed")
         }
         return {seed: RULES[rule](values) for seed, values in means.items()}
@@ -160,14 +160,14 @@ def comparison(setting: str) -> str:
         mean = fmean(by_rule.values()) if by_rule else None
         published = Number(float(cell["published"]), "{:.1f}".format, float(cell["sd"]) if cell["sd"] else None)
         where = f", client {cell['client']}" if cell["client"] else ""
-        found = "not run" if mean is None else "yes" if within(cell, mean) else "**no**"
+        equal = "not run" if mean is None else "yes" if within(cell, mean) else "**no**"
         gain = interval(corrected.get(cell["method"])) if not cell["client"] else None
         lines.append(
             [
                 named(cell["method"]) + where,
                 published,
                 value(by_rule),
-                found,
+                equal,
                 value(kept.by_seed(cell["method"], "ours", cell["client"])),
                 gain,
                 cell["source"],
