@@ -62,3 +62,15 @@ def train_with_head(
 def differ(one: Params, other: Params) -> float:
     """Return the largest difference between the tensors of two models."""
     return toy.distance({0: dict(one)}, {0: dict(other)})
+
+
+def public_pixels(fed: Federation, t: int) -> Tensor:
+    """Return round t's public images as numbers from -1 to 1, in float64."""
+    return fed.public[fed.public_batch(t)].double() / 127.5 - 1
+
+
+def public_batches(fed: Federation, n: int | None, t: int) -> Iterator[Tensor]:
+    """Yield the places in round t's public batch of each step on it, of client n; None is an order of all clients."""
+    shuffle = fed.stream("public shuffle", t, *([] if n is None else [n]))
+    for _ in range(fed.distillation.epochs):
+        yield from sgd.batches(len(fed.public_batch(t)), fed.distillation.batch_size, shuffle)

@@ -15,7 +15,7 @@ Arguments that the functions share:
   ``knowledge.select``.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -57,11 +57,24 @@ def train_and_predict(
     batch: Tensor | None = None,
     chosen: Tensor | None = None,
 ) -> Upload:
-    """Train the cohort's models locally, predict public samples with each, and upload the predictions.
+    """Train the cohort's models locally, predict public samples with each, and upload the predictions."""
+    return predict(fed, models, fed.train(select(models, cohort), t), t, batch, chosen)
 
-    A straggler's predictions are those of an earlier model of that client; see `_arriving`.
+
+def predict(
+    fed: Federation,
+    models: Models,
+    trained: Models,
+    t: int,
+    batch: Tensor | None = None,
+    chosen: Tensor | None = None,
+) -> Upload:
+    """Predict public samples with the cohort's models after local training, and upload the predictions.
+
+    A straggler's predictions are those of an earlier model of that client; see `_arriving`. `models` are the models
+    before this local training.
     """
-    trained, batch = fed.train(select(models, cohort), t), fed.public_batch(t) if batch is None else batch
+    batch = fed.public_batch(t) if batch is None else batch
     arriving = _arriving(fed, models, trained)
     if not len(batch):
         nothing = torch.zeros(len(trained), 0, fed.classes, dtype=torch.float64, device=fed.device)
@@ -98,7 +111,13 @@ def _arriving(fed: Federation, models: Models, trained: Models) -> Models:
 
 
 def teach(
-    fed: Federation, state: PersonalState, upload: Upload, teachers: Tensor, t: int, since: Tensor | None = None
+    fed: Federation,
+    state: PersonalState,
+    upload: Upload,
+    teachers: Tensor,
+    t: int,
+    since: Tensor | None = None,
+    factors: Mapping[int, float] | None = None,
 ) -> PersonalRound:
     """Send the teachers, distill the received ones into the cohort's models, and end the round.
 
@@ -111,6 +130,7 @@ def teach(
         teachers: probabilities, (|S|, B, K), or (B, K) if all clients get the same teachers.
         since: (B,) the round in which each teacher was made. A client that has received a teacher in that round or
             later is not sent it again. None means that ``knowledge.cache`` decides.
+        factors: the factors of the clients' distillation losses; None means 1.
 
     Raises InputError if a teacher is not a distribution.
     """
@@ -123,9 +143,9 @@ def teach(
         found = _delivered(fed, "teachers", models, values, batch, t, since=made)
         sizes = {n: each.size + _named(each, batch, made, t) for n, each in found.items()}
         received = sent(torch.stack([each.values for each in found.values()]), fed.device)
-        distilled = fed.distill(models, received, batch, t)
+        distilled = fed.distill(models, received, batch, t, factors)
     else:
-        distilled = fed.distill(models, learned, upload.batch, t) if len(upload.batch) else models
+        distilled = fed.distill(models, learned, upload.batch, t, factors) if len(upload.batch) else models
     whole = fed.public_batch(t)
     mask = b"" if len(upload.batch) == len(whole) else pack(torch.isin(whole, upload.batch.cpu()))
     traffic = {
@@ -179,7 +199,14 @@ def _filled(values: Tensor, known: Tensor) -> Tensor:
     return torch.where(known[..., None], values, mean)
 
 
-def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weights: Tensor, t: int) -> PersonalRound:
+def teach_mixtures(
+    fed: Federation,
+    state: PersonalState,
+    upload: Upload,
+    weights: Tensor,
+    t: int,
+    factors: Mapping[int, float] | None = None,
+) -> PersonalRound:
     """Teach each client a mixture of the cohort's soft predictions, and report the weights of the mixtures.
 
     `weights`, (|S|, |S|) with row = student, may have any float dtype. Raises InputError if they have another shape.
@@ -189,7 +216,7 @@ def teach_mixtures(fed: Federation, state: PersonalState, upload: Upload, weight
     if weights.shape != (size, size):
         raise InputError(f"The weights of teachers have the shape {tuple(weights.shape)}; it must be {(size, size)}.")
     weights = weights.to(upload.soft)
-    after, report = teach(fed, state, upload, mix_teachers(weights, upload.soft), t)
+    after, report = teach(fed, state, upload, mix_teachers(weights, upload.soft), t, factors=factors)
     shown = among(weights, fed.rows(list(upload.models)), len(fed.clients))
     return after, RoundReport(report.after_local, report.traffic, shown)
 

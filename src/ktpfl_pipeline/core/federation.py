@@ -195,14 +195,24 @@ class Federation(Setting):
         }
         return torch.stack([false.get(n, results[n]) for n in models])
 
-    def distill(self, models: dict[Key, Params], teachers: Tensor, batch: Tensor, t: int) -> dict[Key, Params]:
+    def distill(
+        self,
+        models: dict[Key, Params],
+        teachers: Tensor,
+        batch: Tensor,
+        t: int,
+        factors: Mapping[Key, float] | None = None,
+    ) -> dict[Key, Params]:
         """Return each client's or server's model, fitted to its teacher on the public samples for R epochs.
 
-        `teachers` may also be one common teacher, (B, K).
+        `teachers` may also be one common teacher, (B, K). `factors` multiply the losses; None means 1.
         """
         check_teachers(teachers, list(models))
         there, given = sent(batch, self.device), teachers.expand(len(models), *teachers.shape[-2:])
-        calls = {n: (params, teacher, there, t) for (n, params), teacher in zip(models.items(), given, strict=True)}
+        calls = {
+            n: (params, teacher, there, t, *([factors[n]] if factors else []))
+            for (n, params), teacher in zip(models.items(), given, strict=True)
+        }
         phase = "distill" if all(isinstance(n, int) for n in models) else "fuse"
         return self.run_training(phase, operations.distill, calls, models, recipe=self.distillation)
 

@@ -36,7 +36,7 @@ class RoundReport:
 
 
 State = TypeVar("State")
-Exchanged = Literal["predictions", "parameters", "prototypes", "coefficients"]
+Exchanged = Literal["predictions", "parameters", "prototypes", "similarities", "coefficients"]
 """The categories of what clients and the server may exchange."""
 
 
@@ -49,8 +49,8 @@ class Method(ABC, Generic[State]):
     """
 
     title: ClassVar[Annotated[str, MaxLen(100)]]  #: the method's name in tables and figures
-    #: the categories that clients and the server exchange: some of ``predictions``, ``parameters``, ``prototypes`` and
-    #: ``coefficients``; empty for local-only training
+    #: the categories that clients and the server exchange: some of ``predictions``, ``parameters``, ``prototypes``,
+    #: ``similarities`` and ``coefficients``; empty for local-only training
     exchanges: ClassVar[frozenset[Exchanged]] = frozenset({"predictions"})
     one_architecture: ClassVar[bool] = False  #: whether all clients need the same architecture
     #: whether the method fits anything on validation samples, which other methods use only for selection

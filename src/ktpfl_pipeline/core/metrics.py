@@ -24,6 +24,8 @@ class Traffic:
     predictions_down: int = 0
     prototypes_up: int = 0  #: mean features of classes
     prototypes_down: int = 0
+    similarities_up: int = 0  #: similarities of the features of public samples
+    similarities_down: int = 0
     coefficients_up: int = 0  #: weights or gains that a client computed for other clients' models
     coefficients_down: int = 0
     parameters_up: int = 0  #: parameters of models, including BatchNorm's statistics
@@ -37,12 +39,12 @@ class Traffic:
     @property
     def knowledge_up(self) -> int:
         """Bytes from the client that are neither models nor public data."""
-        return self.predictions_up + self.prototypes_up + self.coefficients_up
+        return self.predictions_up + self.prototypes_up + self.similarities_up + self.coefficients_up
 
     @property
     def knowledge_down(self) -> int:
         """Bytes to the client that are neither models nor public data."""
-        return self.predictions_down + self.prototypes_down + self.coefficients_down
+        return self.predictions_down + self.prototypes_down + self.similarities_down + self.coefficients_down
 
 
 LEDGERS = ("knowledge_up", "knowledge_down", "parameters_up", "parameters_down", "public_down")

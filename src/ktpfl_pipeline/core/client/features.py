@@ -26,9 +26,10 @@ from ktpfl_pipeline.core.weights import Params, params_of
 
 
 @contextmanager
-def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
+def features(head: nn.Module, dimension: int | None = None) -> Iterator[list[Tensor]]:
     """Yield a list to which every forward pass of a model inside the block appends its features, (b, F).
 
+    F is `dimension`, or without one the model's own number of features.
     `head` is the layer that makes the model's logits; features have the dtype of its weights. If the head is not a
     linear layer, such as a convolution, features are averaged over positions.
     """
@@ -37,7 +38,8 @@ def features(head: nn.Module, dimension: int) -> Iterator[list[Tensor]]:
 
     def see(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         whole = isinstance(head, nn.Linear) or inputs[0].dim() < 3
-        seen.append(pooled((inputs[0].flatten(1) if whole else inputs[0].flatten(2).mean(dim=2)).to(dtype), dimension))
+        found = (inputs[0].flatten(1) if whole else inputs[0].flatten(2).mean(dim=2)).to(dtype)
+        seen.append(found if dimension is None else pooled(found, dimension))
 
     with head.register_forward_pre_hook(see):
         yield seen

@@ -4,6 +4,8 @@ Batches, devices, dtypes and optimizers are handled only in this package, whose 
 all operations share.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,20 +30,44 @@ def train(space: Workspace, n: int, params: Params, t: int, epochs: int | None =
     return outcome.giving(params_of(module))
 
 
-def distill(space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int) -> Outcome[Params]:
-    """Train for R epochs on `distillation_loss` over public samples (KT-pFL Eq. 6); `teacher` is (B, K)."""
-    settings, inputs = space.setting.distillation, space.public(batch)
-    module = space.module(n, params)
-    target = teacher.to(space.device, space.dtype)
+def distill(
+    space: Workspace, n: int | str, params: Params, teacher: Tensor, batch: Tensor, t: int, factor: float = 1.0
+) -> Outcome[Params]:
+    """Train for R epochs on `distillation_loss` over public samples (KT-pFL Eq. 6).
 
-    def loss(batch: Tensor) -> Tensor:
-        students = module(space.numbers(inputs.index_select(0, batch)))
-        return distillation_loss(students, target.index_select(0, batch), settings.temperature, settings.loss)
+    `teacher` is (B, K). `factor` multiplies the loss.
+    """
+    target, settings = teacher.to(space.device, space.dtype), space.setting.distillation
+
+    def loss(students: Tensor, part: Tensor) -> Tensor:
+        return factor * distillation_loss(students, target.index_select(0, part), settings.temperature, settings.loss)
+
+    return train_on_public(space, n, params, batch, t, loss)
+
+
+def train_on_public(
+    space: Workspace,
+    n: int | str,
+    params: Params,
+    batch: Tensor,
+    t: int,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    shuffle: torch.Generator | None = None,
+) -> Outcome[Params]:
+    """Train for R epochs on a loss of the logits, (b, K), of public samples, and of their places in `batch`, (b,).
+
+    `shuffle` orders the samples; None means a stream of each client.
+    """
+    settings, inputs, module = space.setting.distillation, space.public(batch), space.module(n, params)
+
+    def of(part: Tensor) -> Tensor:
+        return loss(module(space.numbers(inputs.index_select(0, part))), part)
 
     streams = rng.seeded(rng.derive(space.setting.seed, "distillation dropout", t, n), space.device)
     takes_one = space.setting.facts(space.architecture(n)).takes_one
+    shuffle = shuffle or space.setting.stream("public shuffle", t, n)
     with batch_norm.distilling(module, settings.batch_norm, len(inputs), takes_one), streams:
-        outcome = descend(space, module, loss, len(inputs), settings, t, space.setting.stream("public shuffle", t, n))
+        outcome = descend(space, module, of, len(inputs), settings, t, shuffle)
     return outcome.giving(params_of(module))
 
 
