@@ -69,7 +69,7 @@ def test_the_registry_knows_which_methods_need_one_architecture() -> None:
 def test_methods_that_exchange_only_predictions() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.exchanges <= {"predictions"}} == {
         *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
-        *("fedmd", "feddf_soft", "pfeddf_soft", "ds_fl", "comet", "scarlet", "selective_fd"),
+        *("fedmd", "feddf_soft", "pfeddf_soft", "ds_fl", "comet", "fccl", "scarlet", "selective_fd"),
         *("local", "local_matched", "local_5x"),
     }
 
@@ -221,7 +221,7 @@ class TestDottedPath:
             ("title", 5, "it must be a string with at most 100 characters."),
             ("title", "A title " * 13, "it must be a string with at most 100 characters."),
             ("exchanges", "predictions", "it must be a set."),
-            ("exchanges", frozenset({"gossip"}), "one of predictions, parameters, prototypes, coefficients."),
+            ("exchanges", frozenset({"gossip"}), "one of predictions, parameters, prototypes, similarities, coefficients."),
             ("exchanges", {"predictions"}, "it must be a set."),
             ("one_architecture", "no", "it must be true or false."),
             ("fits_validation", 1, "it must be true or false."),

@@ -81,6 +81,7 @@ ANY_ARCHITECTURES = {
     "pfeddf_soft": Preset(".feddf:PFedDFSoft", compared=False),
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
+    "fccl": Preset(".fccl:FCCL"),
     "fd": Preset(".fd:FD"),
     "fedproto": Preset(".fedproto:FedProto"),
     "fedtgp": Preset(".fedtgp:FedTGP"),
