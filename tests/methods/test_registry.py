@@ -221,7 +221,11 @@ class TestDottedPath:
             ("title", 5, "it must be a string with at most 100 characters."),
             ("title", "A title " * 13, "it must be a string with at most 100 characters."),
             ("exchanges", "predictions", "it must be a set."),
-            ("exchanges", frozenset({"gossip"}), "one of predictions, parameters, prototypes, similarities, coefficients."),
+            (
+                "exchanges",
+                frozenset({"gossip"}),
+                "it must be one of predictions, parameters, prototypes, similarities, ",
+            ),
             ("exchanges", {"predictions"}, "it must be a set."),
             ("one_architecture", "no", "it must be true or false."),
             ("fits_validation", 1, "it must be true or false."),
