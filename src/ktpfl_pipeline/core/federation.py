@@ -208,11 +208,11 @@ class Federation(Setting):
         `teachers` may also be one common teacher, (B, K). `factors` multiply the losses; None means 1.
         """
         check_teachers(teachers, list(models))
-        there, given = sent(batch, self.device), teachers.expand(len(models), *teachers.shape[-2:])
-        calls = {
-            n: (params, teacher, there, t, *([factors[n]] if factors else []))
-            for (n, params), teacher in zip(models.items(), given, strict=True)
-        }
+        there, each = sent(batch, self.device), teachers.expand(len(models), *teachers.shape[-2:])
+        given = dict(zip(models, each, strict=True))
+        calls: Calls[Key] = {n: (models[n], given[n], there, t) for n in models}
+        if factors is not None:
+            calls = {n: (models[n], given[n], there, t, factors[n]) for n in models}
         phase = "distill" if all(isinstance(n, int) for n in models) else "fuse"
         return self.run_training(phase, operations.distill, calls, models, recipe=self.distillation)
 

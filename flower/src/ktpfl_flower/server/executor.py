@@ -100,9 +100,16 @@ class RealFederation(Federation):
         """Return a handle of the initial weights of an architecture, which draws them when it is opened."""
         return Drawn(self, architecture)
 
-    def distill(self, models: dict[Key, Params], teachers: Tensor, batch: Tensor, t: int) -> dict[Key, Params]:
+    def distill(
+        self,
+        models: dict[Key, Params],
+        teachers: Tensor,
+        batch: Tensor,
+        t: int,
+        factors: Mapping[Key, float] | None = None,
+    ) -> dict[Key, Params]:
         """Return each model fitted to its teacher, which travels in the dtype in which clients compute."""
-        return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t)
+        return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t, factors)
 
     def held_out(self, n: int, split: Split, limit: int | None = None) -> LabeledDataset:
         """Raise InputError: only a client itself has its samples."""
