@@ -171,7 +171,7 @@ def _family(process: int) -> Iterator[int]:
 
 def hardware() -> str:
     """Return the hardware of the measurements, in a few words."""
-    from ktpfl_pipeline.analysis.provenance import processor  # here: the source of an earlier commit may lack it
+    from ktpfl_pipeline.core.machine.resources import processor  # here: the source of an earlier commit may lack it
 
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
     return f"{processor()}, {resources.cores()} cores{gpu}, torch {torch.__version__}"

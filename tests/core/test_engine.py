@@ -525,10 +525,35 @@ class TestResume:
                 checkpoint_file=tmp_path / "run.ckpt",
             )
 
+    def test_a_run_that_continues_on_another_processor_says_so_once(
+        self, undisturbed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        arguments: dict[str, Any] = {"settings": SETTINGS, "checkpoint_file": tmp_path / "run.ckpt"}
+        with pytest.raises(KeyboardInterrupt):
+            engine.run(KTpFL(), toy.federation(), SCHEDULE, observer=Observer(round=interrupt), **arguments)
+        assert not caplog.messages
+        here = engine.processor()
+        monkeypatch.setattr(engine, "processor", lambda: "Xeon (AVX2)")
+        continued = engine.run(KTpFL(), toy.federation(), SCHEDULE, **arguments)
+        assert_same_run(continued, undisturbed)
+        assert caplog.messages == [
+            f"Round 1 was computed on {here}, and the run continues on Xeon (AVX2): its results may differ in the last "
+            "digits from those of an uninterrupted run."
+        ]
+        assert [one.kind for one in continued.warnings] == ["Another processor"]
+        monkeypatch.undo()
+        caplog.clear()
+        finished = engine.run(KTpFL(), toy.federation(), SCHEDULE, **arguments)
+        assert (finished.warnings, caplog.messages) == (continued.warnings, []), "nothing is left to compute"
+
     def test_without_a_checkpoint_nothing_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         engine.run(KTpFL(), toy.federation(), Schedule(rounds=1))
         assert list(tmp_path.iterdir()) == []
+
+
+def interrupt(record: RoundRecord) -> None:
+    raise KeyboardInterrupt
 
 
 def run_until_the_middle_of_round_3(file: Path, told: int) -> None:

@@ -52,7 +52,7 @@ def _here() -> tuple[str, str, str, str]:
     """Return the commit, the user, the machine and the versions, which are constant during a process."""
     import torch
 
-    from ktpfl_pipeline.core.machine.resources import cores
+    from ktpfl_pipeline.core.machine.resources import cores, processor
 
     ours = _git("ls-files", "--error-unmatch", "__init__.py")  # excludes a repository around an installed package
     commit = _git("rev-parse", "--short=10", "HEAD") if ours else ""
@@ -74,13 +74,3 @@ def _git(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return run.stdout.strip() if run.returncode == 0 else ""
-
-
-def processor() -> str:
-    """Return the name of the processor, from a file on Linux and from `platform` on other systems."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -15,12 +15,13 @@ from ktpfl_pipeline.core import compatibility, privacy
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
+from ktpfl_pipeline.core.machine.resources import processor
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
 from ktpfl_pipeline.core.rounds import checkpoint, contract, early_stopping
 from ktpfl_pipeline.core.rounds.cohort import sample, takes_late, turnout
 from ktpfl_pipeline.core.rounds.evaluation import Ended, Evaluator
-from ktpfl_pipeline.core.warnings import Warned, collected, recall
+from ktpfl_pipeline.core.warnings import Warned, collected, recall, warn
 from ktpfl_pipeline.core.weights import Handle, kept, opened, stored
 from ktpfl_pipeline.core.work import BACKPROPAGATION
 
@@ -151,12 +152,13 @@ def _run(
     evaluations, full, tried = schedule.evaluations, schedule.full_evaluations, False
     malicious = fed.places(fed.adversary_ids)
     early_stopping.check(fed, schedule.patience)
-    state, history, matrices, best = _restore(method, fed, settings, checkpoint_file)
+    state, history, matrices, best, computed_on = _restore(method, fed, settings, checkpoint_file)
     for record in history:
         tell(record)
     for t in range(len(history) + 1, schedule.rounds + 1):
         if early_stopping.ends(history, schedule.patience, malicious):
             break
+        computed_on = _check_processor(computed_on, t)
         fed.current.start_round()
         start = time.perf_counter()
         before, last = state, t == schedule.rounds
@@ -200,6 +202,17 @@ def _run(
     return Run(state, rounds, history, torch.stack(matrices) if matrices else None)
 
 
+def _check_processor(before: str, t: int) -> str:
+    """Return the processor of round t. Warn if round t - 1 was computed on another one, `before`; empty without one."""
+    if before not in ("", now := processor()):
+        warn(
+            "Another processor",
+            f"Round {t - 1} was computed on {before}, and the run continues on {now}: its results may differ in the "
+            "last digits from those of an uninterrupted run.",
+        )
+    return now
+
+
 def _save(
     file: Path,
     settings: dict[str, Any],
@@ -217,6 +230,7 @@ def _save(
         "history": [asdict(each) for each in history],
         "coefficients": matrices,
         "client_states": opened(fed.client_states.kept, stored),
+        "processor": processor(),
         "warnings": [astuple(each) for each in found],
     }
     if best is not None:
@@ -344,15 +358,18 @@ def _entries(state: Any, of: Callable[[Handle], Any] = kept) -> dict[str, Any]:
 
 def _restore(
     method: Method[State], fed: Federation, settings: dict[str, Any], file: Path | None
-) -> tuple[State, list[RoundRecord], list[Tensor], tuple[int, State] | None]:
-    """Return state, records and matrices after the last finished round, and the best round with its state."""
+) -> tuple[State, list[RoundRecord], list[Tensor], tuple[int, State] | None, str]:
+    """Return the values after the last finished round.
+
+    These are the state, the records, the matrices, the best round with its state, and the processor of the checkpoint.
+    """
     contract.check_methods({contract.name_of(method): method}, fed)
     state = method.init(fed)
     contract.check_state(method, state)
     content = checkpoint.load(file, settings, fed.device) if file is not None else None
     if content is None:
         fed.client_states.kept = {}
-        return state, [], [], None
+        return state, [], [], None, ""
     assert file is not None
     entries, record = ({entry.name for entry in fields(kind)} for kind in (type(state), RoundRecord))  # type: ignore[arg-type]
     checkpoint.check_form(file, content, entries, record)
@@ -364,4 +381,4 @@ def _restore(
     if "best" in content:
         there = fed.executor.revived(fed, content["best"]["state"])
         best = content["best"]["round"], replace(state, **there)  # type: ignore[type-var]
-    return restored, history, [matrix.cpu() for matrix in content["coefficients"]], best
+    return restored, history, [matrix.cpu() for matrix in content["coefficients"]], best, content["processor"]

@@ -301,12 +301,13 @@ class TestUnreadable:
         ({"coefficients": [1.0]}, "coefficients"),
         ({"coefficients": "none"}, "coefficients"),
         ({"client_states": None}, "client_states"),
+        ({"processor": None}, "processor"),
         ({"warnings": None}, "warnings"),
         ({"warnings": [("kind", 3)]}, "warnings"),
     ],
 )
 def test_content_of_another_form_is_one_sentence(file: Path, change: dict[str, Any], wrong: str) -> None:
-    whole = {**CONTENT, "client_states": {}, "warnings": [("kind", "text")]}
+    whole = {**CONTENT, "client_states": {}, "processor": "Xeon (AVX2)", "warnings": [("kind", "text")]}
     with pytest.raises(InputError, match=f"holds no {wrong} that a run can continue from"):
         checkpoint.check_form(file, whole | change, {"models", "knowledge"}, {"round", "accuracy", "cohort"})
     checkpoint.check_form(file, whole, {"models", "knowledge"}, {"round", "accuracy", "cohort"})

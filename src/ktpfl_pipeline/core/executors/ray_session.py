@@ -152,7 +152,7 @@ def about() -> dict[str, str]:
     return {
         "torch": torch.__version__,
         "ktpfl_pipeline": f"source {digest.hexdigest()[:8]}",
-        "instructions": " and ".join([torch.backends.cpu.get_cpu_capability(), *sorted(gpus)]),
+        "instructions": " and ".join([resources.processor(), *sorted(gpus)]),
         "machine": platform.node(),
     }
 

@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import platform
 import sys
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -42,6 +44,15 @@ def cores(root: Path = CGROUP) -> int:
     if not quota.isdigit():  # "max", or no such file
         return bound
     return max(1, min(bound, int(quota) // int(period)))
+
+
+@cache
+def processor() -> str:
+    """Return this processor's name, and the instruction set that torch uses on it: ``Intel Xeon (AVX512)``."""
+    lines = _read(Path("/proc/cpuinfo")).splitlines()  # other systems have no such file
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def free_memory(root: Path = CGROUP) -> int:

@@ -109,6 +109,7 @@ def check_form(path: Path, content: dict[str, Any], state: set[str], record: set
         "coefficients": isinstance(matrices, list)
         and all(isinstance(each, Tensor) and each.ndim == 2 for each in matrices),
         "client_states": isinstance(content.get("client_states"), dict),
+        "processor": isinstance(content.get("processor"), str),
         "warnings": isinstance(warnings, list)
         and all(isinstance(each, tuple) and [*map(type, each)] == [str, str] for each in warnings),
         "best": best is None  # a run that cannot stop early has none

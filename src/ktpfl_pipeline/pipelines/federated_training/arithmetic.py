@@ -20,7 +20,6 @@ import platformdirs
 import torch
 
 from ktpfl_pipeline import models, tracking
-from ktpfl_pipeline.analysis.provenance import processor
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import privacy, settings
 from ktpfl_pipeline.core.architectures import dealt
@@ -28,6 +27,7 @@ from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
+from ktpfl_pipeline.core.machine.resources import processor
 from ktpfl_pipeline.data.federated import FederatedData
 
 logger = logging.getLogger(__name__)
@@ -119,8 +119,7 @@ def trial(experiment: Experiment, data: FederatedData, tried: Sequence[Arithmeti
     """Return the seconds of a training step in each arithmetic, by architecture; known times come from the cache."""
     place = Path(platformdirs.user_cache_dir("ktpfl_pipeline", appauthor=False)) / "trials.json"
     device, known = experiment.compute.place(), _read(place)
-    cpu = f"{processor()} {torch.backends.cpu.get_cpu_capability()}"
-    named = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     machine = f"{named}, torch {torch.__version__}, {experiment.compute.threads} threads"
     found: dict[str, list[float]] = {}
     for architecture in _clients(experiment, data):
