@@ -20,6 +20,12 @@ from ktpfl_pipeline.core.errors import printable
 logger = logging.getLogger(__name__)
 
 KINDS = {
+    "Transparent images": "images with transparent pixels, which are laid over white",
+    "Further pages": "image files with several pages or frames, of which the first is read",
+    "Skipped files": "files next to the samples, or images and arrays outside of the folders that are read",
+    "Unreadable files": "image files that are missing or damaged and are left out (`image.unreadable: skip`)",
+    "Cut texts": "texts that are longer than `text.length`",
+    "Unknown words": "texts whose words are mostly unknown to the vocabulary",
     "Public samples": "public samples that belong to clients, or that equal private samples and are left out",
     "Absent classes": "classes that the source names and that no sample has",
     "One feature per value": "columns of ids or of free text that became one feature for each value",

@@ -9,8 +9,10 @@ import torch
 from PIL import Image
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.warnings import collected
 from ktpfl_pipeline.data import partition, sources
 from ktpfl_pipeline.data.sources import Reading
+from ktpfl_pipeline.data.sources.photographs import IMAGE_SUFFIXES
 
 ORIENTATION = 0x0112
 WIDE = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
@@ -168,3 +170,106 @@ class TestDeep:
             save(tmp_path / "scans" / name, self.DEEP)
         with pytest.raises(InputError, match=r"more than 8 bits .* image: \{window: \[0, 4095\]\}"):
             sources.load("folder:scans", tmp_path)
+
+
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
+def test_a_file_of_every_promised_suffix_is_read(tmp_path, suffix):
+    rgb = np.repeat(WIDE[..., None], 3, axis=2)
+    for name in ("a/1", "b/1"):
+        save(tmp_path / "shots" / f"{name}{suffix}", WIDE if suffix == ".pgm" else rgb)
+    with collected() as found:
+        images = sources.load("folder:shots", tmp_path).inputs
+    near = 12 if suffix in (".jpg", ".jpeg", ".webp") else 0
+    assert images.shape == (2, 1 if suffix == ".pgm" else 3, 2, 3)
+    assert (images[0, 0].int() - torch.from_numpy(WIDE).int()).abs().max() <= near
+    assert not found
+
+
+def transparent(file, mode, **options):
+    """Save two pixels: an opaque red one, and a black one that is transparent."""
+    image = Image.new("RGBA", (2, 1), (255, 0, 0, 255))
+    image.putpixel((1, 0), (0, 0, 0, 0))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    image.convert(mode).save(file, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "options"),
+    [
+        ("1.png", "RGBA", {}),
+        ("1.png", "LA", {}),
+        ("1.webp", "RGBA", {"lossless": True}),
+        ("1.tif", "RGBA", {}),
+        ("1.png", "RGB", {"transparency": (0, 0, 0)}),  # one color is transparent, without an alpha channel
+        ("1.png", "P", {"transparency": 0}),
+    ],
+)
+def test_transparent_pixels_are_laid_over_white_and_counted(tmp_path, name, mode, options):
+    for label in "ab":
+        transparent(tmp_path / "cut" / label / name, mode, **options)
+    save(tmp_path / "cut/b/2.png", np.zeros((1, 2), dtype=np.uint8))
+    with collected() as found:
+        images = sources.load("folder:cut", tmp_path).inputs
+    if mode != "P":  # which color has number 0 depends on the palette
+        assert images[0, :, 0, 1].unique().tolist() == [255]
+        assert images[0, :, 0, 0].tolist() in ([255, 0, 0], [76])
+    assert (images[0] == 255).all(dim=0).any()
+    assert [each.kind for each in found] == ["Transparent images"]
+    assert "2 of 3 images have transparent pixels, which are laid over white, such as" in next(iter(found)).text
+
+
+def test_an_alpha_channel_of_opaque_pixels_is_no_warning(tmp_path):
+    for label in "ab":
+        (tmp_path / "flat" / label).mkdir(parents=True)
+        Image.fromarray(np.repeat(WIDE[..., None], 3, 2)).convert("RGBA").save(tmp_path / "flat" / label / "1.png")
+    with collected() as found:
+        images = sources.load("folder:flat", tmp_path).inputs
+    assert torch.equal(images[0, 0], torch.from_numpy(WIDE))
+    assert not found
+
+
+@pytest.mark.parametrize("name", ["1.tif", "1.tiff", "1.png", "1.webp"])
+def test_further_pages_and_frames_are_counted(tmp_path, name):
+    first = Image.fromarray(WIDE)
+    for label in "ab":
+        (tmp_path / "stacks" / label).mkdir(parents=True)
+        file = tmp_path / "stacks" / label / name
+        first.save(file, save_all=True, append_images=[Image.fromarray(255 - WIDE)], lossless=True)
+    save(tmp_path / "stacks/b/2.png")
+    with collected() as found:
+        images = sources.load("folder:stacks", tmp_path).inputs
+    assert torch.equal(images[0, 0], torch.from_numpy(WIDE))
+    (told,) = (each.text for each in found if each.kind == "Further pages")
+    assert f"2 of 3 images have several pages or frames, such as {tmp_path / 'stacks/a' / name}, and only the" in told
+
+
+def test_a_smaller_copy_of_a_page_is_no_page(tmp_path):
+    for label in "ab":
+        (tmp_path / "scans" / label).mkdir(parents=True)
+        copy = Image.fromarray(WIDE[:1, :1])
+        copy.encoderinfo = {"tiffinfo": {254: 1}}
+        Image.fromarray(WIDE).save(tmp_path / "scans" / label / "1.tif", save_all=True, append_images=[copy])
+    with collected() as found:
+        sources.load("folder:scans", tmp_path)
+    assert not found
+
+
+def test_images_and_arrays_outside_of_the_folders_that_are_read_are_counted(tmp_path):
+    for name in ("north/cat/1.png", "north/dog/1.png", "north/loose.png", "above.jpg", "public/2.png"):
+        save(tmp_path / "ours" / name)
+    (tmp_path / "ours/README.md").write_text("about these images")
+    with collected() as found:
+        sources.load("clients:ours", tmp_path)
+    (told,) = (each.text for each in found)
+    assert "1 .jpg outside of the folders that are read, 1 .png outside of the folders that are read; images" in told
+
+
+def test_a_third_file_of_arrays_of_a_client_is_counted(tmp_path):
+    arrays = {"images": np.zeros((2, 3, 3), np.uint8), "labels": [0, 1]}
+    (tmp_path / "ours/north").mkdir(parents=True)
+    for part in ("train", "test", "val"):
+        np.savez(tmp_path / f"ours/north/{part}.npz", **arrays)
+    np.savez(tmp_path / "ours/public.npz", images=arrays["images"])
+    with collected() as found:
+        sources.load("clients:ours", tmp_path)
+    assert ["other files are skipped, 1 .npz;" in each.text for each in found] == [True]

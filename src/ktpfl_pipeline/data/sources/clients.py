@@ -16,11 +16,8 @@ from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.features import Extent, check_told_apart
 from ktpfl_pipeline.data.sources.folder import check_file, classified, is_given_split, parts_of, subfolders, unlabeled
 from ktpfl_pipeline.data.sources.labels import in_order
-from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, PUBLIC, Reading, warn_of_skipped
 from ktpfl_pipeline.data.sources.tokens import agreed
-
-PUBLIC = "public"
-"""The name of the folder, or of the `.npz` file, with public inputs."""
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
@@ -107,6 +104,7 @@ def _from_images(root: Path, names: tuple[str, ...], places: Sequence[Path], rea
 def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) -> OwnedDataset:
     """Return the samples in the clients' `.npz` files. Samples of ``test.npz`` are marked as test samples."""
     files = [file for own in clients for file in own]
+    warn_of_skipped(root, files)
     check_claim(root, sum(map(npz.claim, files)), "take fewer clients or samples")
     extents: list[Extent] = []
     parts = [npz.read(file, extents) for file in files]

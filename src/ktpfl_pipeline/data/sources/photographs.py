@@ -1,11 +1,12 @@
 """Reading of image files as tensors of one size with 8 bits per channel. One error lists all unreadable files."""
 
+import contextlib
 import logging
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
+from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, readable
 
@@ -27,7 +29,9 @@ IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start Ghostscript
 LYING = (5, 6, 7, 8)  # EXIF orientations in which width and height are swapped
 ORIENTATION = 0x0112  # EXIF's tag
-BITS_PER_SAMPLE = 258  # TIFF's tag
+BITS_PER_SAMPLE, SUBFILE_TYPE = 258, 254  # TIFF's tags
+PUBLIC = "public"
+"""The name of the folder, or of the `.npz` file, with public inputs next to the clients' folders."""
 
 
 class Reading(NamedTuple):
@@ -67,12 +71,14 @@ class _Header(NamedTuple):
         mode: Pillow's mode of the decoded pixels.
         bits: bits per channel in the file. If there are several channels, Pillow decodes only the highest 8.
         scale: the factor from a gray value that Pillow decodes to the value in the file.
+        pages: whether the file has further pages or frames besides the first, which is read.
     """
 
     size: tuple[int, int]
     mode: str
     bits: int
     scale: float
+    pages: bool
 
     @property
     def deep(self) -> bool:
@@ -86,7 +92,7 @@ class _Unreadable:
     def __init__(self) -> None:
         self.errors: dict[Path, InputError] = {}
 
-    @contextmanager
+    @contextlib.contextmanager
     def collected(self, file: Path) -> Iterator[None]:
         """Store the error of reading `file` as an InputError instead of raising it."""
         try:
@@ -100,8 +106,10 @@ class _Unreadable:
         if not self.errors:
             return
         if skip and len(self.errors) < of:
-            logger.warning(
-                f"{where}: reading skips {len(self.errors):,} of {plural(of, 'image')}, which cannot be read: {self}."
+            warn(
+                "Unreadable files",
+                f"{where}: reading skips {len(self.errors):,} of {plural(of, 'image')}, which cannot be read: {self}. "
+                "Replace them.",
             )
         elif len(self.errors) == 1:
             raise next(iter(self.errors.values()))
@@ -120,9 +128,10 @@ def photographs(
 ) -> tuple[Tensor, Tensor]:
     """Read image files, rotated by their EXIF orientation.
 
-    If all images are grayscale, they have one channel. Otherwise all are converted to RGB, without transparency. All
-    headers are read before pixels are decoded, so that memory is allocated once. At most one image is in memory at its
-    original size. Images are resized with Pillow's bilinear filter, which averages when it shrinks.
+    If all images are grayscale, they have one channel. Otherwise all are converted to RGB. Transparent pixels are laid
+    over white. Of a file with several pages or frames, the first is read. Warnings count both. All headers are read
+    before pixels are decoded, so that memory is allocated once. At most one image is in memory at its original size.
+    Images are resized with Pillow's bilinear filter, which averages when it shrinks.
 
     Args:
         where: the folder or table of the files, for messages.
@@ -139,13 +148,19 @@ def photographs(
             have several channels.
     """
     if not listed:
-        _warn_of_skipped(where, files)
+        warn_of_skipped(where, files)
     lost = _Unreadable()
     headers: dict[Path, _Header] = {}
     for file in files:
         with lost.collected(file):
             headers[file] = _header(file)
     lost.settle(where, len(files), reading.skip)
+    if several := [file for file, header in headers.items() if header.pages]:
+        warn(
+            "Further pages",
+            f"{where}: {len(several):,} of {plural(len(headers), 'image')} have several pages or frames, such as "
+            f"{several[0]}, and only the first is read: save each page that matters as a file of its own.",
+        )
     mode = _common_mode(headers, reading)
     (width, height), channels = reading.size[::-1] if reading.size else next(iter(headers.values())).size, len(mode)
     check_claim(where, len(headers) * height * width * channels, "take fewer or smaller images")
@@ -154,27 +169,57 @@ def photographs(
             f"Resizing to {height} × {width} changes {others:,} of the {plural(len(files), 'image')} in {where}."
         )
     images = np.empty((len(headers), height, width, channels), dtype=np.uint8)
-    late, row = _Unreadable(), 0
+    late, row, clear = _Unreadable(), 0, list[Path]()
     for file, header in headers.items():
         with late.collected(file), _open(file) as image:
-            pixels = np.asarray(_sized(_eight_bits(image, header, reading), mode, (width, height)))
-            images[row] = pixels.reshape(height, width, channels)
+            eight, transparent = _on_white(_eight_bits(image, header, reading))
+            images[row] = np.asarray(_sized(eight, mode, (width, height))).reshape(height, width, channels)
+            clear += [file] * transparent
             row += 1
     late.settle(where, len(headers), reading.skip)
+    if clear:
+        warn(
+            "Transparent images",
+            f"{where}: {len(clear):,} of {plural(row, 'image')} have transparent pixels, which are laid over white, "
+            f"such as {clear[0]}: save them without transparency to choose another background.",
+        )
     kept = torch.tensor([file in headers and file not in late.errors for file in files])
     return torch.from_numpy(images[:row]).permute(0, 3, 1, 2).contiguous(), kept
 
 
-def _warn_of_skipped(where: Path, files: list[Path]) -> None:
-    """Log a warning about files next to the images whose suffix is not of an image, such as `.gif`."""
-    skipped: Counter[str] = Counter()
-    for place in {file.parent for file in files}:
-        with readable(place):
-            beside = [file for file in place.iterdir() if not file.name.startswith(".") and file.is_file()]
-        skipped.update(file.suffix.lower() for file in beside if file.suffix.lower() not in IMAGE_SUFFIXES)
+def warn_of_skipped(where: Path, files: list[Path]) -> None:
+    """Warn of files that are not read: others next to the read `files`, and images and arrays anywhere in `where`.
+
+    Names that begin with a dot are not counted, nor is the public part next to clients' folders.
+    """
+    beside, read, skipped = {file.parent for file in files}, {*files}, Counter[str]()
+    for place, below, names in os.walk(where):
+        here = Path(place)
+        below[:] = [name for name in below if not name.startswith(".") and here / name != where / PUBLIC]
+        for file in (here / name for name in names if not name.startswith(".")):
+            kind = file.suffix.lower()
+            inputs = kind in (*IMAGE_SUFFIXES, ".npz") and file != where / f"{PUBLIC}.npz"
+            if file not in read and (inputs or here in beside) and file.is_file():
+                skipped[kind + " outside of the folders that are read" * (inputs and here not in beside)] += 1
     if skipped:
-        kinds = [f"{number:,} {suffix or 'without an ending'}" for suffix, number in sorted(skipped.items())]
-        logger.warning(f"{where}: other files are skipped, {', '.join(kinds)}; images are {', '.join(IMAGE_SUFFIXES)}.")
+        kinds = [f"{number:,} {kind or 'without an ending'}" for kind, number in sorted(skipped.items())]
+        warn(
+            "Skipped files",
+            f"{where}: other files are skipped, {', '.join(kinds)}; images are {', '.join(IMAGE_SUFFIXES)}. Convert or "
+            "move those that belong to the samples.",
+        )
+
+
+def _on_white(image: Any) -> tuple[Any, bool]:
+    """Return an image with 8 bits per channel laid over white, and whether any of its pixels is transparent."""
+    from PIL import Image
+
+    if not image.has_transparency_data:
+        return image, False
+    layer = image.convert("RGBA")
+    if layer.getchannel("A").getextrema()[0] == 255:
+        return image, False
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer), True
 
 
 def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
@@ -204,18 +249,32 @@ def _header(file: Path) -> _Header:
         raise InputError(f"{file} has {length:,} bytes, more than the {gib(MAX_FILE)} allowed: save it smaller.")
     with readable(file), _open(file) as image:
         width, height = image.size
-        return _Header((height, width) if _sideways(image) else (width, height), image.mode, *_depth(image))
+        size = (height, width) if _sideways(image) else (width, height)
+        return _Header(size, image.mode, *_depth(image), _has_pages(image))
 
 
 def _depth(image: Any) -> tuple[int, float]:
     """Return the bits per channel in a file, and the scale of its gray values, as in `_Header`."""
+    if image.format == "TIFF":
+        return max(image.tag_v2.get(BITS_PER_SAMPLE, (1,))), 1
+    if image.format not in ("PPM", "PNG"):  # the others have 8 bits, and the tile of a WebP image is not known yet
+        return 8, 1
     codec, *_, coding = image.tile[0]
     if codec.startswith("ppm"):
         highest: int = coding[-1]  # for a maximum above 255, Pillow scales it to 65535
         return highest.bit_length(), highest / 65535
-    if image.format == "TIFF":
-        return max(image.tag_v2.get(BITS_PER_SAMPLE, (1,))), 1
     return 16 if ";16" in str(coding) else 8, 1
+
+
+def _has_pages(image: Any) -> bool:
+    """Return whether a file has more than one page or frame. A smaller copy of the first page in a TIFF is none."""
+    if image.format not in ("PNG", "TIFF", "WEBP") or not image.is_animated:
+        return False
+    with contextlib.suppress(Exception):  # the first page may be whole although the next is not
+        if image.format == "TIFF":
+            image.seek(1)
+            return not image.tag_v2.get(SUBFILE_TYPE, 0) & 1
+    return True
 
 
 def _sideways(image: Any) -> bool:

@@ -1,7 +1,6 @@
 """The source `table`: a CSV file with one row per image file: its path, its label, and optionally its client."""
 
 import csv
-import logging
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
+from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file, tested
@@ -22,7 +22,6 @@ from ktpfl_pipeline.data.sources.labels import numbered
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, MAX_FILE, readable
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
-logger = logging.getLogger(__name__)
 Meaning = TypeVar("Meaning")
 Cells = list[str | None]
 Table = dict[str, Cells]
@@ -148,7 +147,7 @@ def _images(place: Path, table: Table, reading: Reading) -> tuple[Tensor, Tensor
             raise InputError(
                 f"{told}. Correct the paths, which start at the folder of the table, or set image.unreadable to skip."
             )
-        logger.warning("%s. Missing images are skipped.", told)
+        warn("Unreadable files", f"{told}. Missing images are skipped.")
     for file in compress(files, there):
         check_file(file, place.parent)
     images, read_ = photographs(place, list(compress(files, there)), reading, listed=True)

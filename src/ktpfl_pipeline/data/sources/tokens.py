@@ -1,6 +1,5 @@
 """Tokenization of texts: built-in tokenizers, tokenizer files of the package `tokenizers`, and checks of ids."""
 
-import logging
 import os
 import re
 import unicodedata
@@ -15,12 +14,12 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import Vocabulary
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
+from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.settings import AUTO, Text
 from ktpfl_pipeline.data.sources.limits import brief
 from ktpfl_pipeline.data.sources.photographs import Reading
 from ktpfl_pipeline.data.standardization import PADDING, UNKNOWN
 
-logger = logging.getLogger(__name__)
 WORDS, CHARACTERS = "words", "characters"
 MAX_VOCABULARY = 2**20
 """The largest number of ids in a vocabulary, because each id needs an embedding in every model of every client."""
@@ -83,10 +82,10 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
         )
     total, strange = sum(map(len, rows)), sum(row.count(unknown) for row in rows)
     if strange > total / 2:
-        logger.warning(
-            "%s: %s of %s tokens (%s) are not in the vocabulary of the private texts: choose public texts of the same"
-            " kind, or set text.tokenizer.",
-            *(where, f"{strange:,}", f"{total:,}", name),
+        warn(
+            "Unknown words",
+            f"{where}: {strange:,} of {total:,} tokens ({name}) are not in the vocabulary of the private texts: choose "
+            "public texts of the same kind, or set text.tokenizer.",
         )
     return _filled(rows, known, how.length, where)
 
@@ -132,9 +131,10 @@ def _filled(rows: Sequence[Sequence[Any]], known: Vocabulary, length: int | None
         kept = each[:length]
         ids[row, : len(kept)] = torch.tensor(kept, dtype=torch.int64)
     if cut := cut or sum(len(row) > length for row in rows):
-        logger.warning(
-            "%s: texts of more than %s are cut, %s of %s: raise text.length to keep them whole.",
-            *(where, plural(length, "token"), f"{cut:,}", f"{len(rows):,}"),
+        warn(
+            "Cut texts",
+            f"{where}: texts of more than {plural(length, 'token')} are cut, {cut:,} of {len(rows):,}: raise "
+            "text.length to keep them whole.",
         )
     return ids, known
 
