@@ -42,7 +42,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "scarlet": {"duration": 0},  # nothing is cached
     "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularization": 1e6},  # everything is selected
 }
-BRIEF, BRIEF_DISTILLATION = LocalTraining(1, 32, 0.1), Distillation(1, 32, 0.05)  # a step: more bytes are none
+BRIEF, BRIEF_DISTILLATION = LocalTraining(1, 32, 0.1), Distillation(1, 8, 0.05)  # a step: more bytes are none
 COHORT = [3, 7, 11]  # of five, so that formulas of the cohort and of all clients differ
 PAPER = {"lenet": 44_426, "alexnet": 20_125_386, "resnet18": 11_172_810 + 9_600, "shufflenet_v2": 1_263_422 + 16_180}
 ALIKE = {"mcmahan_cnn": 1_663_370}
@@ -62,6 +62,7 @@ class Sizes:
         clients: N.
         cohort: models of the cohort's members, |S|.
         candidates: M', models that FedFomo sends a client.
+        step: b, public images of a mini-batch.
         own: d_n, float32 numbers of the client's model.
         others: the same of the other members' models together.
         body: of its model without the head.
@@ -79,6 +80,7 @@ class Sizes:
     clients: int
     cohort: int
     candidates: int
+    step: int
     own: int
     others: int
     body: int
@@ -106,6 +108,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4KK": lambda s: 4 * s.classes * s.classes,
         "4K · its classes": lambda s: 4 * s.classes * s.owned,
     },
+    "similarities": {"4 Σ b²": lambda s: 4 * (s.public // s.step * s.step**2 + (s.public % s.step) ** 2)},
     "coefficients": {
         "4|S|": lambda s: 4 * s.cohort,
         "4(M' + 1)": lambda s: 4 * (s.candidates + 1),
@@ -209,7 +212,9 @@ def toy_sizes(n: int, fed: Federation) -> Sizes:
     others = sum(numbers[m] for m in COHORT if m != n)
     common = 64 * toy.CLASSES + toy.CLASSES
     own, normalized = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
-    make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3)
+    make = partial(
+        Sizes, 13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3, fed.distillation.batch_size
+    )
     return make(own, others, own - head, common, own - normalized, own - normalized // 2, 56 + 10 * toy.CLASSES)
 
 
@@ -217,7 +222,7 @@ def paper_sizes(*, alike: bool) -> list[Sizes]:
     """Return the sizes of the paper's clients: Fashion-MNIST, |D_r| = 3,000, twenty clients with two labels each."""
     own = list((ALIKE if alike else PAPER).values()) * (20 if alike else 5)
     head = 10 * 512 + 10
-    make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 20, 20, 4)
+    make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 20, 20, 4, 256)
     lenet = PAPER["lenet"]
     small = lenet - 850 + (min(FedMRL().dimension, 84) + 1) * 10  # its feature has 84 numbers, and its head 850
     return [make(d, sum(own) - d, d - head, lenet, d, d, small) for d in own]

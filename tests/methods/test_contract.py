@@ -55,7 +55,7 @@ TRAINED_OTHERWISE = {
 }
 
 # Rounds after which a method has learned that makes the model of few numbers.
-SLOW = {"pfedhn": 8}
+SLOW = {"pfedhn": 8, "fccl_plus": 5}
 
 # The first method of each kind of state, and so of each way in which models are given to clients and taken back.
 REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())

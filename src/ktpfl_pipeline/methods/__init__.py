@@ -82,6 +82,7 @@ ANY_ARCHITECTURES = {
     "ds_fl": Preset(".ds_fl:DSFL"),
     "comet": Preset(".comet:COMET"),
     "fccl": Preset(".fccl:FCCL"),
+    "fccl_plus": Preset(".fccl_plus:FCCLPlus"),
     "fd": Preset(".fd:FD"),
     "fedproto": Preset(".fedproto:FedProto"),
     "fedtgp": Preset(".fedtgp:FedTGP"),

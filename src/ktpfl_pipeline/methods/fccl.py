@@ -6,7 +6,7 @@ The loss on public samples is that of Barlow Twins, except that different classe
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +49,7 @@ class FCCL(Personal):
 
     title = "FCCL"
     own_knowledge = frozenset({"encoding", "k", "cache", "select"})  # a constant added to a sample's logits matters
+    pretrains: ClassVar[bool] = True  #: whether clients remember their model after their first local training
 
     off_diagonal: Annotated[float, Ge(0)] = 0.0051
     memory: Annotated[float, Ge(0)] = 1.0
@@ -58,37 +59,46 @@ class FCCL(Personal):
         return FCCLState(fed.initial_models(), {}, {})
 
     def round(self, state: FCCLState, cohort: list[int], t: int, fed: Federation) -> tuple[FCCLState, RoundReport]:
-        """Train with memory, predict, average the logits, and correlate each model's logits with the average."""
+        """Train with memory, predict the public batch, and learn from the average of what the cohort uploaded."""
         earlier = {n: tuple(each[n] for each in (state.previous, state.pretrained) if n in each) for n in cohort}
-        calls = {n: (state.models[n], earlier[n], self.memory, t) for n in cohort}
+        calls = {n: (state.models[n], earlier[n], self, t) for n in cohort}
         trained = fed.run_training("train", train_client, calls, select(state.models, cohort))
-        upload = exchange.predict(fed, state.models, trained, t)
-        mean, batch = upload.logits.double().mean(dim=0), sent(upload.batch, fed.device)  # z̄, (B, K)
-        public = {n: (params, mean, batch, self.off_diagonal, t) for n, params in trained.items()}
-        learned = fed.run_training("distill", correlate, public, trained, recipe=fed.distillation)
-        after = FCCLState({**state.models, **learned}, {**state.previous, **trained}, {**trained, **state.pretrained})
-        size = mean.float().nbytes
-        traffic = Traffic(predictions_up=size, predictions_down=size, public_down=fed.public_bytes())
+        learned, traffic = self.collaborate(exchange.predict(fed, state.models, trained, t), t, fed)
+        pretrained = {**trained, **state.pretrained} if self.pretrains else {}
+        after = FCCLState({**state.models, **learned}, {**state.previous, **trained}, pretrained)
         return after, RoundReport(trained, dict.fromkeys(cohort, traffic))
+
+    def collaborate(self, upload: exchange.Upload, t: int, fed: Federation) -> tuple[Models, Traffic]:
+        """Return each model after it learned from the mean logits, and a client's traffic."""
+        mean, batch = upload.logits.double().mean(dim=0), sent(upload.batch, fed.device)  # z̄, (B, K)
+        calls = {n: (params, mean, batch, self.off_diagonal, t) for n, params in upload.models.items()}
+        learned = fed.run_training("distill", correlate, calls, upload.models, recipe=fed.distillation)
+        return learned, Traffic(mean.float().nbytes, mean.float().nbytes, public_down=fed.public_bytes())
+
+    def forgotten(self, logits: Tensor, earlier: Tensor, labels: Tensor) -> Tensor:
+        """Return KL(earlier model ‖ model), (), from the logits of both, (b, K) each; labels, (b,), are not used."""
+        return distillation_loss(logits, torch.softmax(earlier, dim=1), 1.0)
 
 
 def train_client(
-    space: Workspace, n: int, params: Params, earlier: tuple[Params, ...], weight: float, t: int
+    space: Workspace, n: int, params: Params, earlier: tuple[Params, ...], method: FCCL, t: int
 ) -> Outcome[Params]:
-    """Train E epochs on CE + λ·Σ KL(earlier model ‖ model) over client n's data.
+    """Train E epochs on CE + λ·Σ `FCCL.forgotten` over client n's data, a sum over its earlier models.
 
     With λ = 0, or without earlier models, the training equals local training bit for bit.
     """
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
-    teachers = [space.module(n, each, f"earlier {i}").eval() for i, each in enumerate(earlier) if weight]
+    teachers = [space.module(n, each, f"earlier {i}").eval() for i, each in enumerate(earlier) if method.memory]
 
     def loss(batch: Tensor) -> Tensor:
         inputs = own.inputs(batch)
         logits = module(inputs)
-        with torch.no_grad():
-            taught = [torch.softmax(teacher(inputs), dim=1) for teacher in teachers]
-        kept = [distillation_loss(logits, each, 1.0) for each in taught]
-        return own.loss(logits, batch) + weight * sum(kept, torch.zeros_like(logits[0, 0]))
+        found = own.loss(logits, batch)
+        for teacher in teachers:
+            with torch.no_grad():
+                known = teacher(inputs)
+            found = found + method.memory * method.forgotten(logits, known, own.labels[batch])
+        return found
 
     return own.descend(module, loss).giving(params_of(module))
 
