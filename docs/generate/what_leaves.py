@@ -59,6 +59,7 @@ class Sizes:
         classes: K.
         owned: classes of which the client has training images.
         feature: F, of class means and common heads.
+        width: f, of the features of the client's model; here of McMahan's CNN for all.
         clients: N.
         cohort: models of the cohort's members, |S|.
         candidates: M', models that FedFomo sends a client.
@@ -77,6 +78,7 @@ class Sizes:
     classes: int
     owned: int
     feature: int
+    width: int
     clients: int
     cohort: int
     candidates: int
@@ -106,6 +108,8 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4FK": lambda s: 4 * s.feature * s.classes,
         "4F · its classes": lambda s: 4 * s.feature * s.owned,
         "4KK": lambda s: 4 * s.classes * s.classes,
+        "4fK": lambda s: 4 * s.width * s.classes,
+        "8f · its classes + 4": lambda s: 8 * s.width * s.owned + 4,
         "4K · its classes": lambda s: 4 * s.classes * s.owned,
     },
     "similarities": {"4 Σ b²": lambda s: 4 * (s.public // s.step * s.step**2 + (s.public % s.step) ** 2)},
@@ -207,14 +211,14 @@ def toy_numbers(architecture: str) -> int:
 def toy_sizes(n: int, fed: Federation) -> Sizes:
     """Return the sizes of a toy client."""
     numbers = {m: toy_numbers(client.architecture) for m, client in fed.by_id.items()}
-    head = {"linear": 64, "conv": 36, "mlp": 12, "both": 36}[fed.by_id[n].architecture] * toy.CLASSES + toy.CLASSES
+    width = {"linear": 64, "conv": 36, "mlp": 12, "both": 36}[fed.by_id[n].architecture]
+    head = width * toy.CLASSES + toy.CLASSES
     owned = len(fed.by_id[n].train.labels.unique())
     others = sum(numbers[m] for m in COHORT if m != n)
     common = 64 * toy.CLASSES + toy.CLASSES
     own, normalized = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
-    make = partial(
-        Sizes, 13, 64, toy.CLASSES, owned, FEATURE, len(fed.clients), len(COHORT), 3, fed.distillation.batch_size
-    )
+    step, sizes = fed.distillation.batch_size, (len(fed.clients), len(COHORT), 3)
+    make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, width, *sizes, step)
     return make(own, others, own - head, common, own - normalized, own - normalized // 2, 56 + 10 * toy.CLASSES)
 
 
@@ -222,7 +226,7 @@ def paper_sizes(*, alike: bool) -> list[Sizes]:
     """Return the sizes of the paper's clients: Fashion-MNIST, |D_r| = 3,000, twenty clients with two labels each."""
     own = list((ALIKE if alike else PAPER).values()) * (20 if alike else 5)
     head = 10 * 512 + 10
-    make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 20, 20, 4, 256)
+    make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 512, 20, 20, 4, 256)
     lenet = PAPER["lenet"]
     small = lenet - 850 + (min(FedMRL().dimension, 84) + 1) * 10  # its feature has 84 numbers, and its head 850
     return [make(d, sum(own) - d, d - head, lenet, d, d, small) for d in own]

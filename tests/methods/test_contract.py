@@ -51,6 +51,7 @@ TRAINED_OTHERWISE = {
     "per_fedavg_hf": "its meta-step is of the model before adaptation",
     "fedbabu": "its head moves in fine-tuning only, as its paper says",
     "fedrep": "head and body take turns",
+    "fedpac": "head and body take turns",
     "apple": "the state keeps the mixed model, not all cores that it was mixed of",
 }
 

@@ -124,6 +124,7 @@ ONE_ARCHITECTURE = {
     "apfl_adaptive": Preset(".apfl:APFL", "APFL (adaptive)", {"alpha": 0.5, "alpha_rate": None}, compared=False),
     "fedala": Preset(".fedala:FedALA"),
     "fedrod": Preset(".fedrod:FedRoD"),
+    "fedpac": Preset(".fedpac:FedPAC"),
     "pfedgraph": Preset(".pfedgraph:PFedGraph"),
     # As much work as pFedMe, which takes five inner steps per mini-batch.
     "local_5x": Preset(".local:LocalMatched", "Local-only (5 × work)", {"work": 5.0, "public": False}),

@@ -5,13 +5,13 @@ Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is the input of a model
 by averaging neighboring entries. A client classifies with its own head.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import torch
 from annotated_types import Ge
-from torch import Tensor
+from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.features import features
@@ -78,12 +78,8 @@ class FedProto(Personal):
             means: (|S|, K, F) the cohort's class means, zeros where a client has no sample of the class.
             owned: (|S|, K) bool, whether a client has samples of the class.
         """
-        owners = owned.sum(dim=0)  # (K,)
-        shown = owners > 0
-        averaged = means.sum(dim=0) / owners.clamp_min(1)[:, None]
-        return replace(
-            state, prototypes=torch.where(shown[:, None], averaged, state.prototypes), known=state.known | shown
-        )
+        prototypes = common_head.averaged_means(means, owned, state.prototypes)
+        return replace(state, prototypes=prototypes, known=state.known | owned.any(dim=0))
 
     def train(
         self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation, epochs: int | None = None
@@ -122,11 +118,17 @@ def train_client(
         weight: λ.
         epochs: the number of epochs; None takes E.
     """
-    own = PrivateSamples(space, n, t)
-    module = space.module(n, params).train()
+    own, module = PrivateSamples(space, n, t), space.module(n, params).train()
+    outcome = own.descend(module, aligned(space, n, own, module, prototypes, known, weight), epochs)
+    return outcome.giving(params_of(module))
+
+
+def aligned(
+    space: Workspace, n: int, own: PrivateSamples, module: nn.Module, prototypes: Tensor, known: Tensor, weight: float
+) -> Callable[[Tensor], Tensor]:
+    """Return the loss of `train_client` as a function of the indices of a batch of client n's samples, (b,)."""
     _, head = space.head(n, module)
     targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
-
     cross_entropy = own.cross_entropy(module)
 
     def loss(batch: Tensor) -> Tensor:
@@ -136,5 +138,4 @@ def train_client(
         error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
         return fit + weight * (error * counted[labels]).mean()
 
-    outcome = own.descend(module, loss, epochs)
-    return outcome.giving(params_of(module))
+    return loss

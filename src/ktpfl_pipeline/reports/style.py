@@ -49,7 +49,7 @@ _LOOKS = {
         "#882255": {"feddf_soft": "h", "selective_fd": "d", "pfedme": "p", "fedrod": "s"},
         "#aa4499": {"pfeddf": "*", "fedfomo": "s"},
         "#44aa99": {"ds_fl": "P", "heur_fedamp": "8"},
-        "#661100": {"comet": "<", "pfedhn": "h"},
+        "#661100": {"comet": "<", "pfedhn": "h", "fedpac": "d"},
         "#ee8866": {"fd": ">", "fccl": "o", "fccl_plus": "P"},
         "#a6761d": {"fedproto": "*", "fedper": "d"},
         NEUTRAL: {"local": "o", "local_matched": "s", "local_5x": "D"},

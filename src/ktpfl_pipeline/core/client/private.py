@@ -11,6 +11,7 @@ from ktpfl_pipeline.core import augmentation, rng
 from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.recipe import RateSchedule
 
 
 class PrivateSamples:
@@ -54,9 +55,19 @@ class PrivateSamples:
         """Return the function from the indices of a batch, (b,), to the module's mean cross-entropy on it."""
         return lambda batch: self.loss(module(self.inputs(batch)), batch)
 
-    def descend(self, module: nn.Module, loss: Callable[[Tensor], Tensor], epochs: int | None = None) -> Outcome[None]:
-        """Train a module for E epochs, or `epochs`, with the recipe of local training; see `sgd.descend`."""
+    def descend(
+        self,
+        module: nn.Module,
+        loss: Callable[[Tensor], Tensor],
+        epochs: int | None = None,
+        rate: float | None = None,
+    ) -> Outcome[None]:
+        """Train a module for E epochs, or `epochs`, with the recipe of local training; see `sgd.descend`.
+
+        `rate` replaces η₁ and its schedule.
+        """
         recipe = self._recipe if epochs is None else replace(self._recipe, epochs=epochs, steps=None)
+        recipe = recipe if rate is None else replace(recipe, learning_rate=rate, schedule=RateSchedule())
         with self.streams() as shuffle:
             return sgd.descend(self._space, module, loss, len(self), recipe, self._t, shuffle)
 

@@ -44,3 +44,18 @@ def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tenso
     found = fed.run("prototypes", features.class_means, calls)
     check_finite("prototypes", {n: means for n, (means, _) in found.items()})
     return torch.stack([found[n][0] for n in models]), torch.stack([found[n][1] for n in models])
+
+
+def averaged_means(means: Tensor, weights: Tensor, prototypes: Tensor) -> Tensor:
+    """Return the weighted average of the clients' mean features of each class, (K, F).
+
+    A class of which all weights are zero keeps its row of `prototypes`, (K, F).
+
+    Args:
+        means: (|S|, K, F), the mean features.
+        weights: (|S|, K), whole numbers; zero for a class of which a client has no samples.
+    """
+    weights = weights.to(means)
+    totals = weights.sum(dim=0)[:, None]  # (K, 1)
+    sums = (weights[..., None] * means).sum(dim=0)
+    return torch.where(totals > 0, sums / totals.clamp_min(1.0), prototypes)

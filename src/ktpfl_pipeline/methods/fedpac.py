@@ -1,0 +1,142 @@
+"""FedPAC: a shared extractor aligned by global class centroids, and heads that the server combines for each client.
+
+Xu, Tong, Huang: Personalized Federated Learning with Feature Alignment and Classifier Collaboration, ICLR 2023,
+Algorithm 1, https://arxiv.org/abs/2306.11867. The paper's symbols: θ is `common`, the extractor; φ_n is the head in
+`models`, whose extractors are not used; c_k is the global centroid of the features of class k.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from annotated_types import Ge
+from scipy.optimize import nnls
+from torch import Tensor, nn
+
+from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client.features import features
+from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.matrix.blocks import among
+from ktpfl_pipeline.core.method import CommonState, RoundReport
+from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.transfer import sent
+from ktpfl_pipeline.core.weights import Models, Params, mix, params_of, trained
+from ktpfl_pipeline.methods.fedproto import aligned
+from ktpfl_pipeline.methods.shared import common_head
+from ktpfl_pipeline.methods.shared.parts import PartlyShared, head_names
+
+
+@dataclass(frozen=True, eq=False)
+class FedPACState(CommonState):
+    """The state between rounds: θ, φ_n, c as (K, f) float64, and (K,) bool, which classes have a centroid."""
+
+    prototypes: Tensor
+    known: Tensor
+
+
+@dataclass(frozen=True)
+class FedPAC(PartlyShared):
+    """FedPAC (Xu et al., 2023): clients align the features of a class, and combine heads where features are alike.
+
+    Attributes:
+        weight: λ, the weight of the squared distance to the centroid in the extractor's loss; 1 in the paper.
+        head_epochs: epochs of the head, before the E epochs of the extractor; 1 in the paper.
+        head_rate: the step size of the head, 0.1 in the authors' code; None takes η₁, as PFLlib does.
+        centroids: how clients' centroids of a class are averaged: ``data``, by their numbers of samples of the class,
+            as in the authors' code, or ``uniform``, as in PFLlib.
+    """
+
+    title = "FedPAC"
+    exchanges = frozenset({"parameters", "prototypes"})
+    own_step = True
+    needs_head = "linear"
+
+    weight: Annotated[float, Ge(0)] = 1.0
+    head_epochs: Annotated[int, Ge(0)] = 1
+    head_rate: Annotated[float | None, Ge(0)] = 0.1
+    centroids: Literal["data", "uniform"] = "data"
+
+    def own_names(self, fed: Federation) -> Iterable[str]:
+        """Return the names of the head's tensors, which the server combines for each client."""
+        return head_names(fed)
+
+    def init(self, fed: Federation) -> FedPACState:
+        """Start from the initial model, without centroids."""
+        start, width = super().init(fed), fed.head(fed.architecture, "linear").width
+        empty = torch.zeros(fed.classes, width, dtype=torch.float64, device=fed.device)
+        return FedPACState({}, start.common, empty, empty.new_zeros(fed.classes, dtype=torch.bool))
+
+    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[FedPACState, RoundReport]:
+        """Send θ, φ_n and c; train; upload them with class means and statistics; average, and combine heads."""
+        assert isinstance(state, FedPACState)
+        starts, width = self.personal(state, cohort, fed), state.prototypes.shape[1]
+        found = fed.run("prototypes", statistics, {n: (params, width) for n, params in starts.items()})
+        calls = {n: (params, state.prototypes, state.known, self, t) for n, params in starts.items()}
+        trained = fed.run_training("train", train_client, calls, starts)
+        means, owned = common_head.upload_means(fed, trained, width)  # (|S|, K, f), (|S|, K)
+        counts = torch.stack([fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in cohort])  # (|S|, K)
+        weights = owned if self.centroids == "uniform" else sent(counts, fed.device)
+        prototypes = common_head.averaged_means(means, weights, state.prototypes)
+        bodies: Models = {n: {name: trained[n][name] for name in state.common} for n in cohort}
+        shares = combination(*(torch.stack(part).cpu() for part in zip(*found.values(), strict=True)))  # α, (|S|, |S|)
+        combined = dict(zip(cohort, mix(list(trained.values()), shares), strict=True))  # of which heads are used
+        after = FedPACState(
+            {**state.models, **combined}, fed.average(bodies), prototypes, state.known | owned.any(dim=0)
+        )
+        models, table = exchange.both_ways(trained), 4 * prototypes.numel()
+        uploads = [8 * width * classes + 4 for classes in owned.sum(dim=1).tolist()]  # means, h_n and V_n
+        sent_too = [Traffic(prototypes_up=up, prototypes_down=table) for up in uploads]
+        traffic = {n: models[n] + also for n, also in zip(cohort, sent_too, strict=True)}
+        shown = among(sent(shares, fed.device), fed.rows(cohort), len(fed.clients))
+        return after, RoundReport(trained, traffic, shown)
+
+
+def combination(h: Tensor, variances: Tensor) -> Tensor:
+    """Return α, (n, n) float64: row i has the weights of all heads in client i's new head.
+
+    Row i minimizes Σ_j α_j² V_j + ‖Σ_j α_j (h_i - h_j)‖² on the simplex, for h, (n, K, f), and V, (n,) `variances`.
+    """
+    rows, roots = [], variances.clamp_min(0.0).sqrt().diag()
+    for own in h:
+        matrix = torch.cat([(own - h).flatten(1).T, roots])  # A, (K f + n, n); the objective is ‖A α‖²
+        # Least squares over β >= 0 of A β = 0 and s 1ᵀβ = s have β in the direction of α, for any s > 0.
+        scale = torch.where(matrix.any(), matrix.norm(), 1.0)
+        target = torch.cat([matrix.new_zeros(len(matrix)), scale[None]])
+        found, _ = nnls(torch.cat([matrix, scale.expand(1, len(h))]).numpy(), target.numpy())
+        rows.append(torch.from_numpy(found / found.sum()))
+    return torch.stack(rows)
+
+
+def statistics(space: Workspace, n: int, params: Params, width: int) -> Outcome[tuple[Tensor, Tensor]]:
+    """Return what client n's features x tell of its heads' use, before training, both float64; models are in eval mode.
+
+    h_n, (K, f): its share of each class times the class's mean feature. V_n, (): (mean ‖x‖² - ‖h_n‖²) / D_n.
+    """
+    samples, module = space.split(n, "train"), space.module(n, params)
+    with features(space.head(n, module)[1], width) as seen:
+        predict(space, module, samples.inputs)
+    found = torch.cat(seen).double()  # (D_n, f)
+    h = F.one_hot(samples.labels, space.setting.classes).to(found).T @ found / len(found)
+    return Outcome((h, (found.square().sum() / len(found) - h.square().sum()) / len(found)))
+
+
+def train_client(
+    space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, method: FedPAC, t: int
+) -> Outcome[Params]:
+    """Train the head on the cross-entropy, and then the extractor on `fedproto.aligned` with this head."""
+    module = space.module(n, params).train()
+    _, head = space.head(n, module)
+    body = nn.ParameterList(own for own in trained(module) if all(own is not other for other in head.parameters()))
+    epochs = min(method.head_epochs, space.setting.training_of(n).epochs)  # none if E is 0
+    own = PrivateSamples(space, n, t, "head")
+    first = own.descend(head, own.cross_entropy(module), epochs, method.head_rate)
+    own = PrivateSamples(space, n, t)
+    then = own.descend(body, aligned(space, n, own, module, prototypes, known, method.weight))
+    return replace(then, samples=Counter(first.samples) + Counter(then.samples)).giving(params_of(module))
