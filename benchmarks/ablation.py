@@ -31,7 +31,7 @@ from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
-from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem
+from ktpfl_pipeline.runs.run import check_theorem
 
 KEPT = ROOT / "build" / "ablation.jsonl"
 SEEDS, ROUNDS, CLIENTS, LAST = (0, 1, 2, 3, 4), 10, 20, 5

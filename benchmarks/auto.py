@@ -16,7 +16,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.trial import step_seconds
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.settings import Compute, MemoryFormat
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, fastest
+from ktpfl_pipeline.runs.arithmetic import Arithmetic, fastest
 
 SHAPE, CLASSES, BATCH = (3, 32, 32), 10, 128
 ARCHITECTURES = ("lenet", "cnn", "cnn_bn", "mlp", "mcmahan_cnn", "alexnet", "resnet18", "shufflenet_v2")

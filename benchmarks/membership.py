@@ -32,8 +32,8 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
-from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.preparation import prepare
 
 EXPERIMENT = "hetero_digits"
 SEEDS, PRIVATE_SEEDS = range(5), range(3)

@@ -23,8 +23,8 @@ from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.weights import Models, vector_of
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.preparation import prepare
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 SEEDS, METHODS = [0, 1, 2, 3, 4], ("kt_pfl", "local")

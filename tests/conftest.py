@@ -6,7 +6,7 @@ import pytest
 
 from ktpfl_pipeline.core import settings
 
-pytest_plugins = ["shared", "finished_runs", "empty_store"]
+pytest_plugins = ["shared", "finished_runs", "empty_store", "projects"]
 
 LONGEST = [
     "test_campaign.py",

@@ -27,7 +27,7 @@ from ktpfl_pipeline.config import reading
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipeline_registry import register_pipelines
-from ktpfl_pipeline.pipelines.federated_training import progress
+from ktpfl_pipeline.runs import progress
 from ktpfl_pipeline.settings import HOOKS
 
 OWN = "ktpfl_pipeline.methods.fedmd:FedMD"

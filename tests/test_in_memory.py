@@ -18,11 +18,11 @@ from ktpfl_pipeline.in_memory import compare, federation, run
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.local import Local
-from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.identity import Job
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress
-from ktpfl_pipeline.pipelines.federated_training.runs import run_seed
 from ktpfl_pipeline.reports import figures
+from ktpfl_pipeline.runs.identity import Job
+from ktpfl_pipeline.runs.preparation import prepare
+from ktpfl_pipeline.runs.progress import Progress
+from ktpfl_pipeline.runs.run import run_seed
 
 GROUPS = ("public", "image", "training", "distillation", "compute")
 

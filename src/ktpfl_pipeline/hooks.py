@@ -166,7 +166,7 @@ def _stopping() -> Iterator[None]:
 def _in_turn(pipeline: Any) -> Any:
     """Sort the pipeline's nodes in place, store the number of training nodes for progress messages, and return it."""
     from ktpfl_pipeline.pipelines import experiment
-    from ktpfl_pipeline.pipelines.federated_training import progress
+    from ktpfl_pipeline.runs import progress
 
     pipeline.nodes.sort(key=experiment.turn)  # Kedro sorts nodes by name; the pipeline keeps this list
     functions = [node.func for node in pipeline.nodes]

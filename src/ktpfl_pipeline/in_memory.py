@@ -34,13 +34,13 @@ from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.validation import Rule, Seed, value_of
 from ktpfl_pipeline.methods import METHODS, create, title
-from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
-from ktpfl_pipeline.pipelines.federated_training.runs import finished_run
 from ktpfl_pipeline.reports.comparison import build
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE
+from ktpfl_pipeline.runs.arithmetic import settle
+from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.preparation import prepare
+from ktpfl_pipeline.runs.run import finished_run
 
 _experiments: WeakKeyDictionary[Federation, Experiment] = WeakKeyDictionary()
 """The settings of each federation that `federation` returned."""

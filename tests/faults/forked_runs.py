@@ -27,7 +27,7 @@ IMPORTED = (
     *("matplotlib.pyplot", "matplotlib.backends.backend_svg", "pandas", "torch"),
     *("torchvision", "sklearn.datasets", "scipy.stats", "scipy.optimize", "jinja2", "optuna", "rich.progress"),
     *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.pipelines.datasets", "ktpfl_pipeline.tracking"),
-    *("ktpfl_pipeline.pipelines.federated_training.runs", "ktpfl_pipeline.reports.comparison"),
+    *("ktpfl_pipeline.runs.run", "ktpfl_pipeline.reports.comparison"),
     *("ktpfl_pipeline.hooks", "ktpfl_pipeline.methods.kt_pfl", "ktpfl_pipeline.data.public"),
     *("ktpfl_pipeline.tracking.personal_models", "mlflow.pyfunc", "kedro_viz.integrations.kedro.hooks"),
 )
@@ -71,7 +71,7 @@ def prepare() -> None:
 
     torch.set_num_threads(1)
     from ktpfl_pipeline import pipeline_registry
-    from ktpfl_pipeline.pipelines.federated_training import identity
+    from ktpfl_pipeline.runs import identity
 
     made = pipeline_registry.register_pipelines()
     for file in (identity.PACKAGE / "core").rglob("*.py"):

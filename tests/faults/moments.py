@@ -75,7 +75,7 @@ class Moments:
 
         from ktpfl_pipeline.core.client import sgd
         from ktpfl_pipeline.core.executors.base import Executor
-        from ktpfl_pipeline.pipelines.federated_training.progress import SeedProgress
+        from ktpfl_pipeline.runs.progress import SeedProgress
 
         sgd.step = self._told(sgd.step, lambda *_: self._step())
         SeedProgress.phase = self._told(SeedProgress.phase, lambda *_: self.happened((CLIENTS, "client")))  # type: ignore

@@ -18,7 +18,7 @@ from toy import same
 from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.config.schema import Text
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
-from ktpfl_pipeline.pipelines.data.samples import load_private
+from ktpfl_pipeline.runs.samples import load_private
 
 METHODS = ("kt_pfl", "fedmd", "local")
 COMPARED = ("kt_pfl", "fedmd", "fedproto", "fml", "local")

@@ -16,7 +16,7 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.pipelines import paper as papers
 from ktpfl_pipeline.pipelines import study
-from ktpfl_pipeline.pipelines.federated_training import runs as training
+from ktpfl_pipeline.runs import run as training
 
 
 @pytest.fixture(scope="module")

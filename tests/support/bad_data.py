@@ -9,7 +9,7 @@ from project_copy import EXPERIMENT, configuration
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipelines.data.federation import prepare
+from ktpfl_pipeline.runs.preparation import prepare
 
 rng = np.random.default_rng(0)
 IMAGES = rng.integers(0, 256, (400, 28, 28), dtype=np.uint8)

@@ -19,9 +19,9 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import params_of
 from ktpfl_pipeline.methods import create
-from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
-from ktpfl_pipeline.pipelines.federated_training.runs import kept_models
+from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.preparation import prepare
+from ktpfl_pipeline.runs.run import kept_models
 from ktpfl_pipeline.tracking import personal_models
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow

@@ -26,7 +26,7 @@ from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
-from ktpfl_pipeline.pipelines.federated_training.runs import log_end
+from ktpfl_pipeline.runs.run import log_end
 from ktpfl_pipeline.tracking import PARENT, Dataset, Ending, Entry, MlflowTracker, Tracker, store, view
 from ktpfl_pipeline.tracking.store import open_client
 

@@ -25,7 +25,7 @@ from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.pipelines.federated_training.progress import SeedProgress
+from ktpfl_pipeline.runs.progress import SeedProgress
 
 HIT = 1
 """The client with the fault."""

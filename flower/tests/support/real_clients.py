@@ -25,7 +25,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.data.sources import digits
-from ktpfl_pipeline.pipelines.federated_training.runs import run_all
+from ktpfl_pipeline.runs.run import run_all
 
 COMPARED = ("round", "cohort", "accuracy", "loss", "measures", "traffic", "work")
 """The compared fields of a round's record: all fields except wall times."""

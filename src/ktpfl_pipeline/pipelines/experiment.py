@@ -30,16 +30,16 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import METHODS, slug
 from ktpfl_pipeline.methods import title as title_of
-from ktpfl_pipeline.pipelines.data.federation import partition_clients, sample_public_set
-from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
-from ktpfl_pipeline.pipelines.federated_training.identity import Job
-from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import log_report
 from ktpfl_pipeline.reports import overview as overviews
 from ktpfl_pipeline.reports.comparison import build, identity
 from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.runs.arithmetic import settle
+from ktpfl_pipeline.runs.identity import Job
+from ktpfl_pipeline.runs.preparation import partition_clients, sample_public_set
+from ktpfl_pipeline.runs.run import run_all
+from ktpfl_pipeline.runs.samples import load_private, load_public
 
 logger = logging.getLogger(__name__)
 REPORT = "report"

@@ -29,14 +29,14 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
 from ktpfl_pipeline.methods import find
 from ktpfl_pipeline.pipelines import study
-from ktpfl_pipeline.pipelines.federated_training import progress
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, trial
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, device_name
-from ktpfl_pipeline.pipelines.federated_training.runs import WAITING, checkpoints_of, schedule
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.reproduction import build, told
+from ktpfl_pipeline.runs import progress
+from ktpfl_pipeline.runs.arithmetic import Arithmetic, trial
+from ktpfl_pipeline.runs.identity import Job, device_name
+from ktpfl_pipeline.runs.run import WAITING, checkpoints_of, schedule
 
 logger = logging.getLogger(__name__)
 FORWARD = 1 / 3

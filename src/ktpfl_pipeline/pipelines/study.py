@@ -19,13 +19,13 @@ from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.config.studies import CellSettings
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import settle
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
-from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.reports.model import Table
 from ktpfl_pipeline.reports.render import markdown
 from ktpfl_pipeline.reports.report import Report
+from ktpfl_pipeline.runs.arithmetic import settle
+from ktpfl_pipeline.runs.identity import Job, code_version, identity
+from ktpfl_pipeline.runs.preparation import prepare
+from ktpfl_pipeline.runs.run import run_all
 
 
 @dataclass(frozen=True)

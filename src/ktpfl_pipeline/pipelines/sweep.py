@@ -16,11 +16,11 @@ from ktpfl_pipeline.config.studies import Sweep
 from ktpfl_pipeline.core.errors import DivergedError, InputError, plural
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.validation import plain
-from ktpfl_pipeline.pipelines.federated_training import progress
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import check_possible, in_turn, log_report, parent_run, plan
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.sweep import build
+from ktpfl_pipeline.runs import progress
 
 
 def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:

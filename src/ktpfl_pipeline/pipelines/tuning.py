@@ -24,13 +24,13 @@ from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
-from ktpfl_pipeline.pipelines.federated_training import progress
-from ktpfl_pipeline.pipelines.federated_training.runs import run_all
 from ktpfl_pipeline.pipelines.search import search
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, check_possible, log_report, parent_run, plan
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tuning import build
+from ktpfl_pipeline.runs import progress
+from ktpfl_pipeline.runs.run import run_all
 from ktpfl_pipeline.tracking import Ending
 
 logger = logging.getLogger(__name__)

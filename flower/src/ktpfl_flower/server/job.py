@@ -37,9 +37,9 @@ from ktpfl_pipeline.hooks import configure_tracking
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
 from ktpfl_pipeline.pipelines.experiment import attempt, evaluate, report
-from ktpfl_pipeline.pipelines.federated_training import progress
-from ktpfl_pipeline.pipelines.federated_training.assembly import settings_of
-from ktpfl_pipeline.pipelines.federated_training.identity import Job
+from ktpfl_pipeline.runs import progress
+from ktpfl_pipeline.runs.assembly import settings_of
+from ktpfl_pipeline.runs.identity import Job
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, CONFIG_LOADER_CLASS
 
 logger = logging.getLogger(__name__)

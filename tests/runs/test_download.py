@@ -17,8 +17,8 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.pipelines.data.federation import sample_public_set
-from ktpfl_pipeline.pipelines.data.samples import load_private, load_public
+from ktpfl_pipeline.runs.preparation import sample_public_set
+from ktpfl_pipeline.runs.samples import load_private, load_public
 
 IMAGES = np.zeros((2, 28, 28), np.uint8)
 COUNTS = [40, 20, 20]  # images by class

@@ -38,10 +38,10 @@ from ktpfl_pipeline.core.weights import Models, opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.pipelines.federated_training.identity import CHECKPOINT, Job, identity, run_folder
-from ktpfl_pipeline.pipelines.federated_training.more_rounds import take_over
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress, SeedProgress
 from ktpfl_pipeline.reports import figures, notes
+from ktpfl_pipeline.runs.identity import CHECKPOINT, Job, identity, run_folder
+from ktpfl_pipeline.runs.more_rounds import take_over
+from ktpfl_pipeline.runs.progress import Progress, SeedProgress
 from ktpfl_pipeline.tracking import personal_models
 
 logger = logging.getLogger(__name__)

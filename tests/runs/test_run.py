@@ -29,15 +29,15 @@ from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.in_memory import label_counts
 from ktpfl_pipeline.methods import compared
-from ktpfl_pipeline.pipelines.data.federation import prepare
 from ktpfl_pipeline.pipelines.experiment import resolve
-from ktpfl_pipeline.pipelines.federated_training import identity as identity_module
-from ktpfl_pipeline.pipelines.federated_training import runs
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, code_version, identity
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress, expect
-from ktpfl_pipeline.pipelines.federated_training.runs import check_theorem, finished_run, run_seed
 from ktpfl_pipeline.reports import words
+from ktpfl_pipeline.runs import identity as identity_module
+from ktpfl_pipeline.runs import run as runs
+from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.identity import Job, code_version, identity
+from ktpfl_pipeline.runs.preparation import prepare
+from ktpfl_pipeline.runs.progress import Progress, expect
+from ktpfl_pipeline.runs.run import check_theorem, finished_run, run_seed
 
 
 def experiment(**changes: Any) -> Experiment:

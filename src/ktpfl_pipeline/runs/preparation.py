@@ -21,8 +21,8 @@ from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 from ktpfl_pipeline.data.sources.arguments import path_in
-from ktpfl_pipeline.pipelines.data.samples import check_owners, load_private, load_public
-from ktpfl_pipeline.pipelines.federated_training.assembly import assemble
+from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.samples import check_owners, load_private, load_public
 
 logger = logging.getLogger(__name__)
 Partition = dict[int, ClientIndices]

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.metrics import RoundRecord
-from ktpfl_pipeline.pipelines.federated_training import progress as module
-from ktpfl_pipeline.pipelines.federated_training.progress import Progress, expect
+from ktpfl_pipeline.runs import progress as module
+from ktpfl_pipeline.runs.progress import Progress, expect
 
 EXPERIMENT = parsing.parse("mine", {**SECTION, "seeds": [0, 1], "rounds": 2})
 

@@ -12,7 +12,7 @@ from ktpfl_pipeline.config.parsing import parse
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.pipelines.data.federation import partition_clients, prepare
+from ktpfl_pipeline.runs.preparation import partition_clients, prepare
 
 IMAGES = torch.randint(0, 256, (90, 1, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
 PRIVATE = OwnedDataset(IMAGES, torch.arange(90) % 3, torch.arange(90) // 30, ("ann", "bo", "cy"))

@@ -13,7 +13,7 @@ from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.pipelines.federated_training.identity import CHECKPOINT, Job, run_folder
+from ktpfl_pipeline.runs.identity import CHECKPOINT, Job, run_folder
 
 logger = logging.getLogger(__name__)
 

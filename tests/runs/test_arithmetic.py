@@ -26,10 +26,10 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.settings import Compute, ExecutorSettings
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.pipelines.data.federation import prepare
-from ktpfl_pipeline.pipelines.federated_training import arithmetic
-from ktpfl_pipeline.pipelines.federated_training.arithmetic import Arithmetic, possible, settle
-from ktpfl_pipeline.pipelines.federated_training.identity import Job, identity
+from ktpfl_pipeline.runs import arithmetic
+from ktpfl_pipeline.runs.arithmetic import Arithmetic, possible, settle
+from ktpfl_pipeline.runs.identity import Job, identity
+from ktpfl_pipeline.runs.preparation import prepare
 
 SECTION: dict[str, Any] = {
     "architectures": {"cnn_bn": 3, "mlp": 2},

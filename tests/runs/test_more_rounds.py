@@ -14,7 +14,7 @@ from toy import same
 
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.methods import METHODS, create
-from ktpfl_pipeline.pipelines.federated_training.more_rounds import as_scheduled, rounds_are_equal
+from ktpfl_pipeline.runs.more_rounds import as_scheduled, rounds_are_equal
 
 SETTINGS = {"seeds": [0], "theorem_samples": 0}
 

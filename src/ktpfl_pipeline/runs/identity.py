@@ -25,7 +25,7 @@ from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import Facts, FederatedData
-from ktpfl_pipeline.pipelines.federated_training import assembly
+from ktpfl_pipeline.runs import assembly
 
 CHECKPOINT = "checkpoint.pt"
 """The file of a run's checkpoint in its folder."""

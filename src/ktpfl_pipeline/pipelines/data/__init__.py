@@ -1,1 +1,0 @@
-"""From the settings of an experiment to the data of its runs."""

@@ -1,1 +1,0 @@
-"""The federated runs of one method, one per seed."""
