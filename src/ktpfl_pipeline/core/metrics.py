@@ -26,7 +26,7 @@ class Traffic:
     prototypes_down: int = 0
     similarities_up: int = 0  #: similarities of the features of public samples
     similarities_down: int = 0
-    coefficients_up: int = 0  #: weights or gains that a client computed for other clients' models
+    coefficients_up: int = 0  #: weights or gains that a client computed for other clients' models, or its own loss
     coefficients_down: int = 0
     parameters_up: int = 0  #: parameters of models, including BatchNorm's statistics
     parameters_down: int = 0

@@ -83,6 +83,7 @@ ANY_ARCHITECTURES = {
     "comet": Preset(".comet:COMET"),
     "fccl": Preset(".fccl:FCCL"),
     "fccl_plus": Preset(".fccl_plus:FCCLPlus"),
+    "rhfl": Preset(".rhfl:RHFL"),
     "fd": Preset(".fd:FD"),
     "fedproto": Preset(".fedproto:FedProto"),
     "fedtgp": Preset(".fedtgp:FedTGP"),
