@@ -21,10 +21,10 @@ from measure import RESULTS, ROOT
 from page_tables import drawn, named, write
 
 from ktpfl_pipeline.analysis.evidence import DIGITS
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, worst_decile
 from ktpfl_pipeline.analysis.study import Study
-from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
 from ktpfl_pipeline.reports.numbers import Entry, interval, mean, percent
 
 KEPT, PAGES = RESULTS / "runs", ROOT / "docs" / "results"
@@ -37,7 +37,7 @@ Rows = list[dict[str, str]]
 
 def rows_of(setting: str, run: FinishedRun) -> Iterator[dict[str, Any]]:
     """Yield the rows of a run: headline accuracy and accuracies after adaptation, also of new clients."""
-    points = [point for point in run.points if point == HEADLINE or point.startswith(ADAPTED)]
+    points = [point for point in run.points if point == AFTER_TRANSFER or point.startswith(ADAPTED)]
     found = [(setting, run.ids, run.architectures, {point: run.final(point) for point in points})]
     if new := run.newcomers:
         after = {f"{ADAPTED}{epochs}": values for epochs, values in new.accuracy.items()}
@@ -98,19 +98,19 @@ class Runs:
                 seeds = points.setdefault(row["evaluation"], {})
                 seeds.setdefault(int(row["seed"]), []).append(float(row["accuracy"]))
 
-    def means(self, method: str, point: str = HEADLINE) -> dict[int, float]:
+    def means(self, method: str, point: str = AFTER_TRANSFER) -> dict[int, float]:
         """Return a method's mean accuracy over clients by seed."""
         return {seed: fmean(values) for seed, values in self.clients[method][point].items()}
 
-    def accuracy(self, method: str, point: str = HEADLINE) -> Entry:
+    def accuracy(self, method: str, point: str = AFTER_TRANSFER) -> Entry:
         """Return a method's mean accuracy in percent, ± over seeds."""
         return mean(list(self.means(method, point).values()))
 
-    def minus(self, method: str, other: str = LOCAL, point: str = HEADLINE) -> Difference | None:
+    def minus(self, method: str, other: str = LOCAL, point: str = AFTER_TRANSFER) -> Difference | None:
         """Return the difference of two methods, paired by seed."""
         return paired(self.means(method, point), self.means(other, point))
 
-    def corrected(self, point: str = HEADLINE) -> dict[str, Difference | None]:
+    def corrected(self, point: str = AFTER_TRANSFER) -> dict[str, Difference | None]:
         """Return each method's difference to local-only training, corrected for the number of methods."""
         return holm({method: self.minus(method, point=point) for method in self.clients if method != LOCAL})
 
@@ -148,7 +148,7 @@ def people(rows: Rows) -> str:
     )
     lines: list[list[Entry]] = [[*head]]
     for method in sorted(runs.clients, key=lambda name: -fmean(runs.means(name).values())):
-        worst = fmean(worst_decile(values) for values in runs.clients[method][HEADLINE].values())
+        worst = fmean(worst_decile(values) for values in runs.clients[method][AFTER_TRANSFER].values())
         difference, after = ("" if method == LOCAL else interval(found[method]) for found in (gains, gains_adapted))
         shown = named(method), runs.accuracy(method), difference, runs.accuracy(method, adapted), after
         lines.append([*shown, percent(worst)])

@@ -13,16 +13,16 @@ from page_tables import Tables, drawn, named, write
 from paper_evidence import KEPT
 
 from ktpfl_pipeline.analysis import evidence
-from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, summarize
+from ktpfl_pipeline.analysis.comparison import paired_difference
+from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.analysis.study import Cell
-from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
 from ktpfl_pipeline.reports import paper
 from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
 
 PAGE, PAGE_2 = (ROOT / "docs" / "results" / name for name in ("paper.md", "paper_table_2.md"))
 AFTER, LOCAL, PAPERS, JOINT = f"{ADAPTED}10", "local", "kt_pfl", "kt_pfl_joint"
-BOTH = (HEADLINE, AFTER)
+BOTH = (AFTER_TRANSFER, AFTER)
 METHODS = (
     *("kt_pfl", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "pfeddf_soft", "feddf", "pfeddf", "kt_pfl_joint"),
     *("local", "local_matched"),
@@ -35,8 +35,8 @@ COLUMNS = {
     "CIFAR-10 with two classes": ("hetero_cifar", "two labels"),
 }
 """The columns of Table 1: experiment and label."""
-MINUS_KT_PFL = [(PAPERS, HEADLINE), (PAPERS, AFTER), (JOINT, AFTER)]
-MINUS_JOINT = [(PAPERS, AFTER), (JOINT, HEADLINE), (JOINT, AFTER)]
+MINUS_KT_PFL = [(PAPERS, AFTER_TRANSFER), (PAPERS, AFTER), (JOINT, AFTER)]
+MINUS_JOINT = [(PAPERS, AFTER), (JOINT, AFTER_TRANSFER), (JOINT, AFTER)]
 """What the tables of differences show besides the differences to local-only training: a method minus the row's."""
 SETTINGS = {
     **{f"E = {epochs}": ("table3", f"E = {epochs}") for epochs in (5, 10, 15, 20)},
@@ -111,7 +111,7 @@ def table_1(kept: Kept) -> str:
 
 def differences(cells: dict[str, Cell], others: Sequence[tuple[str, str]]) -> str:
     """Return each method's differences to local-only training, and those of `others` to the method."""
-    after = {HEADLINE: "", AFTER: ", adapted"}
+    after = {AFTER_TRANSFER: "", AFTER: ", adapted"}
     heads = [f"{named(method)} minus this{after[point]}" for method, point in others]
     lines: list[list[Entry]] = [["method", *(f"minus local-only{after[point]}" for point in BOTH), *heads]]
     results = {method: own for method in METHODS if (own := result(cells[method]))}
@@ -131,7 +131,7 @@ def settings(kept: Kept, rows: dict[str, tuple[str, str]]) -> str:
         assert own
         assert local
         gains = [minus(own, local, point) for point in BOTH]
-        lines.append([shown, accuracy(own.final[HEADLINE]), *gains, cited(cells[PAPERS])])
+        lines.append([shown, accuracy(own.final[AFTER_TRANSFER]), *gains, cited(cells[PAPERS])])
     return drawn(lines)
 
 
@@ -139,7 +139,7 @@ def table_2(cells: dict[str, Cell]) -> str:
     """Return a column of Table 2, the best method first. Methods without a finished run are at the end."""
     head = "method", "accuracy (%)", "minus local-only", "adapted (%)", "adapted, minus local-only", "the paper (%)"
     results = {method: result(cell) for method, cell in cells.items()}
-    ranked = sorted((own for own in results.values() if own), key=lambda own: -own.final[HEADLINE].mean)
+    ranked = sorted((own for own in results.values() if own), key=lambda own: -own.final[AFTER_TRANSFER].mean)
     lines: list[list[Entry]] = [[*head]]
     local = results[LOCAL]
     assert local

@@ -21,10 +21,11 @@ from measure import RAW, ROOT
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.matrix import trust
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
+from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.statistics import difference, mean_over_clients
 from ktpfl_pipeline.analysis.study import Study
 from ktpfl_pipeline.config import parsing, schema, studies
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.sweep import run_sweep
 from ktpfl_pipeline.reports import style
@@ -68,7 +69,7 @@ def runs_of(dataset: str, raw_folder: Path) -> tuple[Runs, schema.Experiment]:
 
 def benign(run: FinishedRun, adversaries: list[int]) -> float:
     """Return the mean final accuracy of the clients that are not among `adversaries`."""
-    return mean_over_clients(run.final(HEADLINE), adversaries)
+    return mean_over_clients(run.final(AFTER_TRANSFER), adversaries)
 
 
 def changes(found: Runs, kind: str, share: float, method: str) -> list[float]:

@@ -16,6 +16,7 @@ from real_clients import COMPARED, NoLink, deal_out, in_one_process, planned
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job
 from ktpfl_flower.wire import Packet
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import FinishedRun, summarize
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import wire
@@ -170,7 +171,7 @@ def _registrations(link: NoLink) -> list[dict[str, Any]]:
 def test_bytes_of_a_run_that_was_taken_up_again_are_not_told_and_it_is_said_why(run: dict[str, Any]) -> None:
     whole = FinishedRun.from_dict(run)
     results = [summarize([replace(whole, method=name, wire=sent)], {}) for name, sent in FEW.items()]
-    (table, _, _, why), (alone,) = wire.blocks(results), wire.blocks(results[1:])
+    (table, _, _, why), (alone,) = wire.blocks(Comparison(results)), wire.blocks(Comparison(results[1:]))
     assert isinstance(table, Table) and [row["method"] for row in table.rows] == ["KT-pFL"]
     assert why == alone and isinstance(why, Notes)
     assert why.entries["Not known"].startswith("for FedMD, because a run was resumed from a checkpoint")

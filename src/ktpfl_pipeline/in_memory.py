@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ktpfl_pipeline.analysis import comparison as compared
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
 from ktpfl_pipeline.config import checks, parsing
@@ -203,7 +204,7 @@ def compare(
     results = [run(method, *federations, rounds=rounds) for method in methods]
     settings = replace(experiment, rounds=rounds, seeds=[fed.seed for fed in federations]).settings()
     results = [replace(result, settings=settings) for result in results]
-    return Comparison(results, build(name, results, here_and_now()))
+    return Comparison(results, build(name, compared.Comparison(results), here_and_now()))
 
 
 def label_counts(fed: Federation) -> Tensor:

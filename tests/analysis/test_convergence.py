@@ -2,9 +2,9 @@
 
 import pytest
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.convergence import gain
 from ktpfl_pipeline.analysis.results import summarize
-from ktpfl_pipeline.analysis.study import compared, comparison
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ class TestGain:
 
     def test_the_same_from_what_the_overview_reads(self, local):
         made = local([0.3, 0.5, 0.70, 0.73, 0.75, 0.78, 0.80])
-        (read,) = compared(comparison("x", [made]))
+        (read,) = Comparison.from_dict(Comparison([made]).to_dict("x"))
         assert gain(read) == gain(made)
 
     def test_only_evaluations_that_count_in_the_final_value(self, run):

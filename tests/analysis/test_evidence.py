@@ -12,9 +12,10 @@ import pytest
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun
+from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.reports import reproduction
 
 HERE = Provenance("2026-11-25", "make paper", "abc", "", "two cores", "torch")
@@ -53,7 +54,7 @@ def test_accuracies_bytes_and_seconds_are_those_of_the_runs(cells: list[Cell], s
     assert [record.cohort for record in read.history] == [record.cohort for record in first.history]
     assert read.traffic == first.traffic
     assert read.seconds("round") == pytest.approx(first.seconds("round"), abs=0.05)
-    assert read.final(HEADLINE) == first.final(HEADLINE)
+    assert read.final(AFTER_TRANSFER) == first.final(AFTER_TRANSFER)
 
 
 def test_of_runs_that_stopped_early_the_best_validated_round_counts(cells: list[Cell], tmp_path: Path) -> None:

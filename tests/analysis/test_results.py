@@ -6,17 +6,10 @@ from dataclasses import replace
 import pytest
 from cases import case
 
-from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import (
-    HEADLINE,
-    Curve,
-    FinishedRun,
-    MethodResult,
-    local_only,
-    subject,
-    summarize,
-)
+from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
+from ktpfl_pipeline.analysis.results import Curve, FinishedRun, MethodResult, summarize
 from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 
 SEVEN = [(t / 10, t / 10 + 0.1) for t in range(1, 8)]  # the last five: 0.5 and 0.6
 
@@ -165,11 +158,11 @@ class TestComparison:
 
     def test_subject(self, study, result):
         kt_pfl, fedmd, local = study
-        assert subject([local, fedmd, kt_pfl]) is kt_pfl
-        assert subject([local, fedmd]) is fedmd
-        assert subject([local]) is local
-        assert local_only(study) is local
-        assert local_only(study[:2]) is None
+        assert Comparison([local, fedmd, kt_pfl]).main is kt_pfl
+        assert Comparison([local, fedmd]).main is fedmd
+        assert Comparison([local]).main is local
+        assert Comparison(study).local is local
+        assert Comparison(study[:2]).local is None
 
     def test_what_is_no_result_is_refused(self, study):
         stored = json.loads(json.dumps(study[0].to_dict()))
@@ -187,11 +180,11 @@ class TestAdversaries:
         """Three clients, the second lies: its accuracy is kept and stands in no mean, deviation or curve."""
         liar = replace(run("kt_pfl", 0, [(0.5, 0.1, 0.7)] * 2), adversaries=[1], trust=0.8)
         result = summarize([liar], {})
-        final = result.final[HEADLINE]
+        final = result.final[AFTER_TRANSFER]
         assert final.mean == final.per_seed[0] == pytest.approx(0.6)
         assert final.per_client == pytest.approx([0.5, 0.1, 0.7])
         assert (final.worst_decile, final.client_std, final.best) == pytest.approx((0.5, 0.1, 0.6))
-        assert result.curve[HEADLINE].by_seed == [pytest.approx([0.6, 0.6])]
+        assert result.curve[AFTER_TRANSFER].by_seed == [pytest.approx([0.6, 0.6])]
         assert FinishedRun.from_dict(liar.to_dict()) == liar
 
 
@@ -209,8 +202,8 @@ class TestWhoTookPart:
     def test_evaluations_count_from_the_round_in_which_95_percent_have_taken_part(self, run):
         finished = self.made(run, 5, 18, 19, 5, 5, 5)
         assert [record.round for record in finished.counted] == [3, 4, 5, 6]
-        assert finished.final(HEADLINE) == pytest.approx([0.045] * 20)
-        assert (finished.covered, finished.sampled) == (0.95, list(range(19)))
+        assert finished.final(AFTER_TRANSFER) == pytest.approx([0.045] * 20)
+        assert (finished.sampled_share, finished.sampled) == (0.95, list(range(19)))
 
     def test_a_client_that_diverged_and_sat_out_counts(self, run):
         """So the final values of all methods are of the same rounds."""
@@ -219,18 +212,18 @@ class TestWhoTookPart:
         out = replace(second, cohort=list(range(18)), diverged=[18, 19])
         one_out = replace(finished, history=[first, out, *rest])
         assert [r.round for r in one_out.counted] == [r.round for r in finished.counted] == [2, 3, 4]
-        assert one_out.covered == 0.9
+        assert one_out.sampled_share == 0.9
 
     def test_the_last_five_of_these(self, run):
         assert [record.round for record in self.made(run, *[20] * 7).counted] == [3, 4, 5, 6, 7]
 
     def test_a_closing_round_counts_alone(self, run):
-        assert self.made(run, 5, 5, 5, 20).final(HEADLINE) == pytest.approx([0.04] * 20)
+        assert self.made(run, 5, 5, 5, 20).final(AFTER_TRANSFER) == pytest.approx([0.04] * 20)
 
     def test_where_so_many_never_do_the_last_five_count(self, run):
         finished = self.made(run, *[18] * 6)
         assert [record.round for record in finished.counted] == [2, 3, 4, 5, 6]
-        assert finished.covered == 0.9
+        assert finished.sampled_share == 0.9
 
     def test_cohorts_name_clients_by_their_ids(self, run):
         finished = replace(self.made(run, 5), ids=[n + 2 for n in range(20)])
@@ -244,8 +237,8 @@ class TestWhoTookPart:
             for r in finished.history[-5:]
         ]
         result = summarize([replace(finished, history=[*finished.history[:2], *late])], {})
-        assert list(result.final) == [HEADLINE, "after_local", "adapted_2", "adapted_10"]
+        assert list(result.final) == [AFTER_TRANSFER, "after_local", "adapted_2", "adapted_10"]
         assert result.final["adapted_2"].mean == pytest.approx(0.5)
         assert result.curve["adapted_2"].rounds == [3, 4, 5, 6, 7]
-        assert result.curve[HEADLINE].rounds == [1, 2, 3, 4, 5, 6, 7]
+        assert result.curve[AFTER_TRANSFER].rounds == [1, 2, 3, 4, 5, 6, 7]
         assert result.client_curves("adapted_10")[0] == [3, 4, 5, 6, 7]

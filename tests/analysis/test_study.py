@@ -4,15 +4,16 @@ from dataclasses import replace
 import pytest
 from finished_runs import under
 
-from ktpfl_pipeline.analysis.study import check_settings, comparable, compared, comparison
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.study import check_settings, comparable
 from ktpfl_pipeline.core.errors import InputError
 
 
 def test_what_a_comparison_leaves_is_read_as_results_without_runs(study, paper_settings):
-    content = json.loads(json.dumps(comparison("compare_x", under(paper_settings, study))))
+    content = json.loads(json.dumps(under(paper_settings, study).to_dict("compare_x")))
     assert content["name"] == "compare_x"
     assert content["methods"]["fedmd"]["traffic"] == study[1].traffic
-    assert compared(content) == [
+    assert Comparison.from_dict(content).results == [
         replace(result, runs=[], hyperparameters={}, settings=paper_settings) for result in study
     ]
 

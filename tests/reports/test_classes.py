@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from written import keys, row
 
-from ktpfl_pipeline.analysis.classes import majority, recalls
-from ktpfl_pipeline.analysis.results import MethodResult, headline, subject, summarize
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import MethodResult, recalls, summarize
 from ktpfl_pipeline.reports import comparison, measures, notes, tables
+from ktpfl_pipeline.reports.answer import adapted, tiles
 from ktpfl_pipeline.reports.data_files import data_files
-from ktpfl_pipeline.reports.headline import adapted, leaders, tiles
 from ktpfl_pipeline.reports.words import MAJORITY
 
 AUC = {"kt_pfl": 0.9, "fedmd": 0.7, "local": 0.8}
@@ -51,7 +51,7 @@ def judged(study):
 
 def test_accuracy_by_class(judged):
     assert recalls(judged()[0].runs) == [0.75, 0.5, None]
-    table = measures.by_class(judged())[0]
+    table = measures.by_class(Comparison(judged()))[0]
     assert [str(row[0]) for row in table.entries] == ["benign", "malignant $x$", "other"]
     assert [str(row[2]) for row in table.entries[:2]] == ["75.0 ± 0.0", "50.0 ± 0.0"]
     assert table.entries[2][2] is None
@@ -71,71 +71,76 @@ def test_results_with_classes_are_kept(judged):
 class TestMajority:
     def test_stands_in_the_table_with_its_difference_to_local_only(self, judged):
         """60 % with every seed; local-only has 87, 88 and 89: 28 below, ± 4.303 · 1 / √3."""
-        table = tables.comparison_table(judged())
+        table = tables.comparison_table(Comparison(judged()))
         last = {key: str(entry) for key, entry in table.rows[-1].items()}
         assert (last["method"], last["after_transfer"]) == ("Majority class", "60.0 ± 0.0")
         assert last["minus_local"] == "−28.0 [−30.5, −25.5]"
-        assert "Its difference to local-only is not corrected" in notes.general_notes(judged())["Majority class"]
+        assert (
+            "Its difference to local-only is not corrected"
+            in notes.general_notes(Comparison(judged()))["Majority class"]
+        )
 
     def test_is_told_next_to_local_only(self, judged):
-        (note,) = [tile.note for tile in tiles(judged()) if tile.title == "Local-only"]
+        (note,) = [tile.note for tile in tiles(Comparison(judged())) if tile.title == "Local-only"]
         assert "always predicting the most frequent class: 60.0 %" in note
 
     def test_is_unknown_where_labels_stay_with_clients(self, study):
-        assert majority(study) == {}
-        assert measures.by_class(study) == []
-        assert MAJORITY.title not in [row["method"] for row in tables.comparison_table(study).rows]
+        assert Comparison(study).majority == {}
+        assert measures.by_class(Comparison(study)) == []
+        assert MAJORITY.title not in [row["method"] for row in tables.comparison_table(Comparison(study)).rows]
 
 
 class TestHeadline:
     def test_another_metric_leads(self, judged):
         results = judged(headline="auc")
-        assert headline(results) == "auc"
-        assert comparison.summary(results).startswith(
+        assert Comparison(results).headline == "auc"
+        assert comparison.summary(Comparison(results)).startswith(
             "KT-pFL is 10.0 percentage points above local-only training in AUC after transfer, a significant "
             "difference: 95 % interval [+10.0, +10.0]"
         )
-        table = tables.comparison_table(results)
+        table = tables.comparison_table(Comparison(results))
         assert [str(row[0]) for row in table.entries[:3]] == ["KT-pFL", "Local-only", "FedMD"]
         assert keys(table)[1] == "auc"
-        assert tiles(results)[0].value == "90.0 ± 0.0 % in AUC"
+        assert tiles(Comparison(results))[0].value == "90.0 ± 0.0 % in AUC"
         assert [column.title for column in table.columns[1:5]] == [
             *("AUC", "After transfer", "After local training", "Minus local-only in AUC")
         ]
-        meanings = notes.meanings(results)
+        meanings = notes.meanings(Comparison(results))
         assert meanings["auc"].endswith("This is the headline.")
         assert "headline" not in meanings["after_transfer"]
-        assert not any("most frequent class" in tile.note for tile in tiles(results)), "its accuracy is no AUC"
+        assert not any("most frequent class" in tile.note for tile in tiles(Comparison(results))), (
+            "its accuracy is no AUC"
+        )
 
     def test_accuracy_leads_where_a_result_does_not_have_the_metric(self, study):
         led = [replace(each, settings={"headline": "auc"}) for each in study]
-        assert headline(led) == "after_transfer"
-        assert notes.remarks(led)["Headline"] == (
+        assert Comparison(led).headline == "after_transfer"
+        assert notes.remarks(Comparison(led))["Headline"] == (
             "headline is auc, but with some seed no client has AUC (KT-pFL, FedMD, Local-only), so accuracy leads this "
             "report."
         )
-        assert "Headline" not in notes.remarks(study)
+        assert "Headline" not in notes.remarks(Comparison(study))
 
 
 class TestSubject:
     def test_is_the_method_that_is_asked_for(self, judged):
         results = judged(subject="fedmd")
-        assert subject(results).method == "fedmd"
-        assert "Subject" not in notes.remarks(results)
-        assert notes.remarks(judged(subject="feddf"))["Subject"].startswith(
+        assert Comparison(results).main.method == "fedmd"
+        assert "Subject" not in notes.remarks(Comparison(results))
+        assert notes.remarks(Comparison(judged(subject="feddf")))["Subject"].startswith(
             "subject is feddf, which is not among these"
         )
-        assert comparison.summary(results).startswith("FedMD is 8.0 percentage points below local-only")
+        assert comparison.summary(Comparison(results)).startswith("FedMD is 8.0 percentage points below local-only")
 
     def test_is_kt_pfl_where_it_is_compared(self, judged, result):
-        assert subject(judged()[::-1]).method == "kt_pfl"
-        assert subject(judged(subject="ditto")).method == "kt_pfl"
-        assert subject([result("local", 0.5), result("fedmd", 0.5)]).method == "fedmd"
+        assert Comparison(judged()[::-1]).main.method == "kt_pfl"
+        assert Comparison(judged(subject="ditto")).main.method == "kt_pfl"
+        assert Comparison([result("local", 0.5), result("fedmd", 0.5)]).main.method == "fedmd"
 
 
 def test_calibration_is_tested_against_local_only_and_stands_second(judged):
     with blank.blank_figures():
-        made = comparison.build("x", judged())
+        made = comparison.build("x", Comparison(judged()))
     table = made.tables["quality"]
     assert row(table, "FedMD")["calibration_error_minus_local"] == "**+40.0** [+40.0, +40.0]"
     titles = [section.title for section in made.sections]
@@ -145,7 +150,7 @@ def test_calibration_is_tested_against_local_only_and_stands_second(judged):
 
 
 def test_names_of_classes_are_text_in_every_file(judged):
-    files = data_files(judged())
+    files = data_files(Comparison(judged()))
     found = list(csv.DictReader(files["classes.csv"].splitlines()))
     assert [row["name"] for row in found[:3]] == ["benign", "malignant $x$", "other"]
     assert [row["accuracy"] for row in found[:3]] == ["0.75", "0.5", ""]
@@ -156,7 +161,7 @@ def test_names_of_classes_are_text_in_every_file(judged):
 
 def test_parquet_has_the_rows_of_csv(judged, tmp_path):
     with blank.blank_figures():
-        comparison.build("x", judged()).write(tmp_path / "report")
+        comparison.build("x", Comparison(judged())).write(tmp_path / "report")
     for file in sorted((tmp_path / "report").glob("*.csv")):
         rows, frame = pd.read_csv(file), pd.read_parquet(file.with_suffix(".parquet"))
         assert len(rows) == len(frame), file.name
@@ -170,8 +175,12 @@ def test_parquet_has_the_rows_of_csv(judged, tmp_path):
 class TestTies:
     def test_a_tie_is_said_to_be_one(self, result):
         results = [result(name, 0.8, 0.8, 0.8) for name in ("fedproto", "kt_pfl", "local")]
-        assert [each.method for each in leaders(results, "after_transfer")] == ["kt_pfl", "local", "fedproto"]
-        assert "highest mean" not in comparison.summary(results)
+        assert [each.method for each in Comparison(results).leaders("after_transfer")] == [
+            "kt_pfl",
+            "local",
+            "fedproto",
+        ]
+        assert "highest mean" not in comparison.summary(Comparison(results))
 
     def test_after_adaptation(self, run):
         rounds = [(0.8, 0.8)]
@@ -180,4 +189,6 @@ class TestTies:
             made = run(name, 0, rounds)
             history = [replace(r, accuracy={**r.accuracy, "adapted_1": [0.9, 0.9]}) for r in made.history]
             results.append(summarize([replace(made, history=history)], {}))
-        assert adapted(results).endswith(" KT-pFL, Local-only and FedProto have the same highest mean, 90.0 %.")
+        assert adapted(Comparison(results)).endswith(
+            " KT-pFL, Local-only and FedProto have the same highest mean, 90.0 %."
+        )

@@ -9,13 +9,13 @@ import pytest
 from cases import case
 from finished_runs import under
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import summarize
-from ktpfl_pipeline.analysis.study import comparison as left
 from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
-from ktpfl_pipeline.reports.headline import advice, tiles
+from ktpfl_pipeline.reports.answer import advice, tiles
 from ktpfl_pipeline.reports.render.html import joined
 from ktpfl_pipeline.reports.style import look, readable
 
@@ -86,7 +86,7 @@ def alone(result, settings):
 
 class TestSummary:
     def test_above(self, study):
-        assert comparison.summary(study) == (
+        assert comparison.summary(Comparison(study)) == (
             "KT-pFL is 2.0 percentage points above local-only training after transfer, a significant difference: 95 % "
             "interval [+2.0, +2.0] over 3 seeds, corrected for 2 methods. Significantly below local-only: FedMD (−8.0)."
         )
@@ -94,7 +94,7 @@ class TestSummary:
     def test_below_and_the_other_point_says_otherwise(self, result):
         """At the end -10, -10 and -9.7: -9.9 ± 4.303 · 0.173 / √3; before it always +2."""
         fedmd = result("fedmd", 0.78, 0.79, 0.803, after_local=(0.90, 0.91, 0.92))
-        assert comparison.summary([fedmd, result("local", 0.88, 0.89, 0.90)]) == (
+        assert comparison.summary(Comparison([fedmd, result("local", 0.88, 0.89, 0.90)])) == (
             "FedMD is 9.9 percentage points below local-only training after transfer, a significant difference: 95 % "
             "interval [−10.3, −9.5] over 3 seeds. After local training, before transfer, it differs by +2.0 percentage "
             "points [+2.0, +2.0]."
@@ -102,7 +102,9 @@ class TestSummary:
 
     def test_an_interval_with_zero_decides_nothing(self, result):
         """+5, +1 and 0: 2 ± 4.303 · 2.646 / √3."""
-        assert comparison.summary([result("kt_pfl", 0.90, 0.86, 0.85), result("local", 0.85, 0.85, 0.85)]) == (
+        assert comparison.summary(
+            Comparison([result("kt_pfl", 0.90, 0.86, 0.85), result("local", 0.85, 0.85, 0.85)])
+        ) == (
             "KT-pFL and local-only training do not differ significantly after transfer: +2.0 percentage points, 95 % "
             "interval [−4.6, +8.6] over 3 seeds."
         )
@@ -110,19 +112,23 @@ class TestSummary:
     @pytest.mark.parametrize(("seeds", "told"), [(1, "1 seed"), (2, "2 seeds")])
     def test_fewer_than_three_seeds_decide_nothing(self, result, seeds, told):
         results = [result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)]
-        assert comparison.summary(results) == (
+        assert comparison.summary(Comparison(results)) == (
             f"KT-pFL is 10.0 percentage points above local-only training after transfer, with {told}, and an interval "
             "needs at least 3: it may be chance."
         )
-        assert "the same mean as local-only" in comparison.summary([result("kt_pfl", 0.8), result("local", 0.8)])
+        assert "the same mean as local-only" in comparison.summary(
+            Comparison([result("kt_pfl", 0.8), result("local", 0.8)])
+        )
 
     def test_a_small_difference_is_none_to_round_away(self, result):
-        told = comparison.summary([result("kt_pfl", 0.8003, 0.8004, 0.8005), result("local", 0.8, 0.8, 0.8)])
+        told = comparison.summary(
+            Comparison([result("kt_pfl", 0.8003, 0.8004, 0.8005), result("local", 0.8, 0.8, 0.8)])
+        )
         assert told.startswith("KT-pFL is less than 0.1 percentage points above local-only training after transfer,")
 
     def test_a_better_baseline_is_named(self, result):
         results = [result("kt_pfl", *[0.8] * 3), result("fedmd", *[0.9] * 3), result("local", *[0.7] * 3)]
-        assert comparison.summary(results) == (
+        assert comparison.summary(Comparison(results)) == (
             "KT-pFL is 10.0 percentage points above local-only training after transfer, a significant difference: 95 % "
             "interval [+10.0, +10.0] over 3 seeds, corrected for 2 methods. FedMD has the highest mean, 10.0 "
             "percentage points above KT-pFL, [+10.0, +10.0]. Significantly above local-only: FedMD (+20.0)."
@@ -130,13 +136,13 @@ class TestSummary:
 
     def test_a_baseline_that_is_only_nominally_better_is_not_said_to_be(self, result):
         results = [result("kt_pfl", *[0.8] * 3), result("fedmd", 0.9, 0.81, 0.81), result("local", *[0.7] * 3)]
-        assert "the difference is not significant" in comparison.summary(results)
+        assert "the difference is not significant" in comparison.summary(Comparison(results))
 
     def test_without_local_only(self, result):
-        assert "no local-only training" in comparison.summary([result("kt_pfl", 0.8)])
+        assert "no local-only training" in comparison.summary(Comparison([result("kt_pfl", 0.8)]))
 
     def test_local_only_alone(self, result):
-        assert comparison.summary([result("local", 0.8)]) == (
+        assert comparison.summary(Comparison([result("local", 0.8)])) == (
             "Local-only training reaches 80.0 %; the comparison has no method that exchanges knowledge."
         )
 
@@ -149,7 +155,7 @@ class TestSummary:
 
     def test_no_common_seed(self, result, run):
         other = summarize([run("local", 7)], {})
-        assert "no seed in common" in comparison.summary([result("kt_pfl", 0.8), other])
+        assert "no seed in common" in comparison.summary(Comparison([result("kt_pfl", 0.8), other]))
 
 
 class TestPage:
@@ -172,7 +178,7 @@ class TestPage:
 
     def test_content(self, built, study):
         text = " ".join("".join(Page(built.html).text).split())
-        assert comparison.summary(study) in text
+        assert comparison.summary(Comparison(study)) in text
         assert "digits" in text
         assert all(run.run_id in text and run.key in text for result in study for run in result.runs)
         assert "instead of EMNIST, Fashion-MNIST or CIFAR-10" in text
@@ -262,7 +268,14 @@ class TestFirstGlance:
         built = comparison.build("compare_hetero_digits", under(settings, study), made)
         assert built.title == "3 methods on handwritten digits"
         text = "".join(Page(built.html).text)
-        for told in (comparison.identity(study), made.date, made.command, made.commit, made.machine, made.versions):
+        for told in (
+            comparison.identity(Comparison(study)),
+            made.date,
+            made.command,
+            made.commit,
+            made.machine,
+            made.versions,
+        ):
             assert told in text
             assert told in built.markdown
 
@@ -278,17 +291,17 @@ class TestFirstGlance:
     def test_tiles(self, result):
         """FedMD 15 above local-only with each seed; KT-pFL +5, +1 and +3: 3 ± 4.303 · 2 / √3."""
         results = [result("kt_pfl", 0.75, 0.71, 0.73), result("fedmd", *[0.85] * 3), result("local", *[0.7] * 3)]
-        assert [(tile.title, tile.role, tile.value) for tile in tiles(results)] == [
+        assert [(tile.title, tile.role, tile.value) for tile in tiles(Comparison(results))] == [
             ("FedMD", "highest mean", "85.0 ± 0.0 %"),
             ("KT-pFL", "subject of this report", "73.0 ± 2.0 %"),
             ("Local-only", "local-only training", "70.0 ± 0.0 %"),
         ]
-        assert [tile.note for tile in tiles(results)] == [
+        assert [tile.note for tile in tiles(Comparison(results))] == [
             "+15.0 [+15.0, +15.0] percentage points to local-only: better",
             "+3.0 [−2.0, +8.0] percentage points to local-only: not significant",
             "the reference of all differences",
         ]
-        assert [tile.role for tile in tiles(results[::2])] == [
+        assert [tile.role for tile in tiles(Comparison(results[::2]))] == [
             "highest mean, subject of this report",
             "local-only training",
         ]
@@ -296,7 +309,7 @@ class TestFirstGlance:
     def test_advice(self, result):
         """KT-pFL +5, +1 and +3: 3 ± t · 2 / √n is above zero from 5 seeds on. FedMD: 2 MB for 15 points."""
         results = [result("kt_pfl", 0.75, 0.71, 0.73), result("fedmd", *[0.85] * 3), result("local", *[0.7] * 3)]
-        assert advice(results) == {
+        assert advice(Comparison(results)) == {
             "Which method": "FedMD has the highest mean, significantly above every other method.",
             "Traffic per point": "KT-pFL: 2.00 MB without a significant gain over local-only; "
             "FedMD: 0.133 MB for each percentage point above local-only.",
@@ -308,21 +321,21 @@ class TestFirstGlance:
         results = [result("kt_pfl", 0.75, 0.71, 0.73), result("local", *[0.7] * 3)]
         assert (
             "The one with the least traffic is Local-only (sends nothing; KT-pFL: 2.00 MB)"
-            in advice(results)["Which method"]
+            in advice(Comparison(results))["Which method"]
         )
 
     def test_a_noisy_difference_is_no_equality(self, result):
-        told = advice([result("kt_pfl", 0.37, 0.53, 0.69), result("local", 0.5, 0.5, 0.5)])
+        told = advice(Comparison([result("kt_pfl", 0.37, 0.53, 0.69), result("local", 0.5, 0.5, 0.5)]))
         assert told["How many seeds"] == "KT-pFL and local-only: more than 100 for a significant difference."
 
     def test_a_method_that_leads_with_the_common_seeds_is_not_below(self, result):
         best, other = result("kt_pfl", 0.90, 0.91, 0.90), result("fedmd", 0.95, 0.96, 0.95, 0.3, 0.3, 0.3)
-        told = advice([best, other, result("local", 0.8, 0.8, 0.8)])
+        told = advice(Comparison([best, other, result("local", 0.8, 0.8, 0.8)]))
         assert told["Which method"].startswith("KT-pFL has the highest mean; 1 other is not significantly below it.")
 
     @pytest.mark.parametrize("seeds", [1, 2])
     def test_fewer_than_three_seeds_give_no_advice(self, result, seeds):
-        told = advice([result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)])
+        told = advice(Comparison([result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)]))
         assert "an interval needs at least 3: it may be chance" in told["Which method"]
         assert told["How many seeds"] == "KT-pFL and local-only: at least 3, for an interval."
         assert f" MB, with {seeds} seed" in told["Traffic per point"]
@@ -389,7 +402,7 @@ class TestOtherForms:
         ]
 
     def test_data(self, built, study, settings):
-        assert json.loads(built.data["comparison.json"]) == left("compare_hetero_digits", under(settings, study))
+        assert json.loads(built.data["comparison.json"]) == under(settings, study).to_dict("compare_hetero_digits")
         assert built.files.keys() == {
             *("report.html", "report.md", "table.tex", "table.txt", "comparison.json"),
             *("runs.csv", "rounds.csv", "clients.csv", "differences.csv", "architectures.csv"),
@@ -430,11 +443,11 @@ class TestOtherForms:
         ]
 
     def test_settings_may_be_missing(self, result):
-        assert "data None instead of" in comparison.build("x", [result("kt_pfl", 0.8)]).html
+        assert "data None instead of" in comparison.build("x", Comparison([result("kt_pfl", 0.8)])).html
 
     def test_what_makes_no_report_is_refused(self, study, run, settings):
         with pytest.raises(ValueError, match="at least one"):
-            comparison.build("x", [])
+            comparison.build("x", Comparison([]))
         three = summarize([run("local", after_transfer=[(0.5, 0.6, 0.7)])], {})
         with pytest.raises(ValueError, match="same clients"):
             comparison.build("x", under(settings, [study[0], three]))
@@ -463,7 +476,7 @@ class TestOneArchitecture:
             return comparison.build("compare_homo_digits", under(settings, results)).markdown
 
     def test_the_subject_is_kt_pfl_on_parameters(self, results, text):
-        assert comparison.summary(results).startswith(
+        assert comparison.summary(Comparison(results)).startswith(
             "KT-pFL (parameters) has the same mean as local-only training after transfer"
         )
         assert "After transfer" in text
@@ -495,15 +508,17 @@ def test_a_hospital_keeps_its_own_patients_with_every_seed(study, names, sentenc
     result = study[0]
     runs = [replace(run, names=names, label_counts=[[n, 1]] * 2) for n, run in enumerate(result.runs, start=1)]
     (section,) = (
-        each for each in comparison.build("x", [replace(result, runs=runs)]).sections if "by client" in each.title
+        each
+        for each in comparison.build("x", Comparison([replace(result, runs=runs)])).sections
+        if "by client" in each.title
     )
     assert sentence in section.blocks[0].caption
 
 
 def test_the_same_runs_are_the_same_report(study, result):
-    assert comparison.identity(study) == comparison.identity(list(study))
-    assert comparison.identity(study) != comparison.identity(study[:2])
-    assert comparison.identity(study) != comparison.identity([*study[:2], result("local", 0.8)])
+    assert comparison.identity(Comparison(study)) == comparison.identity(Comparison(list(study)))
+    assert comparison.identity(Comparison(study)) != comparison.identity(Comparison(study[:2]))
+    assert comparison.identity(Comparison(study)) != comparison.identity(Comparison([*study[:2], result("local", 0.8)]))
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -575,7 +590,7 @@ class TestFacts:
         (honest,) = results = under(given, [result("kt_pfl", 0.8)])
         assert told in comparison.build("x", results).facts
         lying = replace(honest, runs=[replace(run, adversaries=[1]) for run in honest.runs])
-        assert "Malicious clients are shown too." in comparison.build("x", [lying]).markdown
+        assert "Malicious clients are shown too." in comparison.build("x", Comparison([lying])).markdown
         assert comparison.variant(given) == "digits-2_clients-two_labels-open_part-flipped-0.1"
         none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
         assert "adversaries" not in str(comparison.build("x", under(none, [result("kt_pfl", 0.8)])).facts)

@@ -123,7 +123,11 @@ class TestManyMethods:
 def test_of_each_panel_the_subject_and_local_only_are_thick(study):
     """KT-pFL is the best of the three, and without local-only is the only other one."""
     asked = under({"subject": "fedmd"}, study)
-    for shown, thick in ((study, {"KT-pFL", "Local-only"}), (asked, {"FedMD", "Local-only"}), (asked[:2], {"FedMD"})):
+    for shown, thick in (
+        (study, {"KT-pFL", "Local-only"}),
+        (asked, {"FedMD", "Local-only"}),
+        (asked.results[:2], {"FedMD"}),
+    ):
         (axes,) = figures.accuracy_panels({"": shown}).axes
         assert {each.get_label() for each in axes.get_lines() if each.get_linewidth() == 2} == thick
 

@@ -6,9 +6,10 @@ import pytest
 from finished_runs import under
 from written import column, keys, notes_of, row
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.reports import comparison, measures
-from ktpfl_pipeline.reports.headline import adapted
+from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.words import marked
 
 
@@ -36,7 +37,7 @@ def adapted_study(study):
 
 class TestAdaptation:
     def test_every_column_is_against_local_only_adapted_alike(self, adapted_study):
-        _, table, _ = measures.adaptation(adapted_study)
+        _, table, _ = measures.adaptation(Comparison(adapted_study))
         assert row(table, "KT-pFL") == {
             "after_transfer": "90.0 ± 1.0",
             "after_transfer_minus_local": "**+2.0** [+2.0, +2.0]",
@@ -48,14 +49,14 @@ class TestAdaptation:
 
     def test_a_sentence_says_what_changes(self, adapted_study):
         """FedMD: 92 against 90, with differences of 1, 2 and 3 points; first of two, at 97.5 %: 2 ± 6.205 / √3."""
-        said = adapted(adapted_study)
+        said = adapted(Comparison(adapted_study))
         assert said.startswith("After 10 extra epochs of local training for every method, differences to local-only")
         assert "FedMD +2.0 [−1.6, +5.6] (after transfer: −8.0 [−10.5, −5.5])" in said
         assert said.endswith(" FedMD has the highest mean, 92.0 ± 2.0 %.")
 
     def test_nothing_was_adapted(self, study, adapted_study):
-        assert adapted(study) == adapted(adapted_study[:2]) == ""
-        assert measures.adaptation(study) == []
+        assert adapted(Comparison(study)) == adapted(Comparison(adapted_study[:2])) == ""
+        assert measures.adaptation(Comparison(study)) == []
 
     @pytest.mark.usefixtures("blank_figures")
     def test_in_the_report_and_on_the_terminal(self, adapted_study, paper_settings):
@@ -77,7 +78,7 @@ def test_few_clients_that_took_part_are_told_of(study, paper_settings):
 
 class TestByArchitecture:
     def test_cells(self, study):
-        table, notes = measures.by_architecture(study)
+        table, notes = measures.by_architecture(Comparison(study))
         assert column(table, "method") == ["KT-pFL", "FedMD"], "local-only is what the others are compared with"
         assert row(table, "FedMD") == {
             "minus_local_lenet": "**−8.0** [−10.5, −5.5]",
@@ -88,8 +89,8 @@ class TestByArchitecture:
 
     def test_one_architecture_has_no_table(self, study):
         alike = [summarize([replace(run, architectures=["mlp"] * 2) for run in each.runs], {}) for each in study]
-        assert measures.by_architecture(alike) == []
-        assert measures.by_architecture(study[:2]) == [], "nor has a comparison without local-only"
+        assert measures.by_architecture(Comparison(alike)) == []
+        assert measures.by_architecture(Comparison(study[:2])) == [], "nor has a comparison without local-only"
 
     @pytest.mark.usefixtures("blank_figures")
     def test_in_every_form_of_the_report(self, study, paper_settings):
@@ -102,7 +103,7 @@ class TestByArchitecture:
 class TestFairness:
     def test_cells(self, study):
         """Two clients 10 points around the mean. FedMD's are 9, 8 and 7 points below local-only's."""
-        table, notes = measures.fairness(study)
+        table, notes = measures.fairness(Comparison(study))
         assert column(table, "method") == ["KT-pFL", "Local-only", "FedMD"]
         assert row(table, "KT-pFL") == {
             "client_std": "10.0 ± 0.0",
@@ -113,12 +114,12 @@ class TestFairness:
         assert set(notes.entries) == {"Spread over clients", "Worst decile", "Worse off", "Means"}
 
     def test_without_local_only_no_client_is_worse_off(self, study):
-        table, notes = measures.fairness(study[:2])
+        table, notes = measures.fairness(Comparison(study[:2]))
         assert "worse_off" not in keys(table)
         assert "Worse off" not in notes.entries
 
     def test_clients_that_were_never_there_stand_apart(self, study):
-        table, notes = measures.fairness([again(result, cohort=[0]) for result in study])
+        table, notes = measures.fairness(Comparison([again(result, cohort=[0]) for result in study]))
         assert row(table, "FedMD")["sampled"] == "70.0 ± 2.0"
         assert row(table, "FedMD")["never_sampled"] == "90.0 ± 2.0"
         assert {"Sampled", "Never sampled"} < set(notes.entries)
@@ -126,11 +127,11 @@ class TestFairness:
 
 class TestQuality:
     def test_nothing_was_measured(self, study):
-        assert measures.quality(study) == []
+        assert measures.quality(Comparison(study)) == []
 
     def test_columns_and_their_meaning(self, study):
         known = again(study[0], measures={"macro_f1": [0.5, 0.7], "calibration_error": [0.1, 0.2]})
-        table, notes = measures.quality([known, study[2]])
+        table, notes = measures.quality(Comparison([known, study[2]]))
         assert row(table, "KT-pFL") == {"macro_f1": "60.0 ± 0.0", "calibration_error": "15.0 ± 0.0"}
         assert column(table, "macro_f1")[1] == "–"
         assert list(notes.entries) == ["Macro F1", "Calibration error"]
@@ -142,7 +143,7 @@ class TestWork:
             again(result, work={"samples": [n, 2 * n], "flops": [4e9, 2e9]})
             for n, result in zip((20, 10, 10), study, strict=True)
         )
-        table, notes = measures.work([main, local])
+        table, notes = measures.work(Comparison([main, local]))
         assert row(table, "KT-pFL")["samples"] == "2.00 ± 0.00"
         assert row(table, "Local-only")["samples"] == "1.00 ± 0.00"
         assert "memory" not in keys(table)
@@ -151,19 +152,19 @@ class TestWork:
 
     def test_memory_is_a_mean_over_clients(self, study):
         local = replace(study[2], runs=[replace(run, memory=[2_000_000, 3_000_000]) for run in study[2].runs])
-        assert row(measures.work([study[0], local])[0], "Local-only")["memory"] == "2.50 ± 0"
+        assert row(measures.work(Comparison([study[0], local]))[0], "Local-only")["memory"] == "2.50 ± 0"
 
     def test_when_local_only_was_reached(self, study, run):
         """KT-pFL is above it with every seed after one round and 2 MB, FedMD never, DS-FL with two of three."""
         ds_fl = summarize([run("ds_fl", seed, [(0.1 * seed, 0.1), (0.88, 0.88)]) for seed in range(3)], {})
-        table, _ = measures.work([*study, ds_fl])
+        table, _ = measures.work(Comparison([*study, ds_fl]))
         reached = [row(table, title)["rounds_to_local"] for title in ("KT-pFL", "FedMD", "DS-FL", "Local-only")]
         assert reached == ["1", "not reached", "2 (2 of 3)", "–"]
         assert row(table, "DS-FL")["traffic_to_local"] == "4.00 (2 of 3)"
         assert "samples" not in keys(table)
 
     def test_without_local_only_and_without_records(self, study):
-        assert measures.work(study[:2]) == []
+        assert measures.work(Comparison(study[:2])) == []
 
 
 OWN = "ktpfl_pipeline.methods.fedfomo:FedFomo"

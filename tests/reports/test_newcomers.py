@@ -3,6 +3,7 @@ from dataclasses import replace
 from finished_runs import make_run
 from written import row
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.core.metrics import Newcomers
 from ktpfl_pipeline.reports import newcomers
@@ -23,7 +24,7 @@ def with_newcomers(method: str, *means: float) -> MethodResult:
 
 def test_a_row_a_method_with_its_gain_over_local_only_paired_by_seed() -> None:
     results = [with_newcomers("kt_pfl", 0.5, 0.6, 0.55), with_newcomers("local", 0.3, 0.6, 0.45)]
-    table = newcomers.new_clients(results)[0]
+    table = newcomers.new_clients(Comparison(results))[0]
     assert isinstance(table, Table)
     assert row(table, "KT-pFL") == {
         "new_0": "55.0 ± 5.0",
@@ -38,8 +39,8 @@ def test_a_row_a_method_with_its_gain_over_local_only_paired_by_seed() -> None:
 
 
 def test_nothing_where_nobody_was_held_out_and_else_a_caption_that_counts_them() -> None:
-    assert newcomers.new_clients([summarize([make_run()], {})]) == []
-    table, caption = newcomers.new_clients([with_newcomers("kt_pfl", 0.5)])
+    assert newcomers.new_clients(Comparison([summarize([make_run()], {})])) == []
+    table, caption = newcomers.new_clients(Comparison([with_newcomers("kt_pfl", 0.5)]))
     assert isinstance(table, Table)
     assert isinstance(caption, Text)
     assert caption.text == table.latex

@@ -9,9 +9,7 @@ from cases import case
 from finished_runs import make_settings, under
 from written import column, keys, row, rows
 
-from ktpfl_pipeline.analysis.contrasts import clear_best
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.reports import figures, overview
 from ktpfl_pipeline.reports.style import INK
@@ -25,7 +23,7 @@ def content(study):
         settings = make_settings()
         for name, value in changes.items():
             settings[name] = {**settings[name], **value} if isinstance(value, dict) else value
-        return comparison("compare_x", under(settings, results))
+        return under(settings, results).to_dict("compare_x")
 
     return make
 
@@ -72,7 +70,7 @@ class TestDifference:
         (only,) = columns(a=content([result("kt_pfl", 0.9), result("local", 0.8)])).values()
         assert only.differences == {("kt_pfl", "local"): Difference(pytest.approx(0.1), None, None, None, 1)}
         assert only.differences["kt_pfl", "local"].sign == 0
-        assert clear_best(list(only.methods.values())) is None
+        assert only.comparison.clear_best() is None
 
     def test_only_common_seeds_count(self, columns, content, result):
         (only,) = columns(a=content([result("kt_pfl", 0.9, 0.8), result("local", 0.8)])).values()

@@ -9,6 +9,7 @@ from cases import case
 from finished_runs import under
 from written import column, keys, notes_of, records, row, rows
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports import comparison, measures, notes, numbers, tables, theorem
@@ -135,18 +136,18 @@ class TestComparison:
         assert "Both are equal" not in str(notes_of(under(paper_settings, alone))), "nothing comes back at all"
 
     def test_unequal_treatment_is_flagged(self, study, run, result, paper_settings):
-        assert notes.inequalities(study) == []
-        (seeds,) = notes.inequalities([study[0], result("local", 0.8)])
+        assert notes.inequalities(Comparison(study)) == []
+        (seeds,) = notes.inequalities(Comparison([study[0], result("local", 0.8)]))
         assert seeds == "seeds differ (KT-pFL: 0, 1, 2; Local-only: 0)"
         other = summarize([run("local", after_transfer=[(0.5, 0.7)] * 2, label_counts=[[1], [2]])], {})
-        flagged = notes.inequalities([summarize([run()], {}), other])
+        flagged = notes.inequalities(Comparison([summarize([run()], {}), other]))
         assert flagged == [
             "rounds differ (KT-pFL: 1; Local-only: 2)",
             "the clients' data or models differ between methods",
         ]
         records = [replace(record, late=[1], cohort=[0]) for record in other.runs[0].history]
         waits = summarize([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
-        (late,) = notes.inequalities([waits, other])
+        (late,) = notes.inequalities(Comparison([waits, other]))
         assert late == "late clients skipped rounds with FedAvg, but trained in these rounds with other methods"
         assert list(notes.alerts(under(paper_settings, [study[0], result("local", 0.8)]))) == ["Not like for like"]
 
@@ -154,30 +155,34 @@ class TestComparison:
 class TestDifferences:
     def test_the_subject_minus_each_other(self, study):
         """To FedMD 11, 10 and 9 points: 10 ± 4.303 · 1 / √3; after local training 3, 4 and 5."""
-        assert rows(table_of(measures.minus_baselines(study))) == [
+        assert rows(table_of(measures.minus_baselines(Comparison(study)))) == [
             ["FedMD", "**+10.0** [+7.5, +12.5]", "1.0", "**+4.0** [+1.5, +6.5]", "3"],
         ]
-        assert table_of(measures.minus_baselines(study)).headings[0] == "KT-pFL minus"
+        assert table_of(measures.minus_baselines(Comparison(study))).headings[0] == "KT-pFL minus"
 
     def test_an_interval_with_zero_is_not_bold(self, result):
-        table = table_of(measures.minus_baselines([result("kt_pfl", 0.9, 0.9, 0.9), result("fedmd", 0.89, 0.87, 0.85)]))
+        table = table_of(
+            measures.minus_baselines(Comparison([result("kt_pfl", 0.9, 0.9, 0.9), result("fedmd", 0.89, 0.87, 0.85)]))
+        )
         assert rows(table)[0][1] == "+3.0 [−2.0, +8.0]"
 
     def test_one_seed_and_no_seed_in_common(self, result, run):
         other = summarize([run("ds_fl", 7)], {})
-        found = rows(table_of(measures.minus_baselines([result("kt_pfl", 0.9), result("fedmd", 0.8), other])))
+        found = rows(
+            table_of(measures.minus_baselines(Comparison([result("kt_pfl", 0.9), result("fedmd", 0.8), other])))
+        )
         assert found == [["FedMD", "+10.0", "–", "+10.0", "1"], ["DS-FL", "–", "–", "–", "0"]]
 
     def test_together_they_are_corrected(self, result):
         """To FedMD 10 ± 4.303 · 1 / √3, to DS-FL 1 ± 6.205 · 1 / √3: of two the second is tested at 95 %."""
         others = [result("fedmd", 0.78, 0.80, 0.82), result("ds_fl", 0.87, 0.89, 0.91)]
-        found = rows(table_of(measures.minus_baselines([result("kt_pfl", 0.89, 0.90, 0.91), *others])))
+        found = rows(table_of(measures.minus_baselines(Comparison([result("kt_pfl", 0.89, 0.90, 0.91), *others]))))
         assert [row[1] for row in found] == ["**+10.0** [+6.4, +13.6]", "+1.0 [−1.5, +3.5]"]
         assert "a level of 95 % or more" in INTERVALS
 
     def test_alone(self, study):
-        assert measures.minus_baselines(study[:1]) == []
-        assert measures.minus_baselines([study[0], study[2]]) == [], "the main table has local-only"
+        assert measures.minus_baselines(Comparison(study[:1])) == []
+        assert measures.minus_baselines(Comparison([study[0], study[2]])) == [], "the main table has local-only"
 
 
 class TestTheorem:
@@ -222,7 +227,7 @@ class TestTheorem:
 
 class TestDataFiles:
     def read(self, results):
-        return {name: pd.read_csv(io.StringIO(text)) for name, text in data_files(results).items()}
+        return {name: pd.read_csv(io.StringIO(text)) for name, text in data_files(Comparison(results)).items()}
 
     def test_runs(self, study):
         runs = self.read(study)["runs.csv"]
@@ -300,13 +305,13 @@ class TestOtherTables:
         def caption(*sent):
             made = zip(("kt_pfl", "fedmd"), sent, (0.7, 0.6), strict=True)
             results = [summarize([run(name, 0, [(a, a)], knowledge=each)], {}) for name, each, a in made]
-            return measures.communication(results)[0].caption
+            return measures.communication(Comparison(results))[0].caption
 
         assert "line" not in caption(1_000_000, 1_000_000)
         assert "The line joins the methods" in caption(2_000_000, 1_000_000)
 
     def test_communication(self, study):
-        assert row(table_of(measures.communication(study)), "KT-pFL") == {
+        assert row(table_of(measures.communication(Comparison(study))), "KT-pFL") == {
             "knowledge_up_bytes": "2.00",
             "knowledge_down_bytes": "0",
             "parameters_up_bytes": "0",
@@ -317,7 +322,7 @@ class TestOtherTables:
         }
 
     def test_phases(self, study):
-        assert row(table_of(measures.phases(study)), "FedMD") == {
+        assert row(table_of(measures.phases(Comparison(study))), "FedMD") == {
             "seconds_train": "2.0 s",
             "seconds_distill": "1.0 s",
             "seconds": "3.5 s",
@@ -325,7 +330,7 @@ class TestOtherTables:
 
     def test_a_phase_that_a_method_does_not_have(self, study):
         fine_tuned = replace(study[1], seconds={"train": 2.0, "fine_tune": 0.0, "round": 2.5})
-        table = table_of(measures.phases([study[0], fine_tuned]))
+        table = table_of(measures.phases(Comparison([study[0], fine_tuned])))
         assert (column(table, "seconds_distill"), column(table, "seconds_fine_tune")) == (["1.0 s", "–"], ["–", "0 s"])
 
     def test_runs(self, study):
@@ -421,7 +426,7 @@ class TestRenderings:
     def test_html_sorts_times_by_seconds_and_dashes_below_every_number(self, study, paper_settings):
         local = replace(study[-1], seconds={"train": 2.0, "round": 200.0})
         shown = [*study[:-1], local]
-        page = on_a_page(table_of(measures.phases(shown)))
+        page = on_a_page(table_of(measures.phases(Comparison(shown))))
         assert re.findall('data-by="([^"]+)">([^<]+)</td>', page) == [
             *[("2.0", "2.0 s"), ("1.0", "1.0 s"), ("3.5", "3.5 s")] * 2,
             *[("2.0", "2.0 s"), ("-Infinity", "–"), ("200.0", "3.3 min")],

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, TheoremCheck, summarize
 from ktpfl_pipeline.core.metrics import LEDGERS, RoundRecord
 
@@ -142,9 +143,9 @@ def make_settings() -> dict[str, object]:
     }
 
 
-def under(settings: dict[str, Any], results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the results as if they were made with these settings."""
-    return [replace(result, settings=settings) for result in results]
+def under(settings: dict[str, Any], results: Sequence[MethodResult]) -> Comparison:
+    """Return the comparison of the results as if they were made with these settings."""
+    return Comparison([replace(result, settings=settings) for result in results])
 
 
 @pytest.fixture

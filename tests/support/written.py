@@ -1,8 +1,6 @@
 """Entries of tables as Markdown, by the keys of their columns: ``**90.0** ± 1.0`` is bold."""
 
-from collections.abc import Sequence
-
-from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.reports import notes, tables
 from ktpfl_pipeline.reports.model import Table
 from ktpfl_pipeline.reports.render.markdown import entry
@@ -31,7 +29,8 @@ def row(table: Table, name: str) -> dict[str, str]:
     return {key: text for key, text in found.items() if key != first}
 
 
-def notes_of(results: Sequence[MethodResult]) -> dict[str, str]:
+def notes_of(comparison: Comparison) -> dict[str, str]:
     """Return the notes on the main table of a comparison."""
-    made = tables.comparison_table(results)
-    return {**notes.alerts(results), **notes.remarks(results), **made.meanings, **notes.general_notes(results)}
+    made = tables.comparison_table(comparison)
+    before = {**notes.alerts(comparison), **notes.remarks(comparison)}
+    return {**before, **made.meanings, **notes.general_notes(comparison)}

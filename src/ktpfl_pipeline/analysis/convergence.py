@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from statistics import fmean
 
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference
-from ktpfl_pipeline.core.metrics import LAST
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, LAST
 
 LEAST_GAIN = 0.005
 """The smallest gain in accuracy that counts, in 0..1: 0.5 percentage points."""
@@ -40,7 +40,7 @@ def gain(result: MethodResult) -> Gain | None:
     """
     if result.early_stopping:
         return None
-    curve = result.curve[HEADLINE]
+    curve = result.curve[AFTER_TRANSFER]
     counted = [{record.round for record in run.counted} for run in result.runs]
     known = set.intersection(*counted) if counted else set(curve.rounds[-LAST:])
     places = [place for place, t in enumerate(curve.rounds) if t in known]

@@ -1,9 +1,9 @@
-"""Finished runs and their summaries over seeds, as plain data for JSON, and the roles of methods in a comparison.
+"""Finished runs and their summaries over seeds, as plain data for JSON.
 
 Accuracies are in 0..1, traffic is in bytes, and times are in seconds. An evaluation point is the time in a round at
 which the clients' models are evaluated:
 
-- ``after_transfer``, the headline: at the end of the round, after distillation or aggregation.
+- ``after_transfer``: at the end of the round, after distillation or aggregation.
 - ``after_local``: after local training, before clients receive knowledge.
 - ``adapted_<e>``: after e further local epochs at the end of the round. The adapted models are discarded.
 
@@ -25,7 +25,6 @@ from ktpfl_pipeline.core.metrics import (
     AFTER_LOCAL,
     AFTER_TRANSFER,
     LAST,
-    LEADING,
     LEDGERS,
     VALIDATION,
     Newcomers,
@@ -34,9 +33,8 @@ from ktpfl_pipeline.core.metrics import (
 from ktpfl_pipeline.core.rounds import early_stopping
 from ktpfl_pipeline.core.warnings import Warned
 
-HEADLINE = AFTER_TRANSFER
-ORDER = (HEADLINE, AFTER_LOCAL, VALIDATION)
-COVERED = 0.95
+ORDER = (AFTER_TRANSFER, AFTER_LOCAL, VALIDATION)
+TRAINED_SHARE = 0.95
 """The share of clients that must have taken part in training before an evaluation counts in a final value."""
 
 
@@ -163,7 +161,7 @@ class FinishedRun(Kept):
         found = []
         for record in self.history:
             seen.update(record.cohort, record.diverged)
-            if record.accuracy and len(seen) / len(self.architectures) >= COVERED:
+            if record.accuracy and len(seen) / len(self.architectures) >= TRAINED_SHARE:
                 found.append(record)
         return (found or self.evaluated)[-LAST:]
 
@@ -174,8 +172,8 @@ class FinishedRun(Kept):
         return [place for place, n in enumerate(self.client_ids) if n in seen]
 
     @property
-    def covered(self) -> float:
-        """The share of clients that were ever in a cohort; below `COVERED`, final values include untrained models."""
+    def sampled_share(self) -> float:
+        """The share of clients in any cohort; below `TRAINED_SHARE`, final values include untrained models."""
         return len(self.sampled) / len(self.architectures)
 
     @property
@@ -362,33 +360,14 @@ def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
     return Curve(rounds, [[by_round[t] for t in rounds] for by_round in means])
 
 
-def ranked(results: Sequence[MethodResult], point: str = HEADLINE) -> list[MethodResult]:
-    """Return the results that have a final value at a point, in descending order of the mean; ties keep their order."""
-    known = [result for result in results if point in result.final]
-    return sorted(known, key=lambda result: -result.final[point].mean)
+def recalls(runs: Sequence[FinishedRun]) -> list[float | None]:
+    """Return the recall of each class, (K,), in 0..1, over the test samples of all runs.
 
-
-def local_only(results: Sequence[MethodResult]) -> MethodResult | None:
-    """Return the result of local-only training; None if there is none."""
-    return next((result for result in results if result.method == "local"), None)
-
-
-def subject(results: Sequence[MethodResult]) -> MethodResult:
-    """Return the result of the method that a report is about.
-
-    This is the method in the setting ``subject``, if it is among the results; otherwise KT-pFL; otherwise the first
-    method except local-only training; otherwise local-only training.
+    The value of a class without test samples is None. The list is empty if a run has no confusion matrix.
     """
-    asked = results[0].settings.get("subject")
-    exchanging = [result for result in results if result.method != "local"]
-    preferred = [result for name in (asked, "kt_pfl") for result in results if result.method == name]
-    return [*preferred, *exchanging, *results][0]
-
-
-def headline(results: Sequence[MethodResult]) -> str:
-    """Return the metric that a report shows first, a key of `MethodResult.final`.
-
-    This is the measure in the setting ``headline`` if all results have it, and otherwise accuracy after transfer.
-    """
-    asked = results[0].settings.get("headline", "accuracy")
-    return asked if asked in LEADING and all(asked in result.final for result in results) else HEADLINE
+    if not all(run.confusion for run in runs):
+        return []
+    classes = range(len(runs[0].confusion))
+    samples = [sum(sum(run.confusion[label]) for run in runs) for label in classes]
+    hits = [sum(run.confusion[label][label] for run in runs) for label in classes]
+    return [hit / count if count else None for hit, count in zip(hits, samples, strict=True)]

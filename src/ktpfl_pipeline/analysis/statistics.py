@@ -59,6 +59,11 @@ class Difference:
         low, high = self.ends or (0.0, 0.0)
         return (low > 0) - (high < 0)
 
+    def __neg__(self) -> "Difference":
+        """Return the difference in the other direction."""
+        low, high = (None, None) if self.ends is None else (-self.ends[1], -self.ends[0])
+        return replace(self, mean=-self.mean, low=low, high=high)
+
 
 def benign(values: Sequence[float], adversaries: Collection[int]) -> list[float]:
     """Return the values of the benign clients, without NaN. `values` has one value per client.

@@ -5,25 +5,23 @@ comparison as one setting of a study.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, Kept, MethodResult, summarize
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import FinishedRun, Kept, MethodResult, summarize
 from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences
-from ktpfl_pipeline.core.metrics import VALIDATION
-from ktpfl_pipeline.core.warnings import Warned
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
 from ktpfl_pipeline.methods import title
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
 """Settings that describe a federation, and that therefore cannot be chosen by validation accuracy."""
-LEFT = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
-"""The fields of each method's result that a comparison stores for the overview."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Cell(Kept):
     @property
     def final(self) -> Final | None:
         """The final test accuracy over clients and seeds, in 0..1; None before all seeds are finished."""
-        return self.result.final[HEADLINE] if self.result else None
+        return self.result.final[AFTER_TRANSFER] if self.result else None
 
     @property
     def validation(self) -> Final | None:
@@ -87,6 +85,11 @@ class Point:
     value: Any  #: the value of a sweep, or the folder of a comparison's report
     settings: dict[str, Any]  #: settings that all methods share
     methods: dict[str, MethodResult]  #: results by registry name
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The comparison of the methods."""
+        return Comparison(list(self.methods.values()))
 
     def led(self, headline: str) -> "Point":
         """Return the point with the setting ``headline``, which no run depends on, among its results' settings."""
@@ -118,32 +121,6 @@ class Study(Kept):
             Point(own[0].value, own[0].settings, {cell.method: cell.result for cell in own if cell.result})
             for own in groups
         ]
-
-
-def comparison(name: str, results: Sequence[MethodResult]) -> dict[str, Any]:
-    """Return the values of a comparison that the overview of all comparisons needs, as plain values.
-
-    They are ``name``, the name of the comparison; ``settings``, the settings that all methods share; ``methods``, the
-    fields `LEFT` of each method's result, by registry name; and ``warnings``, those of all runs.
-    """
-    kept = [replace(result, runs=[]).to_dict() for result in results]
-    return {
-        "name": name,
-        "settings": results[0].settings,
-        "methods": {values["method"]: {part: values[part] for part in LEFT} for values in kept},
-        "warnings": [asdict(each) for each in warnings(results)],
-    }
-
-
-def warnings(results: Iterable[MethodResult]) -> list[Warned]:
-    """Return the different warnings of all runs, in order."""
-    return list(dict.fromkeys(each for result in results for run in result.runs for each in run.warnings))
-
-
-def compared(content: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results, without runs, from the values that `comparison` returned."""
-    left = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
-    return [MethodResult.from_dict({"method": name, **values, **left}) for name, values in content["methods"].items()]
 
 
 def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> Study:

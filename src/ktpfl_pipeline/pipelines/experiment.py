@@ -18,9 +18,9 @@ from typing import Any
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
-from ktpfl_pipeline.analysis.contrasts import paired_difference
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.provenance import here_and_now
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, headline, local_only, summarize
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
 from ktpfl_pipeline.analysis.study import check_settings, comparable
 from ktpfl_pipeline.config.checks import ALWAYS
 from ktpfl_pipeline.config.parsing import method_of
@@ -103,15 +103,14 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
         )
     led = {**methods[0].settings, "headline": experiment.headline, "subject": experiment.subject}
     methods = [replace(each, settings={**each.settings, **led}) for each in methods]
-    made = build(name, methods, here_and_now())
-    local = local_only(methods)
-    metrics = {f"headline/{slug(each.method)}": each.final[headline(methods)].mean for each in methods}
-    for each in methods:
-        if local and each is not local and (gain := paired_difference(each, local, headline(methods))):
-            metrics[f"gain/{slug(each.method)}"] = gain.mean
+    comparison = Comparison(methods)
+    made = build(name, comparison, here_and_now())
+    lead = comparison.headline
+    metrics = {f"headline/{slug(each.method)}": each.final[lead].mean for each in methods}
+    metrics |= {f"gain/{slug(method)}": gain.mean for method, gain in comparison.gains(lead).items() if gain}
     children = [run.run_id for each in methods for run in each.runs] if len(methods) > 1 else []
     title = f"report · {name} · {made.variant}"
-    log_report(methods[0].runs[0].experiment, title, identity(methods), made, metrics, children)
+    log_report(methods[0].runs[0].experiment, title, identity(comparison), made, metrics, children)
     return made
 
 

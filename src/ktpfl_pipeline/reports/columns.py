@@ -4,12 +4,12 @@ The entries of a row are keyed by the `key` of their column, which is also the c
 writes titles, units and meanings, so a title is changed in one place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.results import MethodResult, local_only
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes
 from ktpfl_pipeline.reports.words import marked, point_title
@@ -58,9 +58,9 @@ VALIDATION = Column("validation", "Validation", "%")
 AGREES = Column("agrees", "Agrees")
 
 
-def gained_at(point: str, results: Sequence[MethodResult], title: str, meaning: str = "") -> Column:
+def gained_at(point: str, comparison: Comparison, title: str, meaning: str = "") -> Column:
     """Return the column of the corrected difference to local-only at an evaluation point, or in a measure."""
-    gains = contrasts.against(local_only(results), results, point)
+    gains = comparison.gains(point)
 
     def value(result: MethodResult) -> Entry:
         return interval(gains.get(result.method))

@@ -2,25 +2,24 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.analysis.contrasts import against
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.matrix import ALIKE
 from ktpfl_pipeline.analysis.provenance import Provenance
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, subject
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import mean_by_place
-from ktpfl_pipeline.analysis.study import comparison
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.data.sources.adaptation import converted
 from ktpfl_pipeline.reports import columns, figures, measures, newcomers, notes, tables, theorem, wire, words
+from ktpfl_pipeline.reports.answer import adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.data_files import data_files
-from ktpfl_pipeline.reports.figures.accuracy import FEW, chief
-from ktpfl_pipeline.reports.headline import adapted, advice, summary, tiles
+from ktpfl_pipeline.reports.figures.accuracy import FEW
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.paper import DATASETS
@@ -39,78 +38,79 @@ SOURCES = {
 """The titles of private data sources."""
 
 
-def build(name: str, results: Sequence[MethodResult], made: Provenance | None = None) -> Report:
+def build(name: str, comparison: Comparison, made: Provenance | None = None) -> Report:
     """Return the report on the methods of one experiment. `made` has the time, machine and command of the report.
 
     Raises:
         ValueError: if there are no results, or the methods have different numbers of clients.
     """
-    if not results:
+    if not comparison.results:
         raise ValueError("A report needs the result of at least one method.")
-    if len({result.clients for result in results}) > 1:
+    if len({result.clients for result in comparison}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
-    settings, first = results[0].settings, subject(results).runs[0]
-    outcome, facts, remarks = summary(results), _facts(results), notes.remarks(results)
-    caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(results)} Bold: {words.BOLD}"
-    table = tables.comparison_table(results, caption)
+    settings, first = comparison.settings, comparison.main.runs[0]
+    outcome, facts, remarks = summary(comparison), _facts(comparison), notes.remarks(comparison)
+    caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(comparison)} Bold: {words.BOLD}"
+    table = tables.comparison_table(comparison, caption)
     source = str(settings.get("private", {}).get("source", ""))
     return Report(
         name=name,
         kind=f"Comparison · {name}",
-        title=f"{plural(len(results), 'method')} on {data_title(source) or name}",
-        made={"Report": identity(results), **(made.told() if made else {})},
-        tiles=tiles(results),
+        title=f"{plural(len(comparison), 'method')} on {data_title(source) or name}",
+        made={"Report": identity(comparison), **(made.told() if made else {})},
+        tiles=tiles(comparison),
         summary=outcome,
         facts=facts,
-        sections=[section for section in _sections(name, results, table, remarks) if section],
+        sections=[section for section in _sections(name, comparison, table, remarks) if section],
         brief=[
             table.without(columns.PAPER.key),
             *(Text(f"{term}: {text}") for term, text in remarks.items()),
-            *map(Text, filter(None, [adapted(results)])),
+            *map(Text, filter(None, [adapted(comparison)])),
         ],
-        warnings=notes.alerts(results),
+        warnings=notes.alerts(comparison),
         variant=variant(settings, first.native, first.shape),
         data={
-            RESULTS: json.dumps(comparison(name, results), indent=1) + "\n",
-            **data_files(results),
+            RESULTS: json.dumps(comparison.to_dict(name), indent=1) + "\n",
+            **data_files(comparison),
         },
     )
 
 
-def _sections(name: str, results: Sequence[MethodResult], table: Table, remarks: dict[str, str]) -> list[Section]:
+def _sections(name: str, comparison: Comparison, table: Table, remarks: dict[str, str]) -> list[Section]:
     """Return the sections of the report in order. The `remarks` come before the notes of the main `table`."""
-    main, settings = subject(results), results[0].settings
-    appendix = [] if table.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(results)})]
-    explained = {**remarks, **table.meanings, **notes.general_notes(results)}
+    main = comparison.main
+    appendix = [] if table.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(comparison)})]
+    explained = {**remarks, **table.meanings, **notes.general_notes(comparison)}
+    traffic = [*measures.work(comparison), *measures.communication(comparison)]
     return [
-        Section("Against local-only", _differences(results), files=["differences.csv"]),
+        Section("Against local-only", _differences(comparison), files=["differences.csv"]),
         Section("Accuracy", [table, Notes(explained)], files=["runs.csv"]),
-        Section("Other measures and calibration", measures.quality(results), files=["clients.csv"]),
-        Section("By architecture", measures.by_architecture(results), files=["architectures.csv"]),
-        Section("Accuracy by class", measures.by_class(results), files=["classes.csv", "confusion.csv"]),
-        Section("After adaptation", measures.adaptation(results), files=["differences.csv"]),
-        Section("Fairness over clients", measures.fairness(results), files=["clients.csv"]),
-        Section("Accuracy by round", _by_round(results), files=["rounds.csv"]),
-        Section("Accuracy by client", _by_client(results), files=["clients.csv"]),
-        Section("New clients", newcomers.new_clients(results)),
-        Section("Who learns from whom", _matrix(results)),
-        Section("Numbers of the methods", measures.of_methods_own(results), files=["rounds.csv"]),
-        Section("Work and traffic", [*measures.work(results), *measures.communication(results)], files=["runs.csv"]),
-        Section("Bytes sent by real clients", wire.blocks(results)),
+        Section("Other measures and calibration", measures.quality(comparison), files=["clients.csv"]),
+        Section("By architecture", measures.by_architecture(comparison), files=["architectures.csv"]),
+        Section("Accuracy by class", measures.by_class(comparison), files=["classes.csv", "confusion.csv"]),
+        Section("After adaptation", measures.adaptation(comparison), files=["differences.csv"]),
+        Section("Fairness over clients", measures.fairness(comparison), files=["clients.csv"]),
+        Section("Accuracy by round", _by_round(comparison), files=["rounds.csv"]),
+        Section("Accuracy by client", _by_client(comparison), files=["clients.csv"]),
+        Section("New clients", newcomers.new_clients(comparison)),
+        Section("Who learns from whom", _matrix(comparison)),
+        Section("Numbers of the methods", measures.of_methods_own(comparison), files=["rounds.csv"]),
+        Section("Work and traffic", traffic, files=["runs.csv"]),
+        Section("Bytes sent by real clients", wire.blocks(comparison)),
         Section(
             f"{main.title} minus each baseline",
-            measures.minus_baselines(results),
+            measures.minus_baselines(comparison),
             folded=True,
             files=["differences.csv"],
         ),
-        Section("Spread over the clients", _spread(results), folded=True),
+        Section("Spread over the clients", _spread(comparison), folded=True),
         Section("Theorem 1", theorem.blocks(main), folded=True, files=["theorem.csv"]),
-        Section("Time", measures.phases(results), folded=True, files=["runs.csv"]),
+        Section("Time", measures.phases(comparison), folded=True, files=["runs.csv"]),
         Section("Data of the clients", measures.data(main), folded=True),
-        Section("Settings", [Settings(_groups(settings))], folded=True),
-        Section("Hyperparameters", _hyperparameters(results), folded=True),
+        Section("Settings", [Settings(_groups(comparison.settings))], folded=True),
+        Section("Hyperparameters", _hyperparameters(comparison), folded=True),
         Section("Appendix: the paper's numbers", appendix, folded=True),
-        tables.runs([(name, result) for result in results]),
+        tables.runs([(name, result) for result in comparison]),
     ]
 
 
@@ -120,13 +120,13 @@ def data_title(source: str) -> str:
     return SOURCES.get(kind, PurePath(place or kind).name)
 
 
-def identity(results: Sequence[MethodResult]) -> str:
+def identity(comparison: Comparison) -> str:
     """Return a hash of the runs in a report. A repeated report on the same runs has the same hash."""
-    return f"report-{digest([[result.method, *(run.key for run in result.runs)] for result in results])}"
+    return f"report-{digest([[result.method, *(run.key for run in result.runs)] for result in comparison])}"
 
 
-def _facts(results: Sequence[MethodResult]) -> list[str]:
-    main, settings = subject(results), results[0].settings
+def _facts(comparison: Comparison) -> list[str]:
+    main, settings = comparison.main, comparison.settings
     run, adversaries = main.runs[0], settings.get("adversaries", {})
     first, source = run.history[0], str(settings.get("private", {}).get("source", ""))
     models, *others = [Counter(map(architecture_title, each.architectures)) for each in main.runs]
@@ -134,7 +134,7 @@ def _facts(results: Sequence[MethodResult]) -> list[str]:
     have += f" with seed {run.seed}" * any(other != models for other in others)  # other clients are newcomers
     compressed = [text for _, text in words.lean(settings)]
     present, share, kind = len(first.sampled), adversaries.get("share"), adversaries.get("kind")
-    diverged = {r.title: sum(len(t.diverged) for each in r.runs for t in each.history) for r in results}
+    diverged = {r.title: sum(len(t.diverged) for each in r.runs for t in each.history) for r in comparison}
     listed = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
         SOURCES[source] if source == "real_clients" else DATASETS.get(source.partition(":")[0], source),
@@ -142,74 +142,72 @@ def _facts(results: Sequence[MethodResult]) -> list[str]:
         f"partition {plain(' '.join(asked({'scheme': run.partition, **settings.get('partition', {})})))}",
         f"{plural(main.clients, 'client')}: {have}",
         f"{present} of them per round" if present < main.clients else "",
-        plural(main.rounds, "round") if run.patience is None else _stopping(results),
-        words.listed_seeds(sorted({seed for result in results for seed in result.seeds})),
+        plural(main.rounds, "round") if run.patience is None else _stopping(comparison),
+        words.listed_seeds(sorted({seed for result in comparison for seed in result.seeds})),
         f"{100 * share:g} % of the clients are malicious and upload {kind} predictions; means are over the others"
         if share
         else "",
         *(text for _, text in words.unreliable(settings)),
         f"compressed predictions: {', '.join(compressed)}" if compressed else "",
-        words.private(
-            settings, [each for result in results for run in result.runs for each in run.history[-1].epsilon]
-        ),
+        words.private(settings, [each for run in comparison.runs for each in run.history[-1].epsilon]),
         f"training diverged and a client was skipped or restored: {listed}" if listed else "",
         "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",
     ]
     return [fact for fact in facts if fact]
 
 
-def _stopping(results: Sequence[MethodResult]) -> str:
+def _stopping(comparison: Comparison) -> str:
     """Return the rule by which runs stopped early, and the rounds of each method's runs."""
-    patience = subject(results).runs[0].patience or 0
-    taken = [f"{each.title} {', '.join(str(len(run.history)) for run in each.runs)}" for each in results]
+    patience = comparison.main.runs[0].patience or 0
+    taken = [f"{each.title} {', '.join(str(len(run.history)) for run in each.runs)}" for each in comparison]
     return (
         f"early stopping after {plural(patience, 'evaluation')} without a higher mean validation accuracy; the results "
         f"are those of the best round; rounds by seed: {'; '.join(taken)}"
     )
 
 
-def _differences(results: Sequence[MethodResult]) -> list[Block]:
+def _differences(comparison: Comparison) -> list[Block]:
     """Return the figure of differences to local-only, if there are any, and the advice."""
-    lead = headline(results)
-    what = "test accuracy" if lead == HEADLINE else words.MEASURES[lead].title
+    lead = comparison.headline
+    what = "test accuracy" if lead == AFTER_TRANSFER else words.MEASURES[lead].title
     caption = (
         f"Mean {what} after transfer minus that of local-only, {words.PAIRED}. Filled: significant, the interval "
         "excludes zero. Bold: the subject of this report."
     )
-    shown = any(against(local_only(results), results, lead).values())
-    drawn: list[Block] = [Picture("differences", figures.differences(results), caption)] if shown else []
-    return [*drawn, Notes(advice(results))] if len(results) > 1 else []
+    shown = any(comparison.gains(lead).values())
+    drawn: list[Block] = [Picture("differences", figures.differences(comparison), caption)] if shown else []
+    return [*drawn, Notes(advice(comparison))] if len(comparison) > 1 else []
 
 
-def _by_round(results: Sequence[MethodResult]) -> list[Block]:
+def _by_round(comparison: Comparison) -> list[Block]:
     """Return the accuracy curves of all methods, with the text that a page shows for each point."""
-    main, present = subject(results), len(subject(results).runs[0].history[0].sampled)
+    main, present = comparison.main, len(comparison.main.runs[0].history[0].sampled)
     bands = " Bands: the range over seeds." if len(main.seeds) > 1 else ""
     only = f"; only these have colors{', dashed lines and bands' if bands else ' and dashed lines'}"
     if bands and not words.too_few(len(main.seeds)):
         bands += " Differences are tested paired by seed: methods whose bands overlap can differ significantly."
     caption = (
-        f"Mean test accuracy over the clients by round{over_seeds(results)}. Solid: at the end of the round, after "
+        f"Mean test accuracy over the clients by round{over_seeds(comparison)}. Solid: at the end of the round, after "
         f"transfer. Dashed: after local training, before transfer.{bands} Thick: "
-        f"{' and '.join(result.title for result in chief(results))}{only if len(results) > FEW else ''}."
+        f"{' and '.join(result.title for result in comparison.chief)}{only if len(comparison) > FEW else ''}."
     )
     if present < main.clients:
         caption += (
             f" A round has {present:,} of {plural(main.clients, 'client')}; the others are evaluated without training."
         )
     lines = []
-    for result in results if len(results) > 1 else ():
-        curve, title = result.curve[HEADLINE], result.title
+    for result in comparison if len(comparison) > 1 else ():
+        curve, title = result.curve[AFTER_TRANSFER], result.title
         means = mean_by_place(curve.by_seed)
         said = [f"{title}, round {t}: {percent(mean)} %" for t, mean in zip(curve.rounds, means, strict=True)]
         lines.append((title, look(result.method).color, said))
-    return [Picture("accuracy", figures.accuracy_curves(results), caption, lines)]
+    return [Picture("accuracy", figures.accuracy_curves(comparison), caption, lines)]
 
 
-def _by_client(results: Sequence[MethodResult]) -> list[Block]:
-    main = subject(results)
-    caption = f"Each client's final accuracy after transfer{over_seeds(results)}."
-    if local_only(results) not in (None, main):
+def _by_client(comparison: Comparison) -> list[Block]:
+    main = comparison.main
+    caption = f"Each client's final accuracy after transfer{over_seeds(comparison)}."
+    if comparison.local not in (None, main):
         caption += f" Sorted by the gain of {main.title} over local-only"
         caption += ", in percentage points at the right." if main.clients <= NAMED else "."
     if len({str(run.label_counts) for run in main.runs}) > 1:
@@ -220,22 +218,22 @@ def _by_client(results: Sequence[MethodResult]) -> list[Block]:
         )
     if main.runs[0].adversaries:
         caption += f" Malicious clients are shown too{'; each seed has others' * (len(main.seeds) > 1)}."
-    return [Picture("clients", figures.client_accuracy(results), caption)]
+    return [Picture("clients", figures.client_accuracy(comparison), caption)]
 
 
-def _spread(results: Sequence[MethodResult]) -> list[Block]:
-    honest = ", without malicious clients" if subject(results).runs[0].adversaries else ""
+def _spread(comparison: Comparison) -> list[Block]:
+    honest = ", without malicious clients" if comparison.main.runs[0].adversaries else ""
     caption = (
-        f"Test accuracy after transfer by round, one panel per method. Thin: clients{over_seeds(results)}; the band is "
-        f"their middle half, the thick line their mean{honest}. All panels have the same axis, which may not start at "
-        "0."
+        f"Test accuracy after transfer by round, one panel per method. Thin: clients{over_seeds(comparison)}; the "
+        f"band is their middle half, the thick line their mean{honest}. All panels have the same axis, which may not "
+        "start at 0."
     )
-    return [Picture("spread", figures.spread_over_clients(results), caption)]
+    return [Picture("spread", figures.spread_over_clients(comparison.results), caption)]
 
 
-def _matrix(results: Sequence[MethodResult]) -> list[Block]:
-    main = subject(results)
-    found = [result for result in results if result.runs[0].coefficients is not None and result.clients > 1]
+def _matrix(comparison: Comparison) -> list[Block]:
+    main = comparison.main
+    found = [result for result in comparison if result.runs[0].coefficients is not None and result.clients > 1]
     blocks: list[Block] = []
     for first in sorted(found, key=lambda result: result is not main)[:1]:
         seed = _first_run(first)
@@ -277,7 +275,7 @@ def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
     return {group: words.settings(values) for group, values in {"": single, **groups}.items() if values}
 
 
-def _hyperparameters(results: Sequence[MethodResult]) -> list[Block]:
+def _hyperparameters(comparison: Comparison) -> list[Block]:
     """State the origin of the hyperparameters, and list all of them, including defaults."""
     origins = {
         "configured": "Configured for every method: the values of conf/, not chosen for this comparison.",
@@ -285,7 +283,7 @@ def _hyperparameters(results: Sequence[MethodResult]) -> list[Block]:
         "of candidates for each method.",
     }
     values: dict[str, dict[str, str]] = {}
-    for result in results:
+    for result in comparison:
         made: Any = methods.known(result.method) and methods.create(result.method, result.hyperparameters)
         values[result.title] = words.settings(asdict(made) if made else result.hyperparameters)
-    return [Text(origins[results[0].settings.get("hyperparameters", "configured")]), Settings(values)]
+    return [Text(origins[comparison.settings.get("hyperparameters", "configured")]), Settings(values)]

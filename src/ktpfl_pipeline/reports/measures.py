@@ -3,17 +3,16 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from ktpfl_pipeline.analysis import contrasts
-from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
+from ktpfl_pipeline.analysis.comparison import Comparison, Reached, means, of_clients
+from ktpfl_pipeline.analysis.results import MethodResult, recalls
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.core.errors import plural
-from ktpfl_pipeline.core.metrics import AFTER_LOCAL
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports import columns, figures, words
+from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, TITLE, Column, accuracy_at, gained_at
-from ktpfl_pipeline.reports.figures.accuracy import chief, title_in
+from ktpfl_pipeline.reports.figures.accuracy import title_in
 from ktpfl_pipeline.reports.figures.traffic import joined
-from ktpfl_pipeline.reports.headline import adapted
 from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
 from ktpfl_pipeline.reports.numbers import (
     MB,
@@ -37,18 +36,18 @@ MOST = 50
 """The largest number of classes in a table. With more classes, the table shows the subject's least accurate classes."""
 
 
-def _table(name: str, results: Sequence[MethodResult], shown: Sequence[Column], latex: str, without: str = "") -> Table:
+def _table(name: str, comparison: Comparison, shown: Sequence[Column], latex: str, without: str = "") -> Table:
     """Return a table with one row per method, the best first. The method `without` and empty columns are left out."""
-    rows = [result for result in ranked(results) if result.method != without]
-    return Table.of(name, shown, rows, latex=latex, tinted=tinted(results)).filled()
+    rows = [result for result in comparison.ranked() if result.method != without]
+    return Table.of(name, shown, rows, latex=latex, tinted=tinted(comparison)).filled()
 
 
-def adaptation(results: Sequence[MethodResult]) -> list[Block]:
+def adaptation(comparison: Comparison) -> list[Block]:
     """Return accuracy after transfer and after equal extra epochs of local training, with differences to local-only."""
-    points = contrasts.adaptations(results)
+    points = comparison.adaptations
     if len(points) < 2:
         return []
-    goes_on = results[0].settings.get("on_divergence", "stop") != "stop"
+    goes_on = comparison.settings.get("on_divergence", "stop") != "stop"
     diverged = " A model whose training diverged counts with its accuracy after transfer." * goes_on
     meaning = (
         "every model, also with local-only, was trained for these extra local epochs on its client's own samples, "
@@ -59,14 +58,14 @@ def adaptation(results: Sequence[MethodResult]) -> list[Block]:
     for epochs, point in points.items():
         title = point_title(point)
         gained = f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}"
-        shown += [accuracy_at(point, meaning=meaning if epochs else ""), gained_at(point, results, gained)]
-    table = _table("adaptation", results, shown, f"Accuracy after adaptation: {meaning}")
-    return [Text(adapted(results)), *table.explained()]
+        shown += [accuracy_at(point, meaning=meaning if epochs else ""), gained_at(point, comparison, gained)]
+    table = _table("adaptation", comparison, shown, f"Accuracy after adaptation: {meaning}")
+    return [Text(adapted(comparison)), *table.explained()]
 
 
-def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
+def by_architecture(comparison: Comparison) -> list[Block]:
     """Return each method's difference to local-only by architecture; nothing if there is only one architecture."""
-    gains = contrasts.against_by_architecture(local_only(results), results)
+    gains = comparison.gains_by_architecture
     if len(gains) < 2:
         return []
 
@@ -82,17 +81,16 @@ def by_architecture(results: Sequence[MethodResult]) -> list[Block]:
         "and harms another, which a mean over all clients hides."
     )
     latex = f"Accuracy minus local-only by architecture: {meaning}"
-    shown = [METHOD, *map(of, gains), gained_at(HEADLINE, results, "All clients").but(key=MINUS_LOCAL.key)]
-    table = _table("architectures", results, shown, latex, without="local")
+    shown = [METHOD, *map(of, gains), gained_at(AFTER_TRANSFER, comparison, "All clients").but(key=MINUS_LOCAL.key)]
+    table = _table("architectures", comparison, shown, latex, without="local")
     return table.explained(**{"By architecture": meaning})
 
 
-def fairness(results: Sequence[MethodResult]) -> list[Block]:
+def fairness(comparison: Comparison) -> list[Block]:
     """Return the spread of accuracy over clients, and the share of clients that are worse than with local-only."""
-    local = local_only(results)
 
     def worse_off(result: MethodResult) -> Entry:
-        return mean(contrasts.worse_off(result, local)) if local and result is not local else None
+        return None if result is comparison.local else mean(comparison.worse_off(result))
 
     shown = [
         METHOD,
@@ -101,14 +99,18 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
             "Spread over clients",
             "points",
             "standard deviation over the clients, mean over seeds.",
-            lambda result: percent(result.final[HEADLINE].client_std, result.final[HEADLINE].client_std_spread),
+            lambda result: percent(
+                result.final[AFTER_TRANSFER].client_std, result.final[AFTER_TRANSFER].client_std_spread
+            ),
         ),
         Column(
             "worst_decile",
             "Worst decile",
             "%",
             "mean over the tenth of the clients with the lowest accuracy, at least one client.",
-            lambda result: percent(result.final[HEADLINE].worst_decile, result.final[HEADLINE].worst_decile_spread),
+            lambda result: percent(
+                result.final[AFTER_TRANSFER].worst_decile, result.final[AFTER_TRANSFER].worst_decile_spread
+            ),
         ),
         Column(
             "worse_off",
@@ -124,7 +126,7 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
             "Sampled",
             "%",
             "clients that were in at least one round's cohort.",
-            lambda result: mean(contrasts.of_clients(result, True)),
+            lambda result: mean(of_clients(result, True)),
         ),
         Column(
             "never_sampled",
@@ -132,34 +134,36 @@ def fairness(results: Sequence[MethodResult]) -> list[Block]:
             "%",
             "clients that were in no cohort; they are evaluated with the model that the server would send them now. "
             "Mean over the seeds that have such clients.",
-            lambda result: mean(contrasts.of_clients(result, False)),
+            lambda result: mean(of_clients(result, False)),
         ),
     ]
-    table = _table("fairness", results, shown, "How evenly accuracy after transfer is spread over the clients.")
+    table = _table("fairness", comparison, shown, "How evenly accuracy after transfer is spread over the clients.")
     if not table.shows("never_sampled"):
         table = table.without("sampled")
-    return table.explained(Means=f"all columns show accuracy after transfer{over_seeds(results)}.")
+    return table.explained(Means=f"all columns show accuracy after transfer{over_seeds(comparison)}.")
 
 
-def quality(results: Sequence[MethodResult]) -> list[Block]:
+def quality(comparison: Comparison) -> list[Block]:
     """Return the measures in addition to accuracy: by class, on samples of all clients, and calibration."""
 
     def of(key: str) -> list[Column]:
         title, meaning = words.MEASURES[key]
-        measure = Column(key, title, "%", meaning, lambda result: mean(contrasts.means(result, key)))
-        return [measure, *([gained_at(key, results, f"{title} minus local-only", CORRECTED)] if key in TESTED else [])]
+        measure = Column(key, title, "%", meaning, lambda result: mean(means(result, key)))
+        return [
+            measure,
+            *([gained_at(key, comparison, f"{title} minus local-only", CORRECTED)] if key in TESTED else []),
+        ]
 
     caption = "Balanced accuracy, AUC, accuracy on all clients' samples and calibration after transfer."
     shown = [METHOD, *(column for key in words.MEASURES for column in of(key))]
-    return _table("quality", results, shown, caption).explained()
+    return _table("quality", comparison, shown, caption).explained()
 
 
-def work(results: Sequence[MethodResult]) -> list[Block]:
+def work(comparison: Comparison) -> list[Block]:
     """Return steps, operations and memory, and the rounds and bytes until local-only's accuracy was reached."""
-    local = local_only(results)
 
     def samples(result: MethodResult) -> Entry:
-        return mean(contrasts.relative_work(result, local), hundredths) if local else None
+        return mean(comparison.relative_work(result), hundredths)
 
     def flops(result: MethodResult) -> Entry:
         by_seed = [run.work.get("flops", 0) for run in result.runs]
@@ -195,21 +199,21 @@ def work(results: Sequence[MethodResult]) -> list[Block]:
             "",
             "the first evaluated round whose mean accuracy is at least local-only's final one with the same seed, mean "
             "over the seeds that reach it; in brackets how many do.",
-            _reached(local, lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
+            _reached(comparison, lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
         ),
         Column(
             "traffic_to_local",
             "Traffic to local-only's accuracy",
             "MB",
             "bytes of all clients until the end of that round.",
-            _reached(local, lambda each: each.sent / 1e6, three_digits),
+            _reached(comparison, lambda each: each.sent / 1e6, three_digits),
         ),
     ]
-    return _table("work", results, shown, "Work: see the notes on the columns in the report.").explained()
+    return _table("work", comparison, shown, "Work: see the notes on the columns in the report.").explained()
 
 
 def _reached(
-    local: MethodResult | None, show: Callable[[contrasts.Reached], float], written: Callable[[float], str]
+    comparison: Comparison, show: Callable[[Reached], float], written: Callable[[float], str]
 ) -> Callable[[MethodResult], Entry]:
     """Return the function that computes a column about the first round that reaches local-only's accuracy.
 
@@ -217,10 +221,8 @@ def _reached(
     """
 
     def value(result: MethodResult) -> Entry:
-        if local is None or result is local:
-            return None
-        by_seed = contrasts.to_local_only(result, local)
-        if not by_seed:
+        by_seed = comparison.to_local_only(result)
+        if result is comparison.local or not by_seed:
             return None
         found = [show(each) for each in by_seed if each]  # the mean is over the seeds that reach it
         part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
@@ -229,7 +231,7 @@ def _reached(
     return value
 
 
-def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
+def of_methods_own(comparison: Comparison) -> list[Block]:
     """Return the metrics that methods report (`RoundReport.metrics`): the last values, averaged over seeds."""
 
     def of(name: str) -> Column:
@@ -238,25 +240,25 @@ def of_methods_own(results: Sequence[MethodResult]) -> list[Block]:
 
         return Column(f"metrics/{name}", plain(name).capitalize(), value=value)
 
-    seeds = plural(len(results[0].seeds), "seed")
-    names = dict.fromkeys(name for result in results for run in result.runs for name in run.metrics)
+    seeds = plural(len(comparison.results[0].seeds), "seed")
+    names = dict.fromkeys(name for run in comparison.runs for name in run.metrics)
     meaning = f"numbers that a method reports of itself: the values of the last round, mean over {seeds}."
-    table = _table("metrics", results, [METHOD, *map(of, names)], "")
+    table = _table("metrics", comparison, [METHOD, *map(of, names)], "")
     return table.explained(**{"Own numbers": meaning})
 
 
-def communication(results: Sequence[MethodResult]) -> list[Block]:
+def communication(comparison: Comparison) -> list[Block]:
     """Return accuracy against the traffic of all clients, and the traffic by kind and per client and round."""
-    main, blocks = subject(results), list[Block]()
-    over = f"over all rounds{over_seeds(results)}"
+    main, blocks = comparison.main, list[Block]()
+    over = f"over all rounds{over_seeds(comparison)}"
     sent = f"all clients {over}; {MB}, 1 kB = 10³. Up is from the clients to the server"
-    if any(result.sent for result in results):
-        line = f"{words.FRONTIER} " if joined(results) else ""
+    if any(result.sent for result in comparison):
+        line = f"{words.FRONTIER} " if joined(comparison.results) else ""
         caption = (
             f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. "
             f"{line}Overlapping marks are moved sideways."
         )
-        blocks.append(Picture("traffic", figures.accuracy_by_traffic(results), caption))
+        blocks.append(Picture("traffic", figures.accuracy_by_traffic(comparison.results), caption))
     titles = {
         "knowledge_up": "Predictions up",
         "knowledge_down": "Predictions down",
@@ -288,10 +290,10 @@ def communication(results: Sequence[MethodResult]) -> list[Block]:
             f"Soft predictions have 4 bytes per sample and class: with {k} classes, those of {size / 4 / k:,.0f} "
             "public samples have as many bytes each way, plus the inputs."
         )
-    return [*blocks, *Table.of("communication", shown, results).captioned(caption)]
+    return [*blocks, *Table.of("communication", shown, comparison).captioned(caption)]
 
 
-def phases(results: Sequence[MethodResult]) -> list[Block]:
+def phases(comparison: Comparison) -> list[Block]:
     """Return the wall time by phase of a round, summed over the rounds."""
 
     def of(name: str) -> Column:
@@ -300,19 +302,18 @@ def phases(results: Sequence[MethodResult]) -> list[Block]:
 
         return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
 
-    names = dict.fromkeys(name for result in results for name in result.seconds if name != "round")
+    names = dict.fromkeys(name for result in comparison for name in result.seconds if name != "round")
     shown = [TITLE, *map(of, names), columns.TIME.but(title="Whole rounds", meaning="")]
     caption = (
-        f"Wall time by phase, summed over the rounds{over_seeds(results)}. It depends on the machine and its load."
+        f"Wall time by phase, summed over the rounds{over_seeds(comparison)}. It depends on the machine and its load."
     )
-    return Table.of("phases", shown, results).captioned(caption)
+    return Table.of("phases", shown, comparison).captioned(caption)
 
 
-def minus_baselines(results: Sequence[MethodResult]) -> list[Block]:
+def minus_baselines(comparison: Comparison) -> list[Block]:
     """Return the difference of the report's subject to each baseline in points, paired by seed, one row each."""
-    main, lead = subject(results), headline(results)
-    others = [each for each in contrasts.baselines(results) if each is not main]
-    found, before = (contrasts.ahead(main, others, point) for point in (lead, AFTER_LOCAL))
+    main, lead = comparison.main, comparison.headline
+    found, before = comparison.leads(lead), comparison.leads(AFTER_LOCAL)
 
     def deviation(other: MethodResult) -> Entry:
         gain = found[other.method]
@@ -330,14 +331,14 @@ def minus_baselines(results: Sequence[MethodResult]) -> list[Block]:
         Column("seeds", "Seeds in common", value=in_common),
     ]
     caption = f"{main.title} minus each baseline, after transfer and after local training, {CORRECTED}"
-    return Table.of("differences", shown, others).captioned(caption)
+    return Table.of("differences", shown, comparison.baselines).captioned(caption)
 
 
-def by_class(results: Sequence[MethodResult]) -> list[Block]:
+def by_class(comparison: Comparison) -> list[Block]:
     """Return the chief methods' accuracies by class and all confusion matrices; nothing if labels are unknown."""
-    if not all(run.confusion for result in results for run in result.runs):
+    if not all(run.confusion for run in comparison.runs):
         return []
-    shown, seeds = chief(results), max(len(result.seeds) for result in results)
+    shown, seeds = comparison.chief, max(len(result.seeds) for result in comparison)
     names, main = shown[0].runs[0].classes, recalls(shown[0].runs)
     order = sorted(range(len(names)), key=lambda label: (main[label] is None, main[label] or 0.0))[:MOST]
 
@@ -358,14 +359,15 @@ def by_class(results: Sequence[MethodResult]) -> list[Block]:
     last = "the best validated round" if shown[0].early_stopping else "the last round"
     caption = (
         f"Accuracy on the test samples of each class, of all clients together, with the models after {last}"
-        f"{over_seeds(results)}. A client without samples of a class does not count in it.{fewer * (len(names) > MOST)}"
+        f"{over_seeds(comparison)}. A client without samples of a class does not count in it."
+        f"{fewer * (len(names) > MOST)}"
     )
     matrices = (
         f"Confusion matrices: of all clients' test samples of a true class (row), the share predicted as each class "
         f"(column), with the models after {last}, {plural(seeds, 'seed')} together."
     )
     table = Table.of("classes", [named, counted, *map(of, shown)], sorted(order))
-    return [*table.captioned(caption), Picture("confusion", figures.confusion_matrices(results), matrices)]
+    return [*table.captioned(caption), Picture("confusion", figures.confusion_matrices(comparison.results), matrices)]
 
 
 def data(result: MethodResult) -> list[Block]:

@@ -1,8 +1,8 @@
 """The section of a comparison on clients that joined after training."""
 
-from collections.abc import Sequence
 from statistics import fmean
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.core.errors import plural
@@ -12,10 +12,10 @@ from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
 from ktpfl_pipeline.reports.words import CORRECTED, over_seeds
 
 
-def new_clients(results: Sequence[MethodResult]) -> list[Block]:
+def new_clients(comparison: Comparison) -> list[Block]:
     """Return the table of clients that joined after training, one row per method; nothing if no client joined."""
-    held = {each.method: {run.seed: run.newcomers for run in each.runs if run.newcomers} for each in results}
-    rows = [each for each in results if held[each.method]]
+    held = {each.method: {run.seed: run.newcomers for run in each.runs if run.newcomers} for each in comparison}
+    rows = [each for each in comparison if held[each.method]]
     if not rows:
         return []
     first = next(iter(held[rows[0].method].values()))
@@ -51,7 +51,7 @@ def new_clients(results: Sequence[MethodResult]) -> list[Block]:
         "these new clients, when they join and after extra epochs of local training, ± the standard deviation over "
         "seeds. Differences are to local-only's new clients, which start from initial models, "
         f"{CORRECTED} Existing clients: after as many extra epochs. Joining: bytes sent and received for the new "
-        f"clients{over_seeds(results)}, in MB."
+        f"clients{over_seeds(comparison)}, in MB."
     )
     shown = [TITLE, *(column for e in first.accuracy for column in after(e))]
     return Table.of("newcomers", [*shown, Column("joining", "Joining", "MB", value=joining)], rows).captioned(caption)

@@ -2,21 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 
-from ktpfl_pipeline.analysis.classes import majority
-from ktpfl_pipeline.analysis.results import COVERED, HEADLINE, FinishedRun, MethodResult, headline, local_only, subject
-from ktpfl_pipeline.analysis.study import warnings
-from ktpfl_pipeline.core.metrics import AFTER_LOCAL, LEADING
+from ktpfl_pipeline.analysis.comparison import Comparison, warnings
+from ktpfl_pipeline.analysis.results import TRAINED_SHARE, FinishedRun, MethodResult
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER, LEADING
 from ktpfl_pipeline.reports import columns, paper, words
-from ktpfl_pipeline.reports.headline import NO_LOCAL
+from ktpfl_pipeline.reports.answer import NO_LOCAL
 
 
-def alerts(results: Sequence[MethodResult]) -> dict[str, str]:
+def alerts(comparison: Comparison) -> dict[str, str]:
     """Return the warnings of a comparison by kind: unequal treatment, untrained clients, and the runs' own warnings."""
-    unequal = inequalities(results)
+    unequal = inequalities(comparison)
     found = {
         "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
-        "Participation": participation([run for result in results for run in result.runs]),
-        **warned(results),
+        "Participation": participation(list(comparison.runs)),
+        **warned(comparison),
     }
     return {kind: text for kind, text in found.items() if text}
 
@@ -29,65 +28,64 @@ def warned(results: Iterable[MethodResult]) -> dict[str, str]:
     return found
 
 
-def remarks(results: Sequence[MethodResult]) -> dict[str, str]:
+def remarks(comparison: Comparison) -> dict[str, str]:
     """Return what to know before reading a comparison: another headline or subject, and too little training."""
-    local = local_only(results)
     found = {
-        "Headline": other_headline(results),
-        "Subject": other_subject(results),
-        "Length of training": words.gaining(local) if local else "",
+        "Headline": other_headline(comparison),
+        "Subject": other_subject(comparison),
+        "Length of training": words.gaining(comparison.local) if comparison.local else "",
     }
     return {term: text for term, text in found.items() if text}
 
 
 def participation(runs: Sequence[FinishedRun]) -> str:
     """Return how many clients were never trained, and what to do; empty where almost all were in some cohort."""
-    least = min(runs, key=lambda run: run.covered)
-    if least.covered >= COVERED:
+    least = min(runs, key=lambda run: run.sampled_share)
+    if least.sampled_share >= TRAINED_SHARE:
         return ""
-    seed = f" with seed {least.seed}" * (len({run.covered for run in runs}) > 1)
+    seed = f" with seed {least.seed}" * (len({run.sampled_share for run in runs}) > 1)
     return (
-        f"only {100 * least.covered:.0f} % of the clients were in any round's cohort{seed}, so the means count models "
-        "that were never trained: compare the sampled clients in the report, run more rounds, or set "
+        f"only {100 * least.sampled_share:.0f} % of the clients were in any round's cohort{seed}, so the means count "
+        "models that were never trained: compare the sampled clients in the report, run more rounds, or set "
         "evaluation.closing_round to true."
     )
 
 
-def other_headline(results: Sequence[MethodResult]) -> str:
+def other_headline(comparison: Comparison) -> str:
     """Return why accuracy is the headline although ``headline`` is another measure; empty if it is the headline."""
-    asked = str(results[0].settings.get("headline", "accuracy"))
-    if headline(results) == asked or asked not in LEADING:
+    asked = str(comparison.settings.get("headline", "accuracy"))
+    if comparison.headline == asked or asked not in LEADING:
         return ""
-    lacking = ", ".join(dict.fromkeys(result.title for result in results if asked not in result.final))
+    lacking = ", ".join(dict.fromkeys(result.title for result in comparison if asked not in result.final))
     return (
         f"headline is {asked}, but with some seed no client has {words.MEASURES[asked].title} ({lacking}), so accuracy "
         "leads this report."
     )
 
 
-def other_subject(results: Sequence[MethodResult]) -> str:
+def other_subject(comparison: Comparison) -> str:
     """Return which method replaces a ``subject`` that is not compared, in words; empty if the subject is compared."""
-    asked, main = results[0].settings.get("subject"), subject(results)
-    if len(results) == 1 or asked in (None, main.method):
+    asked, main = comparison.settings.get("subject"), comparison.main
+    if len(comparison) == 1 or asked in (None, main.method):
         return ""
     return f"subject is {asked}, which is not among these methods, so {main.title} leads: add it to compare."
 
 
-def final_values(results: Sequence[MethodResult]) -> str:
+def final_values(comparison: Comparison) -> str:
     """Return the note on how final values are averaged."""
-    averaged = words.averaged(len(results[0].seeds), results)
+    averaged = words.averaged(len(comparison.results[0].seeds), comparison)
     return f"{averaged} The best round is recorded with the results; it is never the headline."
 
 
-def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
+def meanings(comparison: Comparison) -> dict[str, str]:
     """Return the meanings of the main table's columns that depend on the comparison, by key."""
-    alike = ", ".join(result.title for result in results if _one_point(result))
-    lead = headline(results)
+    alike = ", ".join(result.title for result in comparison if _one_point(result))
+    lead = comparison.headline
     first = {
-        HEADLINE: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the client was "
-        "in the round's cohort or not."
+        AFTER_TRANSFER: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the "
+        "client was in the round's cohort or not."
     }
-    if lead != HEADLINE:
+    if lead != AFTER_TRANSFER:
         first[lead] = words.MEASURES[lead].meaning
     first[lead] += " This is the headline."
     one = f" Both are equal for methods in which knowledge comes back only before training: {alike}." if alike else ""
@@ -95,19 +93,19 @@ def meanings(results: Sequence[MethodResult]) -> dict[str, str]:
         **first,
         AFTER_LOCAL: "the same clients before any knowledge came back in that round. It can be far from accuracy "
         f"after transfer, so compare methods at the same point.{one}",
-        columns.PAPER.key: papers_numbers(results),
-        **({} if local_only(results) else {columns.MINUS_LOCAL.key: NO_LOCAL}),
+        columns.PAPER.key: papers_numbers(comparison),
+        **({} if comparison.local else {columns.MINUS_LOCAL.key: NO_LOCAL}),
     }
 
 
-def general_notes(results: Sequence[MethodResult]) -> dict[str, str]:
+def general_notes(comparison: Comparison) -> dict[str, str]:
     """Return the notes on the main table that do not belong to a column."""
     found = {
-        "Final values": final_values(results),
-        "Intervals": words.INTERVALS if len(results) > 1 else "",
-        "Bold": words.BOLD if len(results) > 1 and not words.too_few(len(results[0].seeds)) else "",
-        words.MAJORITY.title: words.MAJORITY.meaning if majority(results) else "",
-        **words.signs(results),
+        "Final values": final_values(comparison),
+        "Intervals": words.INTERVALS if len(comparison) > 1 else "",
+        "Bold": words.BOLD if len(comparison) > 1 and not words.too_few(len(comparison.results[0].seeds)) else "",
+        words.MAJORITY.title: words.MAJORITY.meaning if comparison.majority else "",
+        **words.signs(comparison),
     }
     return {term: text for term, text in found.items() if text}
 
@@ -116,33 +114,33 @@ def _one_point(result: MethodResult) -> bool:
     """Return whether a method transfers knowledge before local training, so both evaluation points are the same."""
     records = [record.accuracy for run in result.runs for record in run.evaluated]
     both = any(result.traffic.values()) and AFTER_LOCAL in result.final
-    return both and all(record[AFTER_LOCAL] == record[HEADLINE] for record in records)
+    return both and all(record[AFTER_LOCAL] == record[AFTER_TRANSFER] for record in records)
 
 
-def papers_numbers(results: Sequence[MethodResult]) -> str:
+def papers_numbers(comparison: Comparison) -> str:
     """Return the note on the paper's numbers: their source, or why they are not shown."""
-    settings = results[0].settings
+    settings = comparison.settings
     if other := "; ".join(paper.differences(settings)):
         return f"the paper's numbers are not shown, because its setting differs: {other}."
-    known = paper.cited(settings, [result.method for result in results])
+    known = paper.cited(settings, [result.method for result in comparison])
     return words.LANDMARK if known else "the paper has no number for this setting."
 
 
-def inequalities(results: Sequence[MethodResult]) -> list[str]:
+def inequalities(comparison: Comparison) -> list[str]:
     """Return the respects in which methods were treated differently, in words; empty if they were treated equally."""
     found = []
-    stopped = any(result.early_stopping for result in results)  # all methods stop by the same rule
+    stopped = any(result.early_stopping for result in comparison)  # all methods stop by the same rule
     for what in ("seeds",) if stopped else ("seeds", "rounds"):
-        given = {result.title: words.setting(getattr(result, what)) for result in results}
+        given = {result.title: words.setting(getattr(result, what)) for result in comparison}
         if len(set(given.values())) > 1:
             found.append(f"{what} differ ({'; '.join(map(': '.join, given.items()))})")
     data: dict[int, set[str]] = {}
-    for run in (run for result in results for run in result.runs):
+    for run in comparison.runs:
         data.setdefault(run.seed, set()).add(str((run.partition, run.label_counts, run.architectures)))
     if any(len(kinds) > 1 for kinds in data.values()):
         found.append("the clients' data or models differ between methods")
-    waited = [r.title for r in results if any({*t.late} - {*t.cohort} for run in r.runs for t in run.history)]
-    if 0 < len(waited) < len(results):
+    waited = [r.title for r in comparison if any({*t.late} - {*t.cohort} for run in r.runs for t in run.history)]
+    if 0 < len(waited) < len(comparison):
         found.append(
             f"late clients skipped rounds with {', '.join(waited)}, but trained in these rounds with other methods"
         )

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from ktpfl_pipeline.analysis.contrasts import against, ahead, baselines
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
-from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
-from ktpfl_pipeline.analysis.study import Point, compared
+from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import METHODS, title
 from ktpfl_pipeline.reports import columns as shared
 from ktpfl_pipeline.reports import figures, paper, words
@@ -50,20 +50,20 @@ TRAFFIC = (
 )
 
 
-class Comparison(Point):
+class Finished(Point):
     """One finished comparison, which is a column. `value` is the folder of its report below all reports."""
 
     @cached_property
     def differences(self) -> dict[tuple[str, str], Difference | None]:
         """Each method minus local-only, and KT-pFL minus its simplest baseline, corrected as in the report."""
-        results, found = list(self.methods.values()), dict[tuple[str, str], Difference | None]()
+        found = {(method, "local"): one for method, one in self.comparison.gains().items()}
         for main, baseline in _PAIRS:
             if {main, baseline} <= self.methods.keys():
-                found[main, baseline] = ahead(self.methods[main], baselines(results))[baseline]
-        return {(method, "local"): one for method, one in against(self.methods.get("local"), results).items()} | found
+                found[main, baseline] = self.comparison.leads_of(self.methods[main])[baseline]
+        return found
 
 
-Columns = Mapping[str, Comparison]
+Columns = Mapping[str, Finished]
 """Comparisons by title."""
 COMPARISON = Column("comparison", "Comparison", value=str)
 
@@ -79,7 +79,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     if not columns:
         example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to show; run one first, for example {example}.")
-    results = {name: list(each.methods.values()) for name, each in columns.items()}
+    results = {name: each.comparison.results for name, each in columns.items()}
     named = [(name, result) for name, each in results.items() for result in each]
     hetero, homo = (
         {name: each for name, each in columns.items() if paper.one_architecture(each.settings) == one} for one in (0, 1)
@@ -93,12 +93,21 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Ranks over settings", ranks(hetero)),
         Section(f"Ranks over settings{ONE}", ranks(homo, "ranks-one-architecture")),
         Section("Accuracy by round", [Picture("accuracy", figures.accuracy_panels(results), ACCURACY)]),
-        Section("Communication", [Picture("communication", figures.traffic_panels(results), TRAFFIC)]),
+        Section(
+            "Communication",
+            [
+                Picture(
+                    "communication",
+                    figures.traffic_panels(results),
+                    TRAFFIC,
+                )
+            ],
+        ),
         Section("The paper's own numbers (other settings: not comparable)", [paper_table(columns)]),
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/{PAGE}" for name, each in columns.items()})]),
-        runs(named, [SETTING.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [HEADLINE]),
+        runs(named, [SETTING.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [AFTER_TRANSFER]),
     ]
     return Report(
         name="overview",
@@ -111,13 +120,13 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     )
 
 
-def read(place: str, content: Mapping[str, Any]) -> Comparison:
+def read(place: str, content: Mapping[str, Any]) -> Finished:
     """Return a comparison from its ``comparison.json`` in `place`, with the methods in the registry's order."""
     try:
-        results = sorted(compared(content), key=lambda result: _rank(result.method, METHODS))
-        found = Comparison(place, content["settings"], {result.method: result for result in results})
+        results = sorted(Comparison.from_dict(content), key=lambda result: _rank(result.method, METHODS))
+        found = Finished(place, content["settings"], {result.method: result for result in results})
         for result in results:  # the tables need these
-            _ = result.final[HEADLINE], result.curve[HEADLINE]
+            _ = result.final[AFTER_TRANSFER], result.curve[AFTER_TRANSFER]
         _ = titled([found]), paper.differences(found.settings)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise InputError(
@@ -127,14 +136,14 @@ def read(place: str, content: Mapping[str, Any]) -> Comparison:
     return found
 
 
-def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
+def titled(comparisons: Sequence[Finished]) -> dict[str, Finished]:
     """Return the comparisons by the titles of their columns, in the order of the paper's tables.
 
     A title has the dataset, the partition, and whether there is one architecture. Equal titles are extended by the
     number of clients, then by the public set, and then by the folder of the report.
     """
 
-    def order(each: Comparison) -> tuple[Any, ...]:
+    def order(each: Finished) -> tuple[Any, ...]:
         dataset, partition = _data(each.settings)
         known = _rank(dataset, paper.DATASETS.values()), dataset, _rank(partition, ["all labels", "two labels"])
         return (paper.one_architecture(each.settings), *known, partition, each.settings["clients"] or 0, each.value)
@@ -168,7 +177,7 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
     pairs = [*((method, "local") for method in names if method != "local"), *_PAIRS]
     rows = [pair for pair in pairs if any(each.differences.get(pair) for each in columns.values())]
 
-    def of(title: str, comparison: Comparison) -> Column:
+    def of(title: str, comparison: Finished) -> Column:
         def value(pair: tuple[str, str]) -> Entry:
             return interval(comparison.differences.get(pair))
 
@@ -188,7 +197,7 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
     if not columns:
         return []
     accuracy = {
-        column: {method: result.final[HEADLINE].mean for method, result in each.methods.items()}
+        column: {method: result.final[AFTER_TRANSFER].mean for method, result in each.methods.items()}
         for column, each in columns.items()
     }
     found = ranking(accuracy)
@@ -237,10 +246,10 @@ def common_settings(columns: Columns) -> dict[str, str]:
     return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
 
 
-def _brief(comparison: Comparison) -> Table:
+def _brief(comparison: Finished) -> Table:
     shown = [
         shared.TITLE,
-        accuracy_at(HEADLINE),
+        accuracy_at(AFTER_TRANSFER),
         MINUS_LOCAL.but(value=lambda result: interval(comparison.differences.get((result.method, "local")))),
     ]
     return Table.of("table", shown, comparison.methods.values())

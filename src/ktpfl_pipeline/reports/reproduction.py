@@ -10,14 +10,14 @@ from dataclasses import replace
 from itertools import combinations, groupby
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.contrasts import adaptations, paired_difference
+from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, ranked
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, difference
 from ktpfl_pipeline.analysis.study import Cell, seconds_left
 from ktpfl_pipeline.core.errors import plural
-from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
 from ktpfl_pipeline.reports import columns, figures, paper, words
 from ktpfl_pipeline.reports.columns import METHOD, Column
 from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
@@ -117,7 +117,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("Settings that differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
         Section("Settings that agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("Finished and missing runs", [plan_table([list(own) for _, own in alike])], folded=True),
-        runs(finished, [SETTING.but(key=WHERE.key, title=WHERE.title)], [HEADLINE]),
+        runs(finished, [SETTING.but(key=WHERE.key, title=WHERE.title)], [AFTER_TRANSFER]),
     ]
     return Report(
         name="paper",
@@ -196,7 +196,7 @@ def _by_column(cells: Sequence[Cell]) -> Table:
     return plan_table(own for _, own in _columns(cells)).without("method", "seeds")
 
 
-def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> Table:
+def accuracy_table(name: str, cells: Sequence[Cell], point: str = AFTER_TRANSFER) -> Table:
     """Return accuracy by method and column of a part, if all seeds are finished, and the paper's accuracy."""
     titles: dict[str, str] = {}
     for cell in cells:
@@ -212,7 +212,7 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = HEADLINE) -> T
             point,
         )
     ]
-    full = name if point == HEADLINE else f"{name}-{point}"
+    full = name if point == AFTER_TRANSFER else f"{name}-{point}"
     return methods_table(full, titles, shown, point_title(point))
 
 
@@ -266,7 +266,7 @@ def findings(cells: Sequence[Cell]) -> Table:
             if best in own:
                 ours, others = own[best].result, [result for label in against if (result := own[label].result)]
                 full = len(others) == len(against)
-                found = paired_difference(ours, ranked(others)[0]) if ours and full else None
+                found = paired_difference(ours, Comparison(others).ranked()[0]) if ours and full else None
                 rows.append(Judged(own[best], found))
     shown = [
         WHERE.but(value=lambda row: f"{named(row.cell.part)}: {paper.dataset(row.cell.settings)}"),
@@ -303,7 +303,7 @@ def summary(cells: Sequence[Cell], judged: Iterable[Table]) -> str:
 def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     """Return the table of a part, or its figure over the columns with at least one finished method."""
     if shows not in DRAWN:
-        epochs = max(adaptations([cell.result for cell in cells if cell.result]))
+        epochs = max(Comparison([cell.result for cell in cells if cell.result]).adaptations)
         further = f"Accuracy after {plural(epochs, 'extra epoch')} of local training for the models of every method:"
         adapted: list[Block] = [Text(further), accuracy_table(name, cells, f"{ADAPTED}{epochs}")] if epochs else []
         return [accuracy_table(name, cells), *adapted]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ktpfl_pipeline.analysis import study
-from ktpfl_pipeline.analysis.contrasts import paired_difference
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline
+from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.errors import plural
-from ktpfl_pipeline.core.metrics import VALIDATION
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
 from ktpfl_pipeline.reports import columns, figures, notes, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.data_files import to_csv
@@ -76,7 +76,8 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     uploads = "upload false predictions; no mean counts their own accuracy."
     malicious = any(run.adversaries for result in results for run in result.runs)
-    told = {"Headline": notes.other_headline(results), "Malicious clients": uploads * malicious}
+    led = Comparison(results)
+    told = {"Headline": notes.other_headline(led), "Malicious clients": uploads * malicious}
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
     drawn = Picture("accuracy", figure, _caption(points, title, lean))
@@ -97,18 +98,18 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             runs(
                 [(row.value, row.result) for row in rows],
                 [columns.TITLE, SETTING.but(key="value", title=title)],
-                [HEADLINE],
+                [AFTER_TRANSFER],
             ),
         ],
         brief=[main],
         warnings=notes.warned(results),
-        data={"table.csv": to_csv([_csv(parameter, row, headline(results)) for row in rows])},
+        data={"table.csv": to_csv([_csv(parameter, row, led.headline) for row in rows])},
     )
 
 
 def table_rows(points: Sequence[Point]) -> list[Row]:
     """Return the rows of the table, by method and value. A method with the same runs at all values has one row."""
-    rows, lead = list[Row](), headline([each for point in points for each in point.methods.values()])
+    rows, lead = list[Row](), Comparison([each for point in points for each in point.methods.values()]).headline
     for method in points[0].methods:
         best, own = study.chosen(points, method), study.touched(points, method)
         for point in points if own else points[:1]:
@@ -127,9 +128,9 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     chosen = any(row.chosen for row in rows)
     some = any(row.value == ANY for row in rows)
     averaged = words.averaged(len(rows[0].result.seeds), [row.result for row in rows])
-    lead = headline([row.result for row in rows])
+    lead = Comparison([row.result for row in rows]).headline
     meanings = {point: measure.meaning for point, measure in words.MEASURES.items()}
-    meanings[HEADLINE] = f"{words.OWN_MODEL} {averaged}"
+    meanings[AFTER_TRANSFER] = f"{words.OWN_MODEL} {averaged}"
     shown = [
         columns.METHOD.but(value=lambda row: row.result.title),
         Column(
@@ -137,7 +138,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
         ),
         *(
             accuracy_at(point, meaning=meanings[point]).but(value=lambda row, at=point: accuracy(row.result.final[at]))
-            for point in dict.fromkeys((lead, HEADLINE))
+            for point in dict.fromkeys((lead, AFTER_TRANSFER))
         ),
         columns.VALIDATION.but(
             meaning="the same accuracy on samples that are used neither for training nor for testing.",
@@ -189,8 +190,8 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     picked = [row for row in rows if row.chosen]
     if not picked:
         return f"No value of {title} was chosen: {study.no_choice(points, points[0].methods)}."
-    lead = headline([row.result for row in rows])
-    how = f"{point_title(HEADLINE).lower()}{words.leading(lead)}"
+    lead = Comparison([row.result for row in rows]).headline
+    how = f"{point_title(AFTER_TRANSFER).lower()}{words.leading(lead)}"
     sentences = []
     for row in picked:
         gain = f", {interval(row.minus_local)} percentage points to local-only at this value" if row.minus_local else ""
@@ -227,8 +228,8 @@ def _csv(parameter: str, row: Row, lead: str) -> dict[str, Any]:
     """Return a row of the table with its numbers unrounded."""
     found: dict[str, Any] = {"method": row.result.method, parameter: row.value, "seeds": len(row.result.seeds)}
     finals = row.result.final
-    measured = {lead: finals[lead]} if lead != HEADLINE else {}
-    for name, final in {"test": finals[HEADLINE], **measured, "validation": finals.get(VALIDATION)}.items():
+    measured = {lead: finals[lead]} if lead != AFTER_TRANSFER else {}
+    for name, final in {"test": finals[AFTER_TRANSFER], **measured, "validation": finals.get(VALIDATION)}.items():
         found |= {name: final and final.mean, f"{name}_std": final and final.seed_std}
     for name, spread in {"minus_local": row.minus_local, "trust": study.trust(row.result)}.items():
         ends = {"": "mean", "_low": "low", "_high": "high"}

@@ -4,46 +4,47 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.classes import majority
-from ktpfl_pipeline.analysis.contrasts import clear_best
-from ktpfl_pipeline.analysis.results import HEADLINE, ORDER, MethodResult, headline, local_only, ranked, subject
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import ORDER, MethodResult
 from ktpfl_pipeline.analysis.statistics import paired
-from ktpfl_pipeline.core.metrics import AFTER_LOCAL
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports import columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.model import Section, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, mean, percent
 
 
-def comparison_table(results: Sequence[MethodResult], latex: str = "") -> Table:
+def comparison_table(comparison: Comparison, latex: str = "") -> Table:
     """Return one row per method, the best first, and a row for the majority-class baseline if it is known."""
-    lead, settings = headline(results), results[0].settings
-    points = dict.fromkeys((lead, HEADLINE, AFTER_LOCAL))
-    cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in results])
+    lead, settings = comparison.headline, comparison.settings
+    cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in comparison])
     shown = [
         columns.METHOD,
-        *(accuracy_at(point, clear_best(results, point)) for point in points),
-        gained_at(lead, results, f"{MINUS_LOCAL.title}{words.leading(lead)}", MINUS_LOCAL.meaning).but(
+        *(
+            accuracy_at(point, comparison.clear_best(point))
+            for point in dict.fromkeys((lead, AFTER_TRANSFER, AFTER_LOCAL))
+        ),
+        gained_at(lead, comparison, f"{MINUS_LOCAL.title}{words.leading(lead)}", MINUS_LOCAL.meaning).but(
             key=MINUS_LOCAL.key
         ),
         *(columns.TRAFFIC, columns.TIME),
         *([columns.PAPER.but(value=lambda result: cited.get(result.method))] if cited else []),
     ]
-    meanings = notes.meanings(results)
+    meanings = notes.meanings(comparison)
     shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]
-    made = Table.of("table", shown, ranked(results, lead), latex=latex, tinted=tinted(results))
-    if not (guesses := majority(results)):
+    made = Table.of("table", shown, comparison.ranked(lead), latex=latex, tinted=tinted(comparison))
+    if not (guesses := comparison.majority):
         return made
-    local = local_only(results)
-    theirs = dict(zip(local.seeds, local.final[HEADLINE].per_seed, strict=True)) if local else {}
-    gained = interval(paired(guesses, theirs)) if lead == HEADLINE else None
-    row = {"method": words.MAJORITY.title, HEADLINE: mean([*guesses.values()]), MINUS_LOCAL.key: gained}
+    local = comparison.local
+    theirs = dict(zip(local.seeds, local.final[AFTER_TRANSFER].per_seed, strict=True)) if local else {}
+    gained = interval(paired(guesses, theirs)) if lead == AFTER_TRANSFER else None
+    row = {"method": words.MAJORITY.title, AFTER_TRANSFER: mean([*guesses.values()]), MINUS_LOCAL.key: gained}
     return replace(made, rows=[*made.rows, row])
 
 
-def tinted(results: Sequence[MethodResult]) -> list[str]:
+def tinted(comparison: Comparison) -> list[str]:
     """Return the methods whose rows tables highlight: the report's subject and local-only."""
-    return [result.method for result in (subject(results), local_only(results)) if result]
+    return [result.method for result in (comparison.main, comparison.local) if result]
 
 
 def setting_columns(
@@ -51,14 +52,14 @@ def setting_columns(
     results: Mapping[str, MethodResult],
     cited: Mapping[str, str | None],
     failed: Collection[str] = (),
-    point: str = HEADLINE,
+    point: str = AFTER_TRANSFER,
 ) -> list[Column]:
     """Return the columns of one setting in a table of methods by setting. A row is a method's registry name.
 
     The first column is the final accuracy at an evaluation point. At the headline, a second column has the paper's
     numbers if any are `cited`. The title must be unique in the table. `failed` methods cannot be finished.
     """
-    best = clear_best(list(results.values()), point)
+    best = Comparison(list(results.values())).clear_best(point) if results else None
 
     def ours(method: str) -> Entry:
         if method in failed:
@@ -67,7 +68,7 @@ def setting_columns(
         return accuracy(result.final.get(point), result is best) if result else None
 
     shown = [accuracy_at(point).but(key=title, title=title, value=ours)]
-    if point == HEADLINE and any(cited.values()):
+    if point == AFTER_TRANSFER and any(cited.values()):
         shown.append(columns.PAPER.but(key=f"{title}: paper", title=f"{title}: paper", value=cited.get))
     return shown
 

@@ -1,10 +1,11 @@
 """The bytes that the server and real clients exchanged, next to the traffic that a method counts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import fmean
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, subject
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.reports.columns import TITLE, Column
 from ktpfl_pipeline.reports.model import Block, Notes, Table
 from ktpfl_pipeline.reports.numbers import MB, Entry, megabytes
@@ -29,14 +30,14 @@ class Row(NamedTuple):
         return self.result.title
 
 
-def blocks(results: Sequence[MethodResult]) -> list[Block]:
+def blocks(comparison: Comparison) -> list[Block]:
     """Return counted traffic and sent bytes, by method and by client; nothing if there were no real clients."""
-    real = [result for result in results if all(run.wire for run in result.runs)]
-    others = [result.title for result in results if result not in real and not result.runs[0].labels_known]
+    real = [result for result in comparison if all(run.wire for run in result.runs)]
+    others = [result.title for result in comparison if result not in real and not result.runs[0].labels_known]
     unknown: list[Block] = [Notes({"Not known": f"for {', '.join(others)}, {RESUMED}"})] if others else []
     if not real:
         return unknown
-    main = subject(real)
+    main = Comparison(real).main
     notes = {
         "Counted traffic": "the bytes that the method must exchange in its rounds, up from the clients and down to them"
         f"{over_seeds([main])}; {MB}.",

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis import convergence
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.client.measures import BINS
 from ktpfl_pipeline.core.errors import plural, written
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import FineTuned, Method
-from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, LAST, VALIDATION
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, LAST, VALIDATION
 from ktpfl_pipeline.core.settings import Budgets, Knowledge, Reliability, Stragglers
 
 OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
@@ -169,13 +169,13 @@ def gaining(result: MethodResult) -> str:
     )
 
 
-def over_seeds(results: Sequence[MethodResult]) -> str:
+def over_seeds(results: Iterable[MethodResult]) -> str:
     """Return the end of a caption for several seeds: ``, mean over 3 seeds``."""
     seeds = max(len(result.seeds) for result in results)
     return f", mean over {seeds} seeds" if seeds > 1 else ""
 
 
-def averaged(seeds: int | None, results: Sequence[MethodResult] = ()) -> str:
+def averaged(seeds: int | None, results: Iterable[MethodResult] = ()) -> str:
     """Return how an accuracy is averaged, in words; the number of seeds is None if comparisons have different ones."""
     over = ", then over {}; ± is the sample standard deviation over seeds"
     over = over.format("seeds" if seeds is None else f"{seeds} seeds") if seeds != 1 else "; one seed"
@@ -245,7 +245,7 @@ def point_title(point: str) -> str:
     if point.startswith(ADAPTED):
         return f"After {plural(int(point.removeprefix(ADAPTED)), 'extra epoch')}"
     known = {
-        HEADLINE: "After transfer",
+        AFTER_TRANSFER: "After transfer",
         AFTER_LOCAL: "After local training",
         VALIDATION: "Validation",
         **{name: measure.title for name, measure in MEASURES.items()},

@@ -12,10 +12,9 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Display
 from rich.table import Column
 
-from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core.errors import plural
-from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord, mean
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION, RoundRecord, mean
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.numbers import duration
 
@@ -78,7 +77,7 @@ class Progress(Display):
     The display is shown inside the context of this object, and only in a terminal.
     """
 
-    def __init__(self, method: str, experiment: Experiment, point: str = HEADLINE) -> None:
+    def __init__(self, method: str, experiment: Experiment, point: str = AFTER_TRANSFER) -> None:
         """Show the accuracy at an evaluation `point`."""
         console = Console(stderr=True)
         width = max(8, min(40, console.width - BESIDE))

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import matrix, theorem
-from ktpfl_pipeline.analysis.classes import recalls
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, TheoremCheck, summarize
+from ktpfl_pipeline.analysis.results import FinishedRun, TheoremCheck, recalls, summarize
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.core import engine
@@ -31,7 +30,7 @@ from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.machine.files import alone
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.metrics import VALIDATION, Newcomers, RoundRecord
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import newcomers
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.core.weights import Models, opened
@@ -50,7 +49,7 @@ WAITING = "Another process runs %s, seed %d, of %s: this one waits for it."
 
 def run_all(job: Job, title: str = "") -> list[FinishedRun]:
     """Run a method once for each seed of its experiment. `title` replaces the method's name in the progress display."""
-    with Progress(title or job.method, job.experiment, VALIDATION if job.chooses else HEADLINE) as progress:
+    with Progress(title or job.method, job.experiment, VALIDATION if job.chooses else AFTER_TRANSFER) as progress:
         return [run_seed(job, seed, progress) for seed in job.experiment.seeds]
 
 

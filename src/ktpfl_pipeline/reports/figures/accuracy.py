@@ -11,35 +11,38 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult, local_only, ranked, subject
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import mean_by_place
-from ktpfl_pipeline.core.metrics import AFTER_LOCAL
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import points
 from ktpfl_pipeline.reports.style import GRAY, INK, MUTED, NAMED, PAPER, RULE, architecture_title, look
 
 FEW = 4
-"""The largest number of methods that a figure shows in full. With more methods, it shows only `chief` ones in full."""
+"""The largest number of methods that a figure shows in full. With more, it shows only `Comparison.chief` in full."""
+Results = Comparison | Sequence[MethodResult]
 _DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": base.DASHES}
 
 
 @styled
-def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
+def accuracy_curves(results: Results) -> Figure:
     """Draw the mean accuracy over clients and seeds by round: solid at the round's end, dashed after local training.
 
-    Bands are ranges over seeds. The `chief` methods have thick lines. With more than `FEW` methods, only `chief`
-    methods have colors, dashed lines and bands. The rounds that enter the final value are shaded, except with early
+    Bands are ranges over seeds. The `Comparison.chief` methods have thick lines. With more than `FEW` methods, only
+    these have colors, dashed lines and bands. The rounds that enter the final value are shaded, except with early
     stopping, where they differ between runs. The parts of one method have group ids that end in its position:
     ``line--0``, ``band--0``, ``before--0``, ``name--0``.
     """
     figure, axes = base.single(max(3.5, 0.16 * len(results) + 1.7))
-    main, ends = chief(results), []
+    results = Comparison.of(results)
+    main, ends = results.chief, []
     parts: list[tuple[Any, str]] = []
     handles: dict[str, Any] = {"after transfer": Line2D([], [], color=MUTED, linewidth=2)}
     for place, result in enumerate(results):
         full = result in main or len(results) <= FEW
-        curve, before = result.curve[HEADLINE], result.curve.get(AFTER_LOCAL)
+        curve, before = result.curve[AFTER_TRANSFER], result.curve.get(AFTER_LOCAL)
         color = look(result.method).color if full else GRAY
         line, *band = _curve(axes, result, result in main, full, place, color)
         parts += [(line, f"line--{place}"), *((each, f"band--{place}") for each in band)]
@@ -50,8 +53,8 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
             parts += [(axes.plot(before.rounds, mean_by_place(before.by_seed), **drawn)[0], f"before--{place}")]
             handles["after local training"] = Line2D([], [], color=MUTED, **_DASHED)
     handles |= base.range_of(max(len(result.seeds) for result in results))
-    rounds = sorted({t for result in results for t in result.curve[HEADLINE].rounds})
-    runs = [run for result in results for run in result.runs]
+    rounds = sorted({t for result in results for t in result.curve[AFTER_TRANSFER].rounds})
+    runs = list(results.runs)
     first, last = min(run.counted[0].round for run in runs), rounds[-1]
     if first > rounds[0] and all(run.patience is None for run in runs):
         begin = min(first, last - 0.5)  # a single round is visible too
@@ -73,7 +76,7 @@ def accuracy_curves(results: Sequence[MethodResult]) -> Figure:
 
 
 @styled
-def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
+def accuracy_panels(columns: Mapping[str, Results]) -> Figure:
     """Draw accuracy by round in one panel per comparison, with all methods in color and without dashed lines.
 
     The subject of each comparison's report and local-only have thick lines and bands.
@@ -81,8 +84,9 @@ def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
     figure, panels = base.grid_of_panels(list(columns), min(2, len(columns)), 2.5, 44, above=0.4)
     handles: dict[str, Any] = {}
     for axes, results in zip(panels, columns.values(), strict=True):
-        for place, result in enumerate(results):
-            main = result in (subject(results), local_only(results))
+        comparison = Comparison.of(results)
+        for place, result in enumerate(comparison):
+            main = result in (comparison.main, comparison.local)
             drawn = _curve(axes, result, main, main, place, look(result.method).color)
             handles.setdefault(result.title, drawn[0])
         base.rounds_across(axes)
@@ -93,7 +97,7 @@ def accuracy_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
 
 def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: int, color: str) -> list[Any]:
     """Draw the accuracy at the end of the rounds, and the range over seeds if `ranged`; `place` shifts the markers."""
-    curve, marker = result.curve[HEADLINE], look(result.method).marker
+    curve, marker = result.curve[AFTER_TRANSFER], look(result.method).marker
     step = max(1, len(curve.rounds) // 6)  # about six markers, not where other lines have theirs, and one at the end
     edge: Any = {"marker": marker, "markersize": 4, "markeredgecolor": PAPER, "markeredgewidth": 0.4}
     drawn: Any = {"color": color, "linewidth": 2 if strong else 1, "zorder": 4 if strong else 3, **edge}
@@ -101,12 +105,6 @@ def _curve(axes: Axes, result: MethodResult, strong: bool, ranged: bool, place: 
     means = mean_by_place(curve.by_seed)
     lines = axes.plot(curve.rounds, means, label=result.title, markevery=[] if color == GRAY else shown, **drawn)
     return [*lines, *(base.band(axes, curve.rounds, curve.by_seed, color) if ranged else ())]
-
-
-def chief(results: Sequence[MethodResult]) -> list[MethodResult]:
-    """Return the methods that figures emphasize: the report's subject, local-only, and the best."""
-    found = [subject(results), local_only(results), ranked(results)[0]]
-    return [result for place, result in enumerate(found) if result is not None and result not in found[:place]]
 
 
 @styled
@@ -120,7 +118,7 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
     titles = [result.title for result in results]
     height = 2.36 if across <= 3 else 1.75
     figure, panels = base.grid_of_panels(titles, across, height, 34 if across <= 3 else 80 // across, sharey=True)
-    curves = [result.client_curves(HEADLINE) for result in results]
+    curves = [result.client_curves(AFTER_TRANSFER) for result in results]
     later = np.concatenate([np.ravel(accuracy[1:] or accuracy) for _, accuracy in curves])
     later = later[np.isfinite(later)]  # real clients that were never measured are NaN
     for place, (axes, result, (rounds, accuracy)) in enumerate(zip(panels, results, curves, strict=True)):
@@ -129,7 +127,7 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
         dots: dict[str, Any] = {"marker": "o", "markersize": 3} if len(rounds) < 4 else {}
         axes.plot(rounds, values, color=color, linewidth=0.5, alpha=0.35, zorder=2)
         axes.fill_between(rounds, *np.nanquantile(values, (0.25, 0.75), axis=1), color=color, alpha=0.2, linewidth=0)
-        means = mean_by_place(result.curve[HEADLINE].by_seed)  # without adversaries
+        means = mean_by_place(result.curve[AFTER_TRANSFER].by_seed)  # without adversaries
         axes.plot(rounds, means, color=color, linewidth=2, zorder=3, **dots)
         base.rounds_across(axes, "auto" if across <= 3 else 4)
         axes.tick_params(labelleft=place % across == 0)
@@ -139,17 +137,18 @@ def spread_over_clients(results: Sequence[MethodResult]) -> Figure:
 
 
 @styled
-def client_accuracy(results: Sequence[MethodResult]) -> Figure:
-    """Draw each client's final accuracy with every method, one row per client: `chief` methods in color, others gray.
+def client_accuracy(results: Results) -> Figure:
+    """Draw each client's final accuracy with every method, one row per client: the chief methods in color, others gray.
 
     With local-only among the methods, the rows are sorted by the difference of the report's subject to local-only. A
     bar connects both accuracies, and the difference is at the right.
     """
-    main, local = subject(results), local_only(results)
+    results = Comparison.of(results)
+    main, local = results.main, results.local
     beside = None if local is main else local
     n = main.clients
-    after = main.final[HEADLINE].per_client
-    before = beside.final[HEADLINE].per_client if beside else [0.0] * n
+    after = main.final[AFTER_TRANSFER].per_client
+    before = beside.final[AFTER_TRANSFER].per_client if beside else [0.0] * n
     lost = [own - then for own, then in zip(before, after, strict=True)]  # NaN: a real client that was never measured
     order = sorted(range(n), key=lambda client: (math.isnan(lost[client]), lost[client], client))
     named = n <= NAMED
@@ -164,7 +163,7 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
         if named:
             _right_of(axes, row, str(points(after[client] - before[client])), INK if gained else MUTED)
     lines: dict[str, Any] = {}
-    some = chief(results) if len(results) > FEW else results
+    some = results.chief if len(results) > FEW else results.results
     for result in sorted(results, key=lambda result: (result in some, result is main, result is local)):
         color, marker = look(result.method) if result in some else (GRAY, "|")
         face, edge, rim = (PAPER, color, 1.3) if result is local else (color, PAPER, 0.4)
@@ -172,7 +171,7 @@ def client_accuracy(results: Sequence[MethodResult]) -> Figure:
             edge, rim = color, 0.9
         drawn: Any = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": rim * scale}
         drawn |= {"linestyle": "none", "marker": marker, "color": color, "markersize": 6.5 * scale}
-        final = [result.final[HEADLINE].per_client[client] for client in order]
+        final = [result.final[AFTER_TRANSFER].per_client[client] for client in order]
         title = result.title if result in some else "the other methods"
         (lines[title],) = axes.plot(final, rows, label=result.title, zorder=3 if result is main else 2, **drawn)
     axes.set_ylim(n - 0.4, -0.6)

@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ktpfl_pipeline.analysis.contrasts import against
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.ranking import ERROR, Ranking
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, subject
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.figures.base import arrange, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
@@ -27,16 +28,16 @@ FAR = 4
 
 
 @styled
-def differences(results: Sequence[MethodResult]) -> Figure:
+def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
     """Draw each method's difference to local-only with its corrected interval and its number, the highest at the top.
 
     Raises:
         ValueError: without local-only, or without another method that has a seed in common with it.
     """
-    main = subject(results)
-    titles = {result.method: result.title for result in results}
-    lead = headline(results)
-    found = against(local_only(results), results, lead)
+    comparison = Comparison.of(results)
+    main, lead = comparison.main, comparison.headline
+    titles = {result.method: result.title for result in comparison}
+    found = comparison.gains(lead)
     ranked = sorted(((titles[name], each) for name, each in found.items() if each), key=lambda pair: -pair[1].mean)
     if not ranked:
         raise ValueError("Differences to local-only need local-only and another method with a seed in common.")
@@ -62,7 +63,7 @@ def differences(results: Sequence[MethodResult]) -> Figure:
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: points(share).main))
-    what = " of accuracy" if lead == HEADLINE else leading(lead)
+    what = " of accuracy" if lead == AFTER_TRANSFER else leading(lead)
     axes.set_xlabel(f"percentage points{what}", fontsize=8)
     plain(axes, grid="x")
     verdicts = [_verdict(each) for _, each in ranked]

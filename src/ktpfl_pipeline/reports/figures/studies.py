@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from ktpfl_pipeline.analysis.results import HEADLINE
 from ktpfl_pipeline.analysis.study import Cell, Point, chosen, numeric, touched
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports import style
 from ktpfl_pipeline.reports.figures import base
@@ -38,7 +38,7 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
         apart = 0.0 if numbers else 0.08 * (n - (len(methods) - 1) / 2)
         handles |= _draw(axes, points, method, [place + apart for place in places])
         last = points[places.index(max(places))].methods[method]
-        ends.append((last.title, style.look(method).color, max(places), last.final[HEADLINE].mean))
+        ends.append((last.title, style.look(method).color, max(places), last.final[AFTER_TRANSFER].mean))
     if numbers and min(values) > 0 and max(values) >= DECADE * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -56,7 +56,7 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
     look, numbers, best = style.look(method), numeric(points), chosen(points, method)
     order = sorted(range(len(points)), key=places.__getitem__)  # a line goes from left to right
     points, places = [points[at] for at in order], [places[at] for at in order]
-    finals = [point.methods[method].final[HEADLINE] for point in points]
+    finals = [point.methods[method].final[AFTER_TRANSFER] for point in points]
     means, own = [final.mean for final in finals], touched(points, method)
     shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
     dashes = "-" if own else base.DASHES

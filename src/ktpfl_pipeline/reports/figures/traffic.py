@@ -8,8 +8,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult
+from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.study import Point
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import three_digits
@@ -101,13 +102,13 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
         if method in senders:
             shift = 1.035 ** (senders.index(method) - (len(senders) - 1) / 2)
             across = [shift * result.predictions / 1e6 for result in found]
-            finals = [result.final[HEADLINE] for result in found]
+            finals = [result.final[AFTER_TRANSFER] for result in found]
             spread: Any = [final.seed_std or 0.0 for final in finals]
             style: Any = {"color": color, "marker": marker, "markersize": 6, "linestyle": "none", "elinewidth": 1.2}
             edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "zorder": 3}
             handles[found[0].title] = axes.errorbar(across, [final.mean for final in finals], spread, **style, **edge)
         else:
-            line = axes.axhline(found[0].final[HEADLINE].mean, color=color, linewidth=1.2, linestyle=base.DASHES)
+            line = axes.axhline(found[0].final[AFTER_TRANSFER].mean, color=color, linewidth=1.2, linestyle=base.DASHES)
             handles[f"{found[0].title} (sends none)"] = line
     axes.set_xlabel("Predictions of all clients over the whole run, up and down (MB)")
     axes.set_ylabel("Mean accuracy of the clients")
@@ -137,8 +138,8 @@ def _name_values(axes: Axes, sizes: Mapping[str, float]) -> None:
 def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:
     """Return the methods that no other method equals in accuracy with less traffic, by traffic; of ties, the first."""
     found: list[MethodResult] = []
-    for result in sorted(results, key=lambda result: (result.sent, -result.final[HEADLINE].mean)):
-        if not found or result.final[HEADLINE].mean > found[-1].final[HEADLINE].mean:
+    for result in sorted(results, key=lambda result: (result.sent, -result.final[AFTER_TRANSFER].mean)):
+        if not found or result.final[AFTER_TRANSFER].mean > found[-1].final[AFTER_TRANSFER].mean:
             found.append(result)
     return found
 
@@ -153,11 +154,11 @@ def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
     """Draw the methods and the line, and return the legend entries."""
     handles: dict[str, Any] = {}
     if best := joined(results):
-        across, upward = zip(*((result.sent / 1e6, result.final[HEADLINE].mean) for result in best), strict=True)
+        across, upward = zip(*((result.sent / 1e6, result.final[AFTER_TRANSFER].mean) for result in best), strict=True)
         (line,) = axes.plot(across, upward, color=MUTED, linewidth=0.9, drawstyle="steps-post", zorder=1)
         handles["most accurate for its traffic"] = line
     for result in results:
-        mean, (color, marker) = result.final[HEADLINE].mean, look(result.method)
+        mean, (color, marker) = result.final[AFTER_TRANSFER].mean, look(result.method)
         if result.sent:
             edge: Any = {"markeredgecolor": PAPER, "markeredgewidth": 0.4, "markersize": 7, "linestyle": "none"}
             (handle,) = axes.plot([result.sent / 1e6], [mean], marker=marker, color=color, zorder=3, **edge)
@@ -196,8 +197,8 @@ def _name(axes: Axes, results: Sequence[MethodResult], handles: Mapping[str, Any
 
     The axes must have a `head`, which computes their layout.
     """
-    shown = sorted((result for result in results if result.sent), key=lambda result: -result.final[HEADLINE].mean)
-    places = [(handles[result.title].get_xdata()[0], result.final[HEADLINE].mean) for result in shown]
+    shown = sorted((result for result in results if result.sent), key=lambda result: -result.final[AFTER_TRANSFER].mean)
+    places = [(handles[result.title].get_xdata()[0], result.final[AFTER_TRANSFER].mean) for result in shown]
     marks, frame, taken = axes.transData.transform(places or [(1, 0)]), axes.get_window_extent(), list[Any]()
     for result, place in zip(shown, places, strict=True):
         text, color = f"{result.title}, {three_digits(result.sent / 1e6)}", readable(look(result.method).color)

@@ -1,14 +1,12 @@
 """The outcome of a comparison with its intervals: in a summary, in three tiles, and in advice."""
 
-from collections.abc import Sequence
 from statistics import fmean
 
-from ktpfl_pipeline.analysis.classes import majority
-from ktpfl_pipeline.analysis.contrasts import adaptations, against, ahead, baselines
-from ktpfl_pipeline.analysis.results import HEADLINE, MethodResult, headline, local_only, ranked, subject
-from ktpfl_pipeline.analysis.statistics import DIGITS, FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import MethodResult
+from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
 from ktpfl_pipeline.core.errors import plural
-from ktpfl_pipeline.core.metrics import AFTER_LOCAL
+from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
@@ -17,30 +15,29 @@ from ktpfl_pipeline.reports.words import leading, point_title, too_few
 NO_LOCAL = "the comparison has no local-only training, so it cannot show whether exchanging knowledge helped."
 
 
-def summary(results: Sequence[MethodResult]) -> str:
+def summary(comparison: Comparison) -> str:
     """Return the outcome in words. The difference of the report's subject to local-only training comes first."""
-    main, local, lead = subject(results), local_only(results), headline(results)
-    reached = f"{accuracy(main.final[lead])} %{leading(lead)}"
+    main, local, kind = comparison.main, comparison.local, leading(comparison.headline)
+    reached = f"{accuracy(main.final[comparison.headline])} %{kind}"
     if main is local:
-        alone = "; the comparison has no method that exchanges knowledge" * (len(results) == 1)
+        alone = "; the comparison has no method that exchanges knowledge" * (len(comparison) == 1)
         first = f"Local-only training reaches {reached}{alone}."
     elif local is None:
         first = f"{main.title} reaches {reached} after transfer; {NO_LOCAL}"
     else:
-        found = against(local, results, lead)[main.method]
-        first = _verdict(main, found, leading(lead)) + _other_point(results, main, local)
-    return " ".join(filter(None, (first, _the_best(results, main, local), _the_others(results, main, local))))
+        first = _verdict(main, comparison.gains(comparison.headline)[main.method], kind) + _other_point(comparison)
+    return " ".join(filter(None, (first, _the_best(comparison), _the_others(comparison))))
 
 
-def _the_best(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
+def _the_best(comparison: Comparison) -> str:
     """Compare the highest mean with the subject's mean, if neither the subject nor local-only has the highest mean."""
-    lead = headline(results)
-    best = leaders(results, lead)[0]
-    if best is main or best is local:
+    best, main = comparison.best, comparison.main
+    if best is main or best is comparison.local:
         return ""
-    found = against(main, baselines(results), lead)[best.method]
-    if found is None:
+    lead = comparison.leads(comparison.headline)[best.method]
+    if lead is None:
         return f"{best.title} has the highest mean, over other seeds."
+    found = -lead
     over = f", {between(found)}" if found.ends else ""
     other = "" if found.mean > 0 else "but with the seeds that both have it is "
     note = "; the difference is not significant" if found.ends and not found.sign else ""
@@ -53,28 +50,18 @@ def _distance(found: Difference) -> str:
     return f"{size} percentage points {'above' if found.mean > 0 else 'below'}"
 
 
-def leaders(results: Sequence[MethodResult], point: str) -> list[MethodResult]:
-    """Return the methods with the highest mean. Among equal means the subject comes first, then local-only."""
-    known = ranked(results, point)
-    highest = [each for each in known if round(known[0].final[point].mean - each.final[point].mean, DIGITS) == 0]
-    first = [each for each in (subject(results), local_only(results)) if each in highest]
-    return [*first, *(each for each in highest if each not in first)] if first else highest
-
-
-def _highest(results: Sequence[MethodResult], point: str) -> str:
+def _highest(comparison: Comparison, point: str) -> str:
     """Name the method or the methods with the highest mean: ``KT-pFL has the highest mean``."""
-    titles = [each.title for each in leaders(results, point)]
+    titles = [each.title for each in comparison.leaders(point)]
     if len(titles) == 1:
         return f"{titles[0]} has the highest mean"
     return f"{', '.join(titles[:-1])} and {titles[-1]} have the same highest mean"
 
 
-def _the_others(results: Sequence[MethodResult], main: MethodResult, local: MethodResult | None) -> str:
+def _the_others(comparison: Comparison) -> str:
     """Name the other methods that are significantly above or below local-only."""
-    if local is None:
-        return ""
-    gains = against(local, results, headline(results))
-    others = [(each.title, gains[each.method]) for each in results if each not in (main, local)]
+    gains = comparison.gains(comparison.headline)
+    others = [(each.title, gains[each.method]) for each in comparison.baselines if gains]
     listed = {
         side: ", ".join(f"{title} ({points(found.mean)})" for title, found in others if found and found.sign == sign)
         for side, sign in (("above", 1), ("below", -1))
@@ -97,11 +84,11 @@ def _verdict(main: MethodResult, found: Difference | None, kind: str) -> str:
     return f"{differ} local-only training{kind} after transfer, a significant difference: {over}."
 
 
-def _other_point(results: Sequence[MethodResult], main: MethodResult, local: MethodResult) -> str:
+def _other_point(comparison: Comparison) -> str:
     """Return the comparison after local training in words if its outcome differs from the headline's outcome."""
-    if headline(results) != HEADLINE:  # measures are taken after transfer only
+    if comparison.headline != AFTER_TRANSFER:  # measures are taken after transfer only
         return ""
-    after, other = (against(local, results, point)[main.method] for point in (HEADLINE, AFTER_LOCAL))
+    after, other = (comparison.gains(point)[comparison.main.method] for point in (AFTER_TRANSFER, AFTER_LOCAL))
     if after is None or other is None:
         return ""
     no_interval = after.ends is None  # then the means are compared
@@ -111,14 +98,14 @@ def _other_point(results: Sequence[MethodResult], main: MethodResult, local: Met
     return before if signs[0] != signs[1] else ""
 
 
-def tiles(results: Sequence[MethodResult]) -> list[Tile]:
+def tiles(comparison: Comparison) -> list[Tile]:
     """Return tiles of the method with the highest mean, the subject and local-only, with differences to local-only."""
-    lead, local = headline(results), local_only(results)
-    best, gained = leaders(results, lead)[0], against(local, results, lead)
-    roles = {"highest mean": best, "subject of this report": subject(results), "local-only training": local}
+    lead, local, gained = comparison.headline, comparison.local, comparison.gains(comparison.headline)
+    roles = {"highest mean": comparison.best, "subject of this report": comparison.main, "local-only training": local}
     reference = "the reference of all differences"
-    if (guesses := majority(results)) and lead == HEADLINE:
-        reference += f"; always predicting the most frequent class: {percent(fmean(guesses.values()))} %"
+    if comparison.majority and lead == AFTER_TRANSFER:
+        guesses = percent(fmean(comparison.majority.values()))
+        reference += f"; always predicting the most frequent class: {guesses} %"
     found = []
     for result in {id(each): each for each in roles.values() if each}.values():
         difference = gained.get(result.method)
@@ -131,14 +118,14 @@ def tiles(results: Sequence[MethodResult]) -> list[Tile]:
     return found
 
 
-def advice(results: Sequence[MethodResult]) -> dict[str, str]:
+def advice(comparison: Comparison) -> dict[str, str]:
     """Return advice from these runs: which method to choose, at what cost, and how many more seeds to run."""
-    point, main, local = headline(results), subject(results), local_only(results)
-    best = leaders(results, point)[0]
-    lead = ahead(best, results, point)
-    close = [each for each in results if each is not best and not ((found := lead[each.method]) and found.sign > 0)]
+    point, main, local, best = comparison.headline, comparison.main, comparison.local, comparison.best
+    margins = comparison.margins(point)
+    others = [each for each in comparison if each is not best]
+    close = [each for each in others if not ((found := margins[each.method]) and found.sign > 0)]
     cheapest = min([best, *close], key=lambda result: result.sent)
-    which = _highest(results, point)
+    which = _highest(comparison, point)
     if few := too_few(len(best.seeds)):
         which += f", with {few}: it may be chance."
     elif not close:
@@ -152,11 +139,11 @@ def advice(results: Sequence[MethodResult]) -> dict[str, str]:
     answers = {"Which method": which}
     if local is None or main is local:
         return answers
-    gained = against(local, results, point)
+    gained = comparison.gains(point)
     prices = {each.title: _price(each, gained[each.method]) for each in (main, best) if each is not local}
     asked = {f"{main.title} and local-only": gained[main.method]}
     if best not in (main, local):
-        asked[f"{best.title} and {main.title}"] = against(main, baselines(results), point)[best.method]
+        asked[f"{best.title} and {main.title}"] = comparison.leads(point)[best.method]
     estimated = any(found and found.ends and not found.sign and seeds_to_decide(found) for found in asked.values())
     stays = " Estimates assume that difference and spread stay the same." if estimated else ""
     return {
@@ -185,20 +172,19 @@ def _seeds(found: Difference | None) -> str:
     return f"about {needed} instead of {found.seeds} for a significant difference"
 
 
-def adapted(results: Sequence[MethodResult]) -> str:
+def adapted(comparison: Comparison) -> str:
     """Compare the subject and the best methods with local-only after equal extra epochs; empty without such epochs."""
-    local, (epochs, point) = local_only(results), max(adaptations(results).items())
-    if local is None or not epochs:
+    epochs, point = max(comparison.adaptations.items())
+    if comparison.local is None or not epochs:
         return ""
-    best = leaders(results, point)[0]
-    before, after = against(local, results), against(local, results, point)
-    named = {result.method: result.title for result in (subject(results), leaders(results, HEADLINE)[0], best)}
+    best = comparison.leaders(point)[0]
+    before, after = comparison.gains(), comparison.gains(point)
+    named = {each.method: each.title for each in (comparison.main, comparison.leaders(AFTER_TRANSFER)[0], best)}
     listed = "; ".join(
         f"{title} {interval(now)} (after transfer: {interval(before[method])})"
         for method, title in named.items()
         if (now := after.get(method))
     )
     first = f"{point_title(point)} of local training for every method, differences to local-only in percentage points:"
-    return (
-        f"{first} {listed or 'nothing can be compared'}. {_highest(results, point)}, {accuracy(best.final[point])} %."
-    )
+    reached = f"{_highest(comparison, point)}, {accuracy(best.final[point])} %."
+    return f"{first} {listed or 'nothing can be compared'}. {reached}"

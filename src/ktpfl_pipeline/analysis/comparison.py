@@ -1,0 +1,342 @@
+"""A comparison: the results of several methods on the same federations, with everything that is derived from them.
+
+Differences are computed for each seed and then summarized over the seeds. Accuracies are in 0..1. Malicious clients are
+excluded from accuracies. Each value is computed once, however often a report needs it.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, wraps
+from statistics import fmean
+from typing import Any, NamedTuple, TypeVar
+
+from ktpfl_pipeline.analysis import frames
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, benign, holm, mean_over_clients, paired
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER, LEADING
+from ktpfl_pipeline.core.warnings import Warned
+
+T = TypeVar("T")
+Differences = dict[str, Difference | None]
+"""Differences by method; None if two methods have no common seed."""
+
+STORED = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
+"""The fields of each method's result that a comparison stores for the overview."""
+
+
+class Reached(NamedTuple):
+    """The first evaluated round of a run in which the mean accuracy reached a target.
+
+    Attributes:
+        rounds: the number of rounds.
+        sent: the bytes that all clients sent and received up to then.
+    """
+
+    rounds: int
+    sent: int
+
+
+def once(method: Callable[[Any, str], T]) -> Callable[..., T]:
+    """Return a method of a point, by default after transfer, whose value is computed once for each object and point."""
+
+    @wraps(method)
+    def remembered(self: Any, point: str = AFTER_TRANSFER) -> T:
+        known: dict[tuple[str, str], T] = vars(self).setdefault("_known", {})
+        if (method.__name__, point) not in known:
+            known[method.__name__, point] = method(self, point)
+        return known[method.__name__, point]
+
+    return remembered
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The results of at least one method on the same federations. Iterating yields the results.
+
+    A `point` is an evaluation point, or the name of a measure. Differences of several methods at one point are
+    corrected together by `holm`.
+
+    Attributes:
+        results: one result per method.
+    """
+
+    results: Sequence[MethodResult]
+
+    @classmethod
+    def of(cls, results: "Sequence[MethodResult] | Comparison") -> "Comparison":
+        """Return the comparison of these results; a comparison is returned unchanged."""
+        return results if isinstance(results, Comparison) else cls(list(results))
+
+    def __iter__(self) -> Iterator[MethodResult]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that all methods share."""
+        return self.results[0].settings
+
+    @property
+    def runs(self) -> Iterator[FinishedRun]:
+        """The runs of all methods."""
+        return (run for result in self.results for run in result.runs)
+
+    @cached_property
+    def local(self) -> MethodResult | None:
+        """The result of local-only training; None if there is none."""
+        return next((result for result in self.results if result.method == "local"), None)
+
+    @cached_property
+    def main(self) -> MethodResult:
+        """The result of the method that a report is about.
+
+        This is the method in the setting ``subject``, if it is among the results; otherwise KT-pFL; otherwise the first
+        method except local-only training; otherwise local-only training.
+        """
+        preferred = [r for name in (self.settings.get("subject"), "kt_pfl") for r in self.results if r.method == name]
+        return [*preferred, *(r for r in self.results if r is not self.local), *self.results][0]
+
+    @cached_property
+    def headline(self) -> str:
+        """The metric that a report shows first, a key of `MethodResult.final`.
+
+        This is the measure in the setting ``headline`` if all results have it, and otherwise accuracy after transfer.
+        """
+        asked = self.settings.get("headline", "accuracy")
+        return asked if asked in LEADING and all(asked in result.final for result in self.results) else AFTER_TRANSFER
+
+    @once
+    def ranked(self, point: str) -> list[MethodResult]:
+        """Return the results with a final value at a point, in descending order of the mean. Ties keep their order."""
+        known = [result for result in self.results if point in result.final]
+        return sorted(known, key=lambda result: -result.final[point].mean)
+
+    @once
+    def leaders(self, point: str) -> list[MethodResult]:
+        """Return the methods with the highest mean. Among equal means the subject comes first, then local-only."""
+        known = self.ranked(point)
+        highest = [each for each in known if round(known[0].final[point].mean - each.final[point].mean, DIGITS) == 0]
+        return sorted(highest, key=lambda each: (each is not self.main, each is not self.local))
+
+    @cached_property
+    def best(self) -> MethodResult:
+        """The first of the `leaders` in the headline."""
+        return self.leaders(self.headline)[0]
+
+    @cached_property
+    def chief(self) -> list[MethodResult]:
+        """The methods that figures emphasize: the report's subject, local-only, and the best after transfer."""
+        found = {id(each): each for each in (self.main, self.local, self.ranked()[0]) if each}
+        return list(found.values())
+
+    @cached_property
+    def baselines(self) -> list[MethodResult]:
+        """The results except the report's subject and local-only training."""
+        return [result for result in self.results if result is not self.main and result is not self.local]
+
+    @once
+    def gains(self, point: str) -> Differences:
+        """Return the difference of each other method to local-only at a point; empty without local-only."""
+        if self.local is None:
+            return {}
+        return holm({r.method: paired_difference(r, self.local, point) for r in self.results if r is not self.local})
+
+    @once
+    def leads(self, point: str) -> Differences:
+        """Return the difference of the report's subject to each of the `baselines`."""
+        return self.leads_of(self.main, point)
+
+    def leads_of(self, method: MethodResult, point: str = AFTER_TRANSFER) -> Differences:
+        """Return the difference of a method to each other method except local-only training."""
+        others = [each for each in self.results if each is not method and each is not self.local]
+        return holm({each.method: paired_difference(method, each, point) for each in others})
+
+    @once
+    def margins(self, point: str) -> Differences:
+        """Return the difference of the first of the `leaders` to each other method at a point."""
+        first = self.leaders(point)[:1]
+        others = [each for each in self.results if each not in first]
+        return holm({each.method: paired_difference(first[0], each, point) for each in others} if first else {})
+
+    def clear_best(self, point: str = AFTER_TRANSFER) -> MethodResult | None:
+        """Return the best method if it is significantly better than every other method with the point, or None."""
+        margins, others = self.margins(point), self.ranked(point)[1:]
+        clear = all((found := margins[each.method]) and found.sign > 0 for each in others if each.method in margins)
+        return self.leaders(point)[0] if others and clear and len(self.leaders(point)) == 1 else None
+
+    def stated(self, point: str) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
+        """Yield (a, b, a - b) at a point: the report's subject and each baseline, and each method and local-only."""
+        known = {result.method: result for result in self.results}
+        pairs = [(self.main, known[name], found) for name, found in self.leads(point).items()]
+        if self.local:
+            pairs += [(known[name], self.local, found) for name, found in self.gains(point).items()]
+        return ((one, other, found) for one, other, found in pairs if found)
+
+    @cached_property
+    def architectures(self) -> list[str]:
+        """The architectures of all clients in all runs, without repetition, in the order of the clients."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.architectures))
+
+    @cached_property
+    def gains_by_architecture(self) -> dict[str, Differences]:
+        """The `gains` for the clients of each architecture; empty without local-only.
+
+        A seed counts if at least one benign client has the architecture in both methods' runs. Differences are
+        corrected for multiple comparisons within an architecture, but not across architectures.
+        """
+        if (local := self.local) is None:
+            return {}
+
+        def of(result: MethodResult, name: str) -> dict[int, float]:
+            return _means(result, lambda run: [n for n, each in enumerate(run.architectures) if each == name])
+
+        others = [each for each in self.results if each is not local]
+        return {
+            name: holm({each.method: paired(of(each, name), of(local, name)) for each in others})
+            for name in self.architectures
+        }
+
+    @cached_property
+    def adaptations(self) -> dict[int, str]:
+        """The evaluation points by the number of adaptation epochs, ascending; 0 is after transfer."""
+        found = {int(p.removeprefix(ADAPTED)): p for r in self.results for p in r.final if p.startswith(ADAPTED)}
+        return {0: AFTER_TRANSFER, **dict(sorted(found.items()))}
+
+    @cached_property
+    def majority(self) -> dict[int, float]:
+        """The accuracy of the majority-class baseline by seed, mean over clients, in 0..1; empty if unknown.
+
+        The baseline depends only on the data, so it is equal for the runs of all methods with the same seed.
+        """
+        runs = {run.seed: run for run in self.runs}
+        if not all(run.majority for run in runs.values()):
+            return {}
+        return {seed: mean_over_clients(run.majority, run.adversaries) for seed, run in sorted(runs.items())}
+
+    @cached_property
+    def frames(self) -> dict[str, Any]:
+        """The unrounded numbers as pandas DataFrames, by the name of their CSV file; see `frames.of_runs`."""
+        by_architecture = self.gains_by_architecture if len(self.gains_by_architecture) > 1 else {}
+        known = {result.method: result for result in self.results}
+        rows = {
+            "differences": [
+                frames.of_difference(one, other, found, point=point)
+                for point in dict.fromkeys(point for result in self.results for point in result.final)
+                for one, other, found in self.stated(point)
+            ],
+            "architectures": [
+                frames.of_difference(known[method], self.local, found, architecture=name, point=AFTER_TRANSFER)
+                for name, differences in by_architecture.items()
+                for method, found in differences.items()
+                if self.local and found
+            ],
+        }
+        return frames.of_runs(self.results) | {name: frames.frame(each) for name, each in rows.items() if each}
+
+    def to_dict(self, name: str) -> dict[str, Any]:
+        """Return the values of the comparison `name` that the overview of all comparisons needs, as plain values.
+
+        They are ``name``; ``settings``, which all methods share; ``methods``, the fields `STORED` of each result; and
+        ``warnings``, those of all runs.
+        """
+        stored = {each.method: replace(each, runs=[]).to_dict() for each in self.results}
+        methods = {method: {part: values[part] for part in STORED} for method, values in stored.items()}
+        warned = [asdict(each) for each in warnings(self)]
+        return {"name": name, "settings": self.settings, "methods": methods, "warnings": warned}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Comparison":
+        """Return the comparison, without runs, from the values that `to_dict` returned."""
+        rest = {"settings": content["settings"], "hyperparameters": {}, "runs": []}
+        found = content["methods"].items()
+        return cls([MethodResult.from_dict({"method": method, **values, **rest}) for method, values in found])
+
+    def worse_off(self, result: MethodResult) -> list[float]:
+        """Return the share of clients with a lower final accuracy than in local-only training, by common seed."""
+        found = []
+        for run, alone in self._beside_local(result):
+            both = zip(run.final(AFTER_TRANSFER), alone.final(AFTER_TRANSFER), strict=True)  # NaN: not measured
+            lower = [math.nan if math.isnan(own + without) else float(_above(without, own)) for own, without in both]
+            found.append(mean_over_clients(lower, run.adversaries))
+        return found
+
+    def relative_work(self, result: MethodResult) -> list[float]:
+        """Return backpropagated samples relative to local-only training, by common seed; empty if unknown."""
+        both = [(run.work.get("samples", 0), alone.work.get("samples", 0)) for run, alone in self._beside_local(result)]
+        return [own / usual for own, usual in both] if all(own and usual for own, usual in both) else []
+
+    def to_local_only(self, result: MethodResult) -> list[Reached | None]:
+        """Return when the mean accuracy reached local-only's final accuracy, by common seed; None if never."""
+        return [
+            reached(run, mean_over_clients(alone.final(AFTER_TRANSFER), alone.adversaries))
+            for run, alone in self._beside_local(result)
+        ]
+
+    def _beside_local(self, result: MethodResult) -> Iterator[tuple[FinishedRun, FinishedRun]]:
+        """Yield the pairs of a method's and local-only's runs with the same seed."""
+        beside = {run.seed: run for run in self.local.runs} if self.local else {}
+        return ((run, beside[run.seed]) for run in result.runs if run.seed in beside)
+
+
+def warnings(results: Iterable[MethodResult]) -> list[Warned]:
+    """Return the different warnings of all runs, in order."""
+    return list(dict.fromkeys(each for result in results for run in result.runs for each in run.warnings))
+
+
+def paired_difference(a: MethodResult, b: MethodResult, point: str = AFTER_TRANSFER) -> Difference | None:
+    """Return the difference a - b in final mean accuracy at an evaluation point, paired by seed, in -1..1.
+
+    Returns None if the methods have no common seed, or if one of them was not evaluated at the point.
+    """
+    if point not in a.final or point not in b.final:
+        return None
+    return paired(*(dict(zip(each.seeds, each.final[point].per_seed, strict=True)) for each in (a, b)))
+
+
+def means(result: MethodResult, measure: str) -> list[float]:
+    """Return the mean of a measure over the benign clients that have it, one value per seed with such clients."""
+    found = [benign(run.measures.get(measure, []), run.adversaries) for run in result.runs]
+    return [fmean(values) for values in found if values]
+
+
+def of_clients(result: MethodResult, sampled: bool) -> list[float]:
+    """Return the mean final accuracy of the clients that were ever sampled, or of all others, one value per seed.
+
+    Seeds without such clients are left out.
+    """
+
+    def wanted(run: FinishedRun) -> Collection[int]:
+        return run.sampled if sampled else {*range(len(run.architectures))} - {*run.sampled}
+
+    return [*_means(result, wanted).values()]
+
+
+def _means(result: MethodResult, wanted: Callable[[FinishedRun], Collection[int]]) -> dict[int, float]:
+    """Return the mean final accuracy of the benign clients at the positions `wanted`, by seed, in 0..1.
+
+    Seeds without such clients are left out.
+    """
+    found = {}
+    for run in result.runs:
+        places = {*range(len(run.architectures))} - {*wanted(run)}
+        if values := benign(run.final(AFTER_TRANSFER), {*run.adversaries, *places}):
+            found[run.seed] = fmean(values)
+    return found
+
+
+def reached(run: FinishedRun, target: float) -> Reached | None:
+    """Return the first evaluated round whose mean accuracy is at least the target, and the bytes up to its end."""
+    sent = 0
+    for record in run.history:
+        sent += sum(map(sum, record.traffic.values()))
+        if record.accuracy and not _above(target, run.means(record)[AFTER_TRANSFER]):
+            return Reached(record.round, sent)
+    return None
+
+
+def _above(one: float, other: float) -> bool:
+    """Return whether a mean is above another by more than rounding: equal accuracies may have unequal means."""
+    return round(one - other, DIGITS) > 0

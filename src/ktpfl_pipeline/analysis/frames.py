@@ -1,0 +1,106 @@
+"""The unrounded numbers of finished runs as pandas DataFrames, which are the CSV files of a report.
+
+``docs/reading_results.md`` describes the columns. Every row names its run. Accuracies and differences are fractions of
+1, and losses are in nats.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, recalls
+from ktpfl_pipeline.analysis.statistics import Difference, benign, mean_over_clients, worst_decile
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
+
+Row = dict[str, Any]
+
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a DataFrame with one row per mapping. Values are not converted; unknown ones are NaN."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, dtype=object)
+
+
+def of_runs(results: Sequence[MethodResult]) -> dict[str, Any]:
+    """Return the DataFrames of all runs by name; one without rows is left out."""
+    made: dict[str, Callable[[FinishedRun, Collection[str]], Iterator[Row]]] = {
+        "runs": _finals,
+        "rounds": _rounds,
+        "clients": _clients,
+        "classes": _classes,
+        "confusion": _confusion,
+        "theorem": _theorem,
+    }
+    tables = {
+        name: [
+            {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key, **row}
+            for result in results
+            for run in result.runs
+            for row in rows(run, result.curve)
+        ]
+        for name, rows in made.items()
+    }
+    return {name: frame(rows) for name, rows in tables.items() if rows}
+
+
+def _finals(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
+    """Yield a run's final accuracy and cost for each evaluation point. The row after transfer also has the measures."""
+    cost = {**_bytes(run.traffic), "seconds": run.seconds("round"), **run.work}
+    measures = {name: fmean(own) for name, each in run.measures.items() if (own := benign(each, run.adversaries))}
+    if run.majority:
+        measures["majority_class"] = mean_over_clients(run.majority, run.adversaries)
+    for point in points:
+        clients = benign(run.final(point), run.adversaries)
+        accuracy = {"accuracy": fmean(clients), "client_std": pstdev(clients), "worst_decile": worst_decile(clients)}
+        yield {"point": point, **accuracy, **cost, **(measures if point == AFTER_TRANSFER else {})}
+
+
+def _rounds(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    for record in run.history:
+        traffic = {category: sum(record.traffic.get(category, [])) for category in run.traffic}
+        own = {f"metrics/{name}": value for name, value in record.metrics.items()}
+        yield {"round": record.round, **run.means(record), **_bytes(traffic), **record.counts, **own}
+
+
+def _clients(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
+    values = {**{point: run.final(point) for point in points}, **run.measures}
+    if run.majority:
+        values["majority_class"] = run.majority
+    for place, (client, architecture) in enumerate(zip(run.client_ids, run.architectures, strict=True)):
+        named: Row = {"owner": run.names[place]} if run.names else {}
+        named |= {"malicious": int(place in run.adversaries)} if run.adversaries else {}
+        own = {name: each[place] for name, each in values.items()}
+        yield {"client": client, **named, "architecture": architecture, **own}
+
+
+def _classes(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    rows = zip(run.classes, run.confusion, recalls([run]), strict=True) if run.confusion else ()
+    for label, (name, counts, recall) in enumerate(rows):
+        yield {"class": label, "name": name, "test_samples": sum(counts), "accuracy": recall}
+
+
+def _confusion(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    for true, counts in zip(run.classes, run.confusion, strict=True) if run.confusion else ():
+        for predicted, count in zip(run.classes, counts, strict=True):
+            if count:
+                yield {"true": true, "predicted": predicted, "samples": count}
+
+
+def _theorem(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+    if (check := run.theorem) is not None:
+        for place, (client, certificate) in enumerate(zip(run.client_ids, check.certificate, strict=True)):
+            for mixture in check.fit:
+                loss = {"fit_loss": check.fit[mixture][place], "test_loss": check.test[mixture][place]}
+                more = {"test_accuracy": check.accuracy[mixture][place], "certificate": certificate}
+                yield {"client": client, "mixture": mixture, **loss, **more}
+
+
+def of_difference(one: MethodResult, other: MethodResult, found: Difference, **place: str) -> Row:
+    """Return the row of a difference between two methods, with the runs of both methods."""
+    runs = {"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)}
+    return {"method": one.method, "minus": other.method, **place, **vars(found), **runs}
+
+
+def _bytes(traffic: Mapping[str, int]) -> dict[str, int]:
+    return {f"{category}_bytes": count for category, count in traffic.items()}
