@@ -54,7 +54,6 @@ class Written:
     variant = failed = ""
     pictures = Report.pictures
     preview = property(Report.preview.func)
-    parquet: dict[str, bytes] = {}  # noqa: RUF012  (of no table)
     write = Report.write
 
     def __init__(self, text: str, figures: dict[str, Any] | None = None, **changes: Any) -> None:

@@ -192,7 +192,7 @@ class TestReport:
         names = {file.name for file in report.iterdir()}
         tables = ("runs", "rounds", "clients", "theorem", "differences", "architectures", "classes", "confusion")
         pages = {"report.html", "report.md", "table.tex", "table.txt", "SHA256SUMS", "comparison.json", "figures"}
-        assert names == pages | {f"{table}.{kind}" for table in tables for kind in ("csv", "parquet")}
+        assert names == pages | {f"{table}.csv" for table in tables}
         assert [folder.name for folder in report.parent.iterdir()] == [VARIANT]
 
     @pytest.mark.parametrize(

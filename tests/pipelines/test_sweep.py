@@ -70,7 +70,7 @@ class TestFinished:
         client = swept.client()
         held = {file.path for place in ("", "figures") for file in client.list_artifacts(parent.info.run_id, place)}
         figure = {"figures/accuracy.svg", "figures/preview.png"}
-        table = {f"table.{ending}" for ending in ("csv", "parquet", "tex", "txt")}
+        table = {f"table.{ending}" for ending in ("csv", "tex", "txt")}
         assert held == {"report.html", "report.md", "figures"} | figure | table
 
     def test_table_and_figure(self, swept: Project) -> None:

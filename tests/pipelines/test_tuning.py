@@ -118,7 +118,6 @@ class TestFinished:
             "table.txt",
             "figures",
             "trials.csv",
-            "trials.parquet",
             "hyperparameters.json",
         }
         assert chosen(tuned)["run_id"] == parent.info.run_id

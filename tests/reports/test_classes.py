@@ -5,15 +5,14 @@ import math
 from dataclasses import replace
 
 import blank
-import pandas as pd
 import pytest
 from written import keys, row
 
 from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.frames import to_csv
 from ktpfl_pipeline.analysis.results import MethodResult, recalls, summarize
 from ktpfl_pipeline.reports import comparison, measures, notes, tables
 from ktpfl_pipeline.reports.answer import adapted, tiles
-from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.words import MAJORITY
 
 AUC = {"kt_pfl": 0.9, "fedmd": 0.7, "local": 0.8}
@@ -150,26 +149,19 @@ def test_calibration_is_tested_against_local_only_and_stands_second(judged):
 
 
 def test_names_of_classes_are_text_in_every_file(judged):
-    files = data_files(Comparison(judged()))
-    found = list(csv.DictReader(files["classes.csv"].splitlines()))
+    files = {name: to_csv(frame) for name, frame in Comparison(judged()).frames.items()}
+    found = list(csv.DictReader(files["classes"].splitlines()))
     assert [row["name"] for row in found[:3]] == ["benign", "malignant $x$", "other"]
     assert [row["accuracy"] for row in found[:3]] == ["0.75", "0.5", ""]
-    mistaken = list(csv.DictReader(files["confusion.csv"].splitlines()))[1]
+    mistaken = list(csv.DictReader(files["confusion"].splitlines()))[1]
     assert (mistaken["true"], mistaken["predicted"], mistaken["samples"]) == ("benign", "malignant $x$", "1")
-    assert {row["majority_class"] for row in csv.DictReader(files["clients.csv"].splitlines())} == {"0.5", "0.7"}
+    assert {row["majority_class"] for row in csv.DictReader(files["clients"].splitlines())} == {"0.5", "0.7"}
 
 
-def test_parquet_has_the_rows_of_csv(judged, tmp_path):
-    with blank.blank_figures():
-        comparison.build("x", Comparison(judged())).write(tmp_path / "report")
-    for file in sorted((tmp_path / "report").glob("*.csv")):
-        rows, frame = pd.read_csv(file), pd.read_parquet(file.with_suffix(".parquet"))
-        assert len(rows) == len(frame), file.name
-        assert list(rows.columns) == list(frame.columns)
-    runs = pd.read_parquet(tmp_path / "report" / "runs.parquet")
-    assert runs["accuracy"].dtype == "float64"
-    assert runs["run_id"].tolist()[0] == "00-kt_pfl"
-    assert pd.read_parquet(tmp_path / "report" / "classes.parquet")["class"].dtype == "int64"
+def test_a_name_that_a_spreadsheet_would_run_is_text(study):
+    named = [replace(run, names=["=cmd|' /C calc'!A0", "Ulm"]) for run in study[0].runs]
+    clients = to_csv(Comparison([replace(study[0], runs=named)]).frames["clients"])
+    assert [row["owner"] for row in csv.DictReader(clients.splitlines())][:2] == ["'=cmd|' /C calc'!A0", "Ulm"]
 
 
 class TestTies:

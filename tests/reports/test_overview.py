@@ -166,7 +166,7 @@ class TestTables:
         found = columns(a=content(clients=8), b=content(clients=8, private={"source": "digits"}))
         assert overview.notes(found)["Not the paper's setting"] == (
             "all comparisons: clients 8 instead of 20; digits, two labels: private data digits "
-            "instead of EMNIST, Fashion-MNIST or CIFAR-10."
+            "instead of EMNIST or Fashion-MNIST or CIFAR-10."
         )
 
     def test_no_table_of_the_papers_without_numbers(self, columns, content, two):

@@ -10,11 +10,11 @@ from finished_runs import under
 from written import column, keys, notes_of, records, row, rows
 
 from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.frames import to_csv
 from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports import comparison, measures, notes, numbers, tables, theorem
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column
-from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.model import Section, Table
 from ktpfl_pipeline.reports.numbers import percent, points
 from ktpfl_pipeline.reports.render import latex, markdown, terminal
@@ -227,7 +227,9 @@ class TestTheorem:
 
 class TestDataFiles:
     def read(self, results):
-        return {name: pd.read_csv(io.StringIO(text)) for name, text in data_files(Comparison(results)).items()}
+        return {
+            f"{name}.csv": pd.read_csv(io.StringIO(to_csv(frame))) for name, frame in Comparison(results).frames.items()
+        }
 
     def test_runs(self, study):
         runs = self.read(study)["runs.csv"]

@@ -13,6 +13,8 @@ from ktpfl_pipeline.analysis.statistics import Difference, benign, mean_over_cli
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 
 Row = dict[str, Any]
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""The first characters of texts that a spreadsheet runs as formulas."""
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -20,6 +22,14 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     import pandas as pd
 
     return pd.DataFrame(rows, dtype=object)
+
+
+def to_csv(table: Any) -> str:
+    """Return a DataFrame as CSV with unrounded numbers. Unknown values are empty.
+
+    A text that a spreadsheet would run as a formula, such as ``=1+1``, begins with an apostrophe.
+    """
+    return str(table.map(lambda x: f"'{x}" if isinstance(x, str) and x[:1] in FORMULA else x).to_csv(index=False))
 
 
 def of_runs(results: Sequence[MethodResult]) -> dict[str, Any]:

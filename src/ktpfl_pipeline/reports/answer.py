@@ -119,7 +119,7 @@ def tiles(comparison: Comparison) -> list[Tile]:
 
 
 def advice(comparison: Comparison) -> dict[str, str]:
-    """Return advice from these runs: which method to choose, at what cost, and how many more seeds to run."""
+    """Return advice from these runs: which method to choose, and how many more seeds to run."""
     point, main, local, best = comparison.headline, comparison.main, comparison.local, comparison.best
     margins = comparison.margins(point)
     others = [each for each in comparison if each is not best]
@@ -139,26 +139,13 @@ def advice(comparison: Comparison) -> dict[str, str]:
     answers = {"Which method": which}
     if local is None or main is local:
         return answers
-    gained = comparison.gains(point)
-    prices = {each.title: _price(each, gained[each.method]) for each in (main, best) if each is not local}
-    asked = {f"{main.title} and local-only": gained[main.method]}
+    asked = {f"{main.title} and local-only": comparison.gains(point)[main.method]}
     if best not in (main, local):
         asked[f"{best.title} and {main.title}"] = comparison.leads(point)[best.method]
     estimated = any(found and found.ends and not found.sign and seeds_to_decide(found) for found in asked.values())
     stays = " Estimates assume that difference and spread stay the same." if estimated else ""
-    return {
-        **answers,
-        "Traffic per point": "; ".join(f"{title}: {price}" for title, price in prices.items()) + ".",
-        "How many seeds": "; ".join(f"{pair}: {_seeds(found)}" for pair, found in asked.items()) + f".{stays}",
-    }
-
-
-def _price(result: MethodResult, found: Difference | None) -> str:
-    if found and (few := too_few(found.seeds)):
-        return f"{megabytes(result.sent)} MB, with {few}"
-    if found is None or found.sign < 1:
-        return f"{megabytes(result.sent)} MB without a significant gain over local-only"
-    return f"{megabytes(result.sent / (100 * found.mean))} MB for each percentage point above local-only"
+    told = "; ".join(f"{pair}: {_seeds(found)}" for pair, found in asked.items())
+    return {**answers, "How many seeds": f"{told}.{stays}"}
 
 
 def _seeds(found: Difference | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.frames import to_csv
 from ktpfl_pipeline.analysis.matrix import ALIKE
 from ktpfl_pipeline.analysis.provenance import Provenance
 from ktpfl_pipeline.analysis.results import MethodResult
@@ -18,7 +19,6 @@ from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.data.sources.adaptation import converted
 from ktpfl_pipeline.reports import columns, figures, measures, newcomers, notes, tables, theorem, wire, words
 from ktpfl_pipeline.reports.answer import adapted, advice, summary, tiles
-from ktpfl_pipeline.reports.data_files import data_files
 from ktpfl_pipeline.reports.figures.accuracy import FEW
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import percent
@@ -71,7 +71,7 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
         variant=variant(settings, first.native, first.shape),
         data={
             RESULTS: json.dumps(comparison.to_dict(name), indent=1) + "\n",
-            **data_files(comparison),
+            **{f"{name}.csv": to_csv(frame) for name, frame in comparison.frames.items()},
         },
     )
 

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from ktpfl_pipeline.reports.data_files import to_parquet
 from ktpfl_pipeline.reports.figures.base import preview, saved, svg_file
 from ktpfl_pipeline.reports.model import Content, Picture
 from ktpfl_pipeline.reports.render import html, latex, markdown, terminal
@@ -56,16 +55,10 @@ class Report(Content):
         """The first figure as kedro-viz shows it."""
         return preview(next(block.figure for block in self.blocks if isinstance(block, Picture)))
 
-    @cached_property
-    def parquet(self) -> Mapping[str, bytes]:
-        """Each table of numbers as Parquet, by file name, with the rows of the CSV file of this name."""
-        csv = {name.removesuffix(".csv"): text for name, text in self.data.items() if name.endswith(".csv")}
-        return {f"{name}.parquet": to_parquet(text) for name, text in csv.items()}
-
     def write(self, folder: Path, kinds: Collection[str] = ()) -> None:
         """Write all files below a folder, and figures below ``figures/``; see `pictures` for `kinds`."""
         pictures = {f"figures/{name}": content for name, content in self.pictures(kinds).items()}
         texts = {name: text.encode() for name, text in self.files.items()}
         (folder / "figures" if pictures else folder).mkdir(parents=True)
-        for name, content in {**texts, **self.parquet, **pictures}.items():
+        for name, content in {**texts, **pictures}.items():
             (folder / name).write_bytes(content)

@@ -1,7 +1,6 @@
 """The report on the reproduction of the KT-pFL paper: finished cells of its tables and figures, next to its numbers.
 
-A cell is empty until all of its seeds are finished. The list of settings compares the configuration of each cell with
-the settings that the paper states (`reports.paper.stated`).
+A cell is empty until all of its seeds are finished. ``docs/how_to/paper.md`` lists the settings that differ.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
 from ktpfl_pipeline.reports.notes import warned
 from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes, points
-from ktpfl_pipeline.reports.paper.listing import SETTINGS, named, settings_table
+from ktpfl_pipeline.reports.paper import named
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
@@ -114,8 +113,6 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("Cell by cell next to the paper", [beside]),
         Section("Is the order of the methods the paper's?", [ordered], folded=True),
         Section("The best setting of the paper's study", [best]),
-        Section("Settings that differ from the paper's", [Text(SETTINGS), settings_table(cells, True)]),
-        Section("Settings that agree with the paper's", [settings_table(cells, False)], folded=True),
         Section("Finished and missing runs", [plan_table([list(own) for _, own in alike])], folded=True),
         runs(finished, [SETTING.but(key=WHERE.key, title=WHERE.title)], [AFTER_TRANSFER]),
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ktpfl_pipeline.analysis import study
 from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
+from ktpfl_pipeline.analysis.frames import frame, to_csv
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
@@ -17,7 +18,6 @@ from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
 from ktpfl_pipeline.reports import columns, figures, notes, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
-from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, weight
 from ktpfl_pipeline.reports.report import Report
@@ -103,7 +103,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         ],
         brief=[main],
         warnings=notes.warned(results),
-        data={"table.csv": to_csv([_csv(parameter, row, led.headline) for row in rows])},
+        data={"table.csv": to_csv(frame([_csv(parameter, row, led.headline) for row in rows]))},
     )
 
 

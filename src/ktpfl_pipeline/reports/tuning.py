@@ -6,12 +6,12 @@ Test accuracies of the trials are not shown: neither in this report, nor on the 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ktpfl_pipeline.analysis.frames import frame, to_csv
 from ktpfl_pipeline.analysis.study import Cell, Study, highest
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.methods import slug, title
 from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
-from ktpfl_pipeline.reports.data_files import to_csv
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.notes import warned
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, points
@@ -58,7 +58,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
         ],
         brief=[main.without("configured", "configured_validation", "candidates")],
         warnings=warned(cell.result for cell in tuning.cells if cell.result),
-        data={"trials.csv": to_csv(rows), "hyperparameters.json": values},
+        data={"trials.csv": to_csv(frame(rows)), "hyperparameters.json": values},
     )
 
 

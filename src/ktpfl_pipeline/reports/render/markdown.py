@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from ktpfl_pipeline.reports.model import Block, Content, Links, Notes, Picture, Settings, Table, Text
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
-_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<"})
-"""Characters in names that Markdown would read as mathematics, emphasis, code or HTML."""
+_SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<[]"})
+"""Characters in names that Markdown would read as mathematics, emphasis, code, HTML or a link."""
 
 
 def document(report: Content) -> str:
