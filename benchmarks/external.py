@@ -23,9 +23,9 @@ import pandas as pd
 from measure import RAW, RESULTS, ROOT
 from page_tables import drawn, named, write
 
-from ktpfl_pipeline.analysis.results import HEADLINE, FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, std_over_seeds
-from ktpfl_pipeline.core.metrics import LAST
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, LAST
 from ktpfl_pipeline.reports.numbers import Entry, Number, interval
 
 KEPT, PAGE = RESULTS / "external", ROOT / "docs" / "results" / "external.md"
@@ -84,7 +84,7 @@ def keep(setting: str) -> None:
 def rows_of(run: FinishedRun, tested: "pd.Series[int]") -> Iterator[dict[str, Any]]:
     """Yield one row per client: its number of test samples, and its accuracies by round, in percent."""
     for place, client in enumerate(run.client_ids):
-        values = [f"{100 * record.accuracy[HEADLINE][place]:.2f}" for record in run.evaluated]
+        values = [f"{100 * record.accuracy[AFTER_TRANSFER][place]:.2f}" for record in run.evaluated]
         yield {
             "method": run.method,
             "seed": run.seed,
