@@ -108,6 +108,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4FK": lambda s: 4 * s.feature * s.classes,
         "4F · its classes": lambda s: 4 * s.feature * s.owned,
         "4KK": lambda s: 4 * s.classes * s.classes,
+        "4f": lambda s: 4 * s.width,
         "4fK": lambda s: 4 * s.width * s.classes,
         "8f · its classes + 4": lambda s: 8 * s.width * s.owned + 4,
         "4K · its classes": lambda s: 4 * s.classes * s.owned,

@@ -27,13 +27,14 @@ from ktpfl_pipeline.methods import METHODS, create
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     **{name: {"common": "linear"} for name in ("fml", "fedkd", "fedkd_summed", "fedmrl")},
+    "feddbe": {"weight": 1.0},
     **{name: {"steps": 5} for name in ("fedtgp", "fedgh", "fedgen")},  # of the server, on what it trains
 }
 
 # A method's own local training is what its round does with everything off that pulls toward what others sent, with one
 # step per mini-batch for as many epochs as other methods have.
 OWN_TRAINING: dict[str, dict[str, Any]] = {
-    **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen")},
+    **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen", "feddbe")},
     **{name: {"coupling": 0.0} for name in ("ditto", "fedamp", "heur_fedamp", "fedprox")},
     "fml": {"alpha": 1.0},
     **{name: {"divergence_weight": 0.0, "feature_weight": 0.0} for name in ("fedkd", "fedkd_summed")},

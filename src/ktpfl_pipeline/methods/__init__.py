@@ -126,6 +126,7 @@ ONE_ARCHITECTURE = {
     "fedala": Preset(".fedala:FedALA"),
     "fedrod": Preset(".fedrod:FedRoD"),
     "fedpac": Preset(".fedpac:FedPAC"),
+    "feddbe": Preset(".feddbe:FedDBE"),
     "pfedgraph": Preset(".pfedgraph:PFedGraph"),
     # As much work as pFedMe, which takes five inner steps per mini-batch.
     "local_5x": Preset(".local:LocalMatched", "Local-only (5 × work)", {"work": 5.0, "public": False}),

@@ -51,7 +51,7 @@ _LOOKS = {
         "#44aa99": {"ds_fl": "P", "heur_fedamp": "8"},
         "#661100": {"comet": "<", "pfedhn": "h", "fedpac": "d"},
         "#ee8866": {"fd": ">", "fccl": "o", "fccl_plus": "P", "rhfl": "s"},
-        "#a6761d": {"fedproto": "*", "fedper": "d"},
+        "#a6761d": {"fedproto": "*", "fedper": "d", "feddbe": "P"},
         NEUTRAL: {"local": "o", "local_matched": "s", "local_5x": "D"},
     }.items()
     for method, marker in methods.items()
