@@ -38,7 +38,10 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         name: {"common": "linear", "start": 1.0, "end": 1.0} for name in ("fedkd", "fedkd_summed")
     },  # at most: how much less depends on the updates
     "fedfomo": {"candidates": 4},
-    **{name: {"dimension": FEATURE} for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedgen")},
+    **{
+        name: {"dimension": FEATURE}
+        for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedre", "fedssa", "fedgen")
+    },
     "scarlet": {"duration": 0},  # nothing is cached
     "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularization": 1e6},  # everything is selected
 }
@@ -107,6 +110,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
     "prototypes": {
         "4FK": lambda s: 4 * s.feature * s.classes,
         "4F · its classes": lambda s: 4 * s.feature * s.owned,
+        "4(F + K)": lambda s: 4 * (s.feature + s.classes),
         "4KK": lambda s: 4 * s.classes * s.classes,
         "4f": lambda s: 4 * s.width,
         "4fK": lambda s: 4 * s.width * s.classes,
@@ -131,6 +135,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4d of the shared model": lambda s: 4 * s.common,
         "4(d_x + (d₁ + 1)K)": lambda s: 4 * s.shared,
         "4(F + 1)K": lambda s: 4 * (s.feature + 1) * s.classes,
+        "4(F + 1) · its classes": lambda s: 4 * (s.feature + 1) * s.owned,
         "4(F + 1)K + 4d of the generator": lambda s: 4 * ((s.feature + 1) * s.classes + s.generator),
     },
     "public": {"B · pixels": lambda s: s.public * s.pixels},

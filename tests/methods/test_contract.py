@@ -29,6 +29,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     **{name: {"common": "linear"} for name in ("fml", "fedkd", "fedkd_summed", "fedmrl")},
     "feddbe": {"weight": 1.0},
     **{name: {"steps": 5} for name in ("fedtgp", "fedgh", "fedgen")},  # of the server, on what it trains
+    "fedre": {"rate": 0.1, "epochs": 20},
 }
 
 # A method's own local training is what its round does with everything off that pulls toward what others sent, with one
@@ -56,8 +57,8 @@ TRAINED_OTHERWISE = {
     "apple": "the state keeps the mixed model, not all cores that it was mixed of",
 }
 
-# Rounds after which a method has learned that makes the model of few numbers.
-SLOW = {"pfedhn": 8, "fccl_plus": 5}
+# Rounds after which a method has learned whose first rounds teach little.
+SLOW = {"pfedhn": 8, "fccl_plus": 5, "fedre": 10}
 
 # The first method of each kind of state, and so of each way in which models are given to clients and taken back.
 REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())

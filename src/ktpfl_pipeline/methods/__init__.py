@@ -89,6 +89,8 @@ ANY_ARCHITECTURES = {
     "fedtgp": Preset(".fedtgp:FedTGP"),
     "lg_fedavg": Preset(".lg_fedavg:LGFedAvg"),
     "fedgh": Preset(".fedgh:FedGH"),
+    "fedre": Preset(".fedre:FedRE"),
+    "fedssa": Preset(".fedssa:FedSSA"),
     "fedgen": Preset(".fedgen:FedGen"),
     "fml": Preset(".fml:FML"),
     "fedkd": Preset(".fedkd:FedKD"),

@@ -43,7 +43,7 @@ class FedGH(LGFedAvg):
         self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[CommonHeadState, RoundReport]:
         """Train with the shared head, upload class means, and train the head on the class means at the server."""
-        trained, _ = common_head.train(fed, select(state.models, cohort), state.head, t)
+        trained, _ = common_head.train(fed, select(state.models, cohort), self.heads(state, cohort, fed), t)
         means, owned = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded means
         recipe = Recipe(self.steps, len(labels), self.rate)
@@ -57,14 +57,24 @@ class FedGH(LGFedAvg):
 
 
 def train_head(
-    space: Workspace, name: str, head: Params, means: Tensor, labels: Tensor, recipe: Recipe, t: int
+    space: Workspace,
+    name: str,
+    head: Params,
+    means: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    t: int,
+    reduction: str = "mean",
 ) -> Outcome[Params]:
-    """Train the server's head on the cross-entropy of the class means, (M, F), and their classes `labels`, (M,)."""
+    """Train the server's head on the cross-entropy of the class means, (M, F), and their classes `labels`.
+
+    `labels` are classes, (M,), or probabilities of classes, (M, K).
+    """
     module, inputs = space.linear(head), means.to(space.device, space.dtype)
-    targets = labels.to(space.device)
+    targets = labels.to(space.device, space.dtype if labels.is_floating_point() else None)
 
     def loss(batch: Tensor) -> Tensor:
-        return F.cross_entropy(module(inputs[batch]), targets[batch])
+        return F.cross_entropy(module(inputs[batch]), targets[batch], reduction=reduction)
 
     outcome = descend(space, module, loss, len(labels), recipe, t, space.setting.stream("server shuffle", t))
     return outcome.giving(params_of(module))

@@ -48,19 +48,27 @@ class LGFedAvg(Method[CommonHeadState]):
         self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
     ) -> tuple[CommonHeadState, RoundReport]:
         """Send the head, train it together with the clients' extractors, and average it by numbers of samples."""
-        trained, heads = common_head.train(fed, select(state.models, cohort), state.head, t)
+        starts = select(state.models, cohort), self.heads(state, cohort, fed)
+        trained, heads = common_head.train(fed, *starts, t)
         after = CommonHeadState({**state.models, **trained}, fed.average(heads))
         return after, RoundReport(trained, exchange.both_ways(heads))
 
+    def heads(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the head on F features that each of `clients` would use now: the shared head."""
+        return dict.fromkeys(clients, state.head)
+
     def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the clients' own extractors with the shared head."""
-        return common_head.with_head(fed, select(state.models, clients), state.head)
+        """Return the clients' own extractors with the head that they would use now."""
+        models = select(state.models, clients)
+        return common_head.with_heads(fed, models, self.heads(state, models, fed))
 
     def adapt(self, state: CommonHeadState, models: Models, epochs: int, fed: Federation) -> Models:
-        """Return the clients' extractors after training together with a copy of the shared head."""
-        return common_head.train(fed, models, state.head, 0, epochs)[0]
+        """Return the clients' extractors after training together with a copy of this head."""
+        return common_head.train(fed, models, self.heads(state, models, fed), 0, epochs)[0]
 
     def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the shared head; their extractors are the initial ones."""
-        models = common_head.with_head(fed, select(fed.initial_models(), newcomers), state.head)
+        models = common_head.with_heads(
+            fed, select(fed.initial_models(), newcomers), dict.fromkeys(newcomers, state.head)
+        )
         return given(models, dict.fromkeys(newcomers, state.head))

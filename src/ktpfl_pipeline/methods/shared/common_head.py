@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import features
 from ktpfl_pipeline.core.federation import Federation, check_finite
-from ktpfl_pipeline.core.weights import Models, Params
+from ktpfl_pipeline.core.weights import Models, Params, select
 
 
 def initial(fed: Federation, dimension: int) -> Params:
@@ -19,19 +19,19 @@ def initial(fed: Federation, dimension: int) -> Params:
     return fed.placed(layer)
 
 
-def train(fed: Federation, models: Models, head: Params, t: int, epochs: int | None = None) -> tuple[Models, ...]:
-    """Return the models after local training with the shared head instead of their own, and the trained heads.
+def train(fed: Federation, models: Models, heads: Models, t: int, epochs: int | None = None) -> tuple[Models, ...]:
+    """Return the models after local training with heads on F features instead of their own, and the trained heads.
 
-    Each client trains the parameters (W, b) of the shared head. With the layer (W P, b) of a model, where P pools the
+    Each client trains the parameters (W, b) of its head. With the layer (W P, b) of a model, where P pools the
     features, gradient steps would be longer (`core/client/features.py`).
     """
-    return fed.train_together(features.train_common_head, (models, dict.fromkeys(models, head)), t, epochs)
+    return fed.train_together(features.train_common_head, (models, select(heads, models)), t, epochs)
 
 
-def with_head(fed: Federation, models: Models, head: Params) -> Models:
-    """Return each model with the shared head in place of its own head."""
+def with_heads(fed: Federation, models: Models, heads: Models) -> Models:
+    """Return each model with its head on F features in place of its own head."""
     names = {n: fed.head(fed.by_id[n].architecture, "biased").name for n in models}
-    return {n: features.fitted(params, names[n], head) for n, params in models.items()}
+    return {n: features.fitted(params, names[n], heads[n]) for n, params in models.items()}
 
 
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
