@@ -38,7 +38,6 @@ from ktpfl_pipeline.methods import METHODS, create, title
 from ktpfl_pipeline.reports.comparison import build
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE
-from ktpfl_pipeline.runs.arithmetic import settle
 from ktpfl_pipeline.runs.assembly import assemble
 from ktpfl_pipeline.runs.preparation import prepare
 from ktpfl_pipeline.runs.run import finished_run
@@ -107,7 +106,6 @@ def federation(
     experiment = parsing.parse("federation", section, together=False)
     checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
     data = prepare(experiment, Path(folder))
-    experiment = settle(experiment, data)
     made = assemble(experiment, data, seed)
     _experiments[made] = experiment
     return made

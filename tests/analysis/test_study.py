@@ -5,7 +5,7 @@ import pytest
 from finished_runs import under
 
 from ktpfl_pipeline.analysis.comparison import Comparison
-from ktpfl_pipeline.analysis.study import check_settings, comparable
+from ktpfl_pipeline.analysis.study import comparable
 from ktpfl_pipeline.core.errors import InputError
 
 
@@ -35,15 +35,3 @@ def test_results_on_other_data_are_refused(study):
     seen[1] = replace(fedmd, runs=[replace(fedmd.runs[0], data="other images"), *fedmd.runs[1:]])
     with pytest.raises(InputError, match="fedmd saw other data than kt_pfl with seed 0"):
         comparable(seen, {})
-
-
-def test_what_auto_chose_counts_as_asked(study):
-    asked, made = ({"compute": {"dtype": dtype, "memory_format": "auto"}} for dtype in ("auto:bfloat16", "bfloat16"))
-    check_settings("The data were", made, asked)
-    check_settings("The data were", {"compute": {"dtype": "bfloat16", "memory_format": "channels_last"}}, asked)
-    with pytest.raises(InputError, match=r"made with other settings \(compute.dtype='bfloat16', now 'tf32'"):
-        check_settings("The data were", made, {"compute": {"dtype": "tf32", "memory_format": "auto"}})
-    first, other = (replace(study[0], settings={"compute": {"dtype": dtype}}) for dtype in ("float32", "bfloat16"))
-    assert comparable([first, first], {"compute": {"dtype": "auto"}}) == [first, first]
-    with pytest.raises(InputError, match=r"compute.dtype='bfloat16', now 'float32'"):
-        comparable([first, other], {"compute": {"dtype": "auto"}})

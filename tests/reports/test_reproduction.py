@@ -134,7 +134,7 @@ def test_the_best_setting_of_the_study(cell: Made) -> None:
 
 def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:
     cells = [
-        cell("kt_pfl", 0.5, seconds=3600.0, judged="probe"),
+        cell("kt_pfl", 0.5, seconds=3600.0, judged="other methods"),
         cell("kt_pfl", 0.5, part="figure3", seconds=3600.0),
         cell("local", 0.5, 0.6, 0.7, failed="the disk is full"),
     ]
@@ -142,7 +142,7 @@ def test_the_plan_counts_a_shared_run_once(cell: Made) -> None:
     assert seconds_left([*cells, cell("fedmd", 0.5)]) is None
     assert reproduction.progress(cells) == "6 runs, 4 done, 2 left, about 2.0 h; 1 cell failed."
     first, second, third = entries(reproduction.plan_table([cell] for cell in cells))
-    assert (first["done"], first["left"], first["known_by"]) == ("1 of 3", "2.0 h", "probe")
+    assert (first["done"], first["left"], first["known_by"]) == ("1 of 3", "2.0 h", "other methods")
     assert second["left"] == "as above"
     assert (third["done"], third["failed"]) == ("3 of 3", "the disk is full")
 

@@ -90,8 +90,8 @@ OUT_OF_RANGE = [
     ("image.size", 0, "number of pixels from 1 to 8192, or two in brackets, height and width"),
     ("image.size", [28, 0], "two in brackets, height and width"),
     ("image.size", [8, 8, 8], "two in brackets, height and width"),
-    ("compute.dtype", "float16", "one of float32, tf32, float64, bfloat16, auto, auto:bfloat16"),
-    ("compute.memory_format", "nhwc", "one of contiguous, channels_last, auto"),
+    ("compute.dtype", "float16", "one of float32, tf32, float64, bfloat16"),
+    ("compute.memory_format", "nhwc", "one of contiguous, channels_last"),
     ("knowledge.encoding", "int4", "one of float32, float16, uint8, sign, top_k"),
     ("knowledge.k", 0, "1"),
     ("knowledge.cache", -1, "0"),
@@ -155,7 +155,7 @@ UNKNOWN = [
     ("compute.device", "gpu", "'gpu'", "choose auto, cpu, cuda or cuda:<number>."),
     ("compute.device", "cuda:first", "'cuda:first'", "choose auto, cpu, cuda or cuda:<number>."),
     ("compute.device", "cpu:0x", "'cpu:0x'", "choose auto, cpu, cuda or cuda:<number>."),
-    ("compute.dtype", "tf32", "compute.dtype is tf32", "to float32 or auto"),
+    ("compute.dtype", "tf32", "compute.dtype is tf32", "to float32."),
 ]
 """Unknown names: setting, value, the name in the message, and the suggestion in the message."""
 IMPOSSIBLE_WITH_PRIVACY = [

@@ -152,14 +152,7 @@ def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[M
 
 
 def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Raise InputError if the settings `then`, with which `what` was made, differ from the settings `now`.
-
-    If dtype or memory format is ``auto`` now, the earlier choice is accepted.
-    """
-    asked, chosen = now.get("compute", {}), then.get("compute", {})
-    left = [name for name in ("dtype", "memory_format") if str(asked.get(name)).startswith("auto") and name in chosen]
-    if left:
-        now = {**now, "compute": {**asked, **{name: chosen[name] for name in left}}}
+    """Raise InputError if the settings `then`, with which `what` was made, differ from the settings `now`."""
     if changes := differences(then, now):
         raise InputError(
             f"{what} made with other settings ({changes}); run it again with these, or put the settings back."
@@ -170,7 +163,6 @@ def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> 
     """Return the results of a comparison. Raises InputError if one has other settings, or was made on other data."""
     for result in results:
         check_settings(f"The result of {result.method} was", result.settings, settings)
-        settings = result.settings  # the choice of auto must be equal for all methods
     check_data(results)
     return list(results)
 

@@ -38,8 +38,6 @@ def problems(method: Any, setting: Any) -> list[str]:
     groups = ("training", "distillation", "compute")
     found = [f"{name}.{each}" for name in groups for each in getattr(setting, name).conflicts()]
     if method is not None:
-        if "auto" in (setting.compute.memory_format, setting.compute.dtype.partition(":")[0]):
-            found.append("compute.dtype or compute.memory_format is auto, which only pipelines resolve: choose one.")
         found += [each.text([method.title]) for each in conflicts(method, setting)]
     return found
 

@@ -18,8 +18,8 @@ from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Par
 if TYPE_CHECKING:
     import torch
 
-Dtype = Literal["float32", "tf32", "float64", "bfloat16", "auto", "auto:bfloat16"]
-MemoryFormat = Literal["contiguous", "channels_last", "auto"]
+Dtype = Literal["float32", "tf32", "float64", "bfloat16"]
+MemoryFormat = Literal["contiguous", "channels_last"]
 PublicTransport = Literal["float32", "uint8", "indices"]
 ClassWeights = Literal["none", "balanced"]
 DistillationLoss = Literal["t2", "plain", "mean"]
@@ -261,10 +261,9 @@ class Compute:
     Attributes:
         device: ``auto``: a GPU if there is one. Or ``cpu``; ``cuda``, all GPUs, one per worker; ``cuda:1``, one GPU.
         dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32, if
-            the processor has its instructions; ``tf32``, the same with TF32, on a GPU; ``auto``, the fastest of float32
-            and tf32; ``auto:bfloat16``, the fastest of these and bfloat16. The two last run a trial of a second or two.
-        memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures;
-            ``auto``, the faster one. It changes rounding.
+            the processor has its instructions; ``tf32``, the same with TF32, on a GPU.
+        memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures. It
+            changes rounding.
         threads: torch threads. Another number rounds float32 differently, so it is part of a run's identity.
         executor: where clients are computed: ``serial``, one after another; ``processes`` or ``{processes: 4}``, in
             processes of this machine; ``ray`` or ``{ray: {address: auto, workers: 8}}``, on a Ray cluster. It never
@@ -284,12 +283,9 @@ class Compute:
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence if the device has no products of this dtype."""
         if self.dtype == "tf32" and self.place().type != "cuda":
-            yield ("dtype is tf32, which needs a GPU, but the device is a CPU: set compute.dtype to float32 or auto.")
+            yield ("dtype is tf32, which needs a GPU, but the device is a CPU: set compute.dtype to float32.")
         if self.dtype == "bfloat16" and not has_bfloat16(self.place().type):
-            yield (
-                "dtype is bfloat16, for which this processor has no instructions: set compute.dtype to float32, or to "
-                "auto:bfloat16, which takes bfloat16 only where a processor has them."
-            )
+            yield "dtype is bfloat16, for which this processor has no instructions: set compute.dtype to float32."
 
     def place(self) -> "torch.device":
         """Resolve `device`: a GPU if there is one for ``auto``, else the device as given."""

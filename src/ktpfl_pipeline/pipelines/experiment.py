@@ -35,7 +35,6 @@ from ktpfl_pipeline.pipelines.study import log_report
 from ktpfl_pipeline.reports import overview as overviews
 from ktpfl_pipeline.reports.comparison import build, identity
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.runs.arithmetic import settle
 from ktpfl_pipeline.runs.identity import Job
 from ktpfl_pipeline.runs.preparation import partition_clients, sample_public_set
 from ktpfl_pipeline.runs.run import run_all
@@ -148,9 +147,8 @@ def experiment_pipeline(name: str, experiment: str, methods: Sequence[str]) -> P
         Pipeline(
             [
                 step(resolve, [settings, tuned], "resolved", of=own, name=experiment, methods=methods),
-                step(settle, ["resolved", "federation"], "settled", of=own, name=experiment),
-                step(train, ["settled", "federation"], "runs", of=own, name=experiment, method=method),
-                step(evaluate, ["settled", "runs"], "result", of=own),
+                step(train, ["resolved", "federation"], "runs", of=own, name=experiment, method=method),
+                step(evaluate, ["resolved", "runs"], "result", of=own),
             ],
             namespace=f"methods.{own}",
             inputs={dataset: f"{experiment}/{dataset}" for dataset in ("federation", tuned)},

@@ -23,26 +23,20 @@ from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import PAPER, Paper
-from ktpfl_pipeline.core import executors
-from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
-from ktpfl_pipeline.methods import find
 from ktpfl_pipeline.pipelines import study
 from ktpfl_pipeline.pipelines.step import step
 from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.reproduction import build, told
 from ktpfl_pipeline.runs import progress
-from ktpfl_pipeline.runs.arithmetic import Arithmetic, trial
-from ktpfl_pipeline.runs.identity import Job, device_name
-from ktpfl_pipeline.runs.run import WAITING, checkpoints_of, schedule
+from ktpfl_pipeline.runs.identity import device_name
+from ktpfl_pipeline.runs.run import WAITING, checkpoints_of
 
 logger = logging.getLogger(__name__)
-FORWARD = 1 / 3
-"""The time of a prediction as a share of the time of a training step with as many samples."""
-MEASURED, BESIDE, PROBE = "finished seeds", "other methods", "probe"
-"""The origin of a run's estimated seconds: runs of the cell, runs of its column, or training steps timed here."""
+MEASURED, BESIDE = "finished seeds", "other methods"
+"""The origin of a run's estimated seconds: runs of the cell, or runs of its column."""
 
 
 def finished(planned: Sequence[Planned], folder: Path) -> dict[str, FinishedRun]:
@@ -113,7 +107,7 @@ def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str])
     """Return the cells with their finished runs and the estimated seconds of a run."""
     runs = finished(planned, folder)
     found = [each.finished(runs, failures) for each in planned]
-    return [judged(cell, each.job, found) for cell, each in zip(found, planned, strict=True)]
+    return [judged(cell, found) for cell in found]
 
 
 def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Mapping[str, str]) -> Evidence:
@@ -143,36 +137,11 @@ def paper_pipeline() -> Pipeline:
     )
 
 
-def judged(cell: Cell, job: Job, others: Sequence[Cell]) -> Cell:
-    """Return a cell with the seconds of a run, from its own runs, else from runs of its column, else from a probe."""
+def judged(cell: Cell, others: Sequence[Cell]) -> Cell:
+    """Return a cell with the seconds of a run, from its own runs or else from runs of its column, if there are any."""
     column = (cell.part, cell.experiment, cell.label)
     beside = [run for each in others if (each.part, each.experiment, each.label) == column for run in each.runs]
     for runs, how in ((cell.runs, MEASURED), (beside, BESIDE)):
         if runs:
             return replace(cell, seconds=fmean(run.seconds("round") for run in runs), judged=how)
-    return replace(cell, seconds=probe(job), judged=PROBE) if cell.left else cell
-
-
-def probe(job: Job) -> float:
-    """Return the estimated seconds of a run, from training steps of each architecture that are timed on this machine.
-
-    The estimate counts local and distillation epochs, predictions, evaluation, and adaptation in the last evaluations.
-    It does not count other work of a method or the server. For a cluster it assumes as many workers as this machine
-    would have.
-    """
-    experiment, own = job.experiment, job.data.seeds[job.experiment.seeds[0]]
-    way = Arithmetic(experiment.compute.dtype, experiment.compute.memory_format)
-    times, batch = trial(experiment, job.data, [way]), experiment.training.batch_size
-    epochs, exchanged = experiment.training.epochs, "predictions" in find(job.method).kind.exchanges
-    public = experiment.public.batch * exchanged
-    further = sum(experiment.evaluation.epochs(epochs))  # each number of epochs starts from the same models
-    rounds = schedule(experiment)
-    total = 0.0
-    for n, architecture in dealt(experiment.architectures, sorted(own.partition)).items():
-        train, test = len(own.partition[n].train), len(own.partition[n].test)
-        distilled = public * (experiment.distillation.epochs + FORWARD)
-        each = experiment.participation * (epochs * train + distilled)
-        evaluated = len(rounds.evaluations) * 2 * FORWARD * test + len(rounds.full_evaluations) * further * train
-        samples = experiment.rounds * each + evaluated
-        total += samples * times[architecture][0] / batch
-    return total / executors.parallel(experiment.compute)
+    return cell

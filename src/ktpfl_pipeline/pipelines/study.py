@@ -22,7 +22,6 @@ from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.reports.model import Table
 from ktpfl_pipeline.reports.render import markdown
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.runs.arithmetic import settle
 from ktpfl_pipeline.runs.identity import Job, code_version, identity
 from ktpfl_pipeline.runs.preparation import prepare
 from ktpfl_pipeline.runs.run import run_all
@@ -71,7 +70,6 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
         label = ", ".join(filter(None, (asked.section if asked.part else "", asked.label)))
         job = Job(name, asked.method, experiment, data, label=label)
         if not failed:
-            job = replace(job, experiment=settle(experiment, data, name))
             keys = {seed: digest(identity(job, seed)) for seed in experiment.seeds}
             owned = (own for partition in data.partitions.values() for own in partition.values())
             samples = fmean(sum(map(len, own)) for own in owned)
