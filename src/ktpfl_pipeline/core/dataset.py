@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
 from typing import Self
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
@@ -55,6 +59,9 @@ class LabeledDataset:
     test: Tensor | None = field(default=None, kw_only=True)
     #: the meaning of token ids; None for other kinds of data
     vocabulary: Vocabulary | None = field(default=None, kw_only=True)
+    #: (M,) int64, the group of each sample, such as a patient; no split separates samples of a group. None without
+    groups: Tensor | None = field(default=None, kw_only=True)
+    columns: tuple[str, ...] | None = field(default=None, kw_only=True)  #: (F,) names of the features of vectors
     warnings: tuple[Warned, ...] = field(default=(), kw_only=True)  #: what was found when the samples were read
 
     def __len__(self) -> int:
@@ -80,5 +87,11 @@ class LabeledDataset:
 
     def take(self, indices: Tensor) -> Self:
         """Return the samples at `indices`, (n,) int64, in that order."""
-        test = None if self.test is None else self.test[indices]
-        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices], test=test)
+        test, groups = (None if each is None else each[indices] for each in (self.test, self.groups))
+        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices], test=test, groups=groups)
+
+    @cached_property
+    def copies(self) -> Tensor:
+        """(M,) int64: samples have the same number if their inputs are equal."""
+        digests = [blake2b(row, digest_size=16).digest() for row in self.inputs.flatten(1).numpy()]
+        return torch.from_numpy(np.unique(digests, return_inverse=True)[1])

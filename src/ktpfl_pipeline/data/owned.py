@@ -4,7 +4,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -66,6 +66,17 @@ def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str
         found, same = np.unique([composed(name) for name in found], return_inverse=True)
         owners = same[owners]
     return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)
+
+
+def groups_of(groups: "np.ndarray[Any, Any]", owners: Tensor | None) -> Tensor:
+    """Return the group of each sample as a number, (M,) int64, from M names or numbers of groups.
+
+    Groups belong to their owner: a patient 7 at each of two hospitals is two patients.
+    """
+    _, numbers = np.unique(groups, return_inverse=True)
+    if owners is not None:
+        _, numbers = np.unique(np.stack([owners.numpy(), numbers]), axis=1, return_inverse=True)
+    return torch.from_numpy(numbers.astype(np.int64).reshape(-1))
 
 
 def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple[str, ...]:

@@ -21,13 +21,14 @@ logger = logging.getLogger(__name__)
 MAX_OVERLAP = 0.01  # a few equal images, such as blank ones, occur by chance; more indicate equal sources
 
 
-def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+def open_part(labels: Tensor, share: float, seed: int, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Split off a public share of a dataset, with its label distribution, before the rest is partitioned.
 
     Args:
         labels: (M,), class numbers of all samples.
         share: the share of the samples that becomes public, above 0 and below 1.
         seed: the seed of the draw.
+        groups: (M,) int64, the group of each sample, all of which is public or private; None without groups.
 
     Returns:
         The indices of the public and of the private samples, both int64 and ascending.
@@ -44,17 +45,18 @@ def open_part(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
             " least one sample must be public and one private. Choose a share nearer to 0.5, or a source with more"
             " samples."
         )
-    taken = torch.from_numpy(draw_stratified(labels.numpy(), total, np.random.default_rng(derive(seed, "open_part"))))
+    draw, units = np.random.default_rng(derive(seed, "open_part")), None if groups is None else groups.numpy()
+    taken = torch.from_numpy(draw_stratified(labels.numpy(), total, draw, units))
     return taken.nonzero().flatten(), (~taken).nonzero().flatten()
 
 
-def open_indices(private: LabeledDataset, share: float, seed: int) -> tuple[Tensor, int]:
+def open_indices(private: LabeledDataset, share: float, seed: int, groups: Tensor | None = None) -> tuple[Tensor, int]:
     """Return the indices, (m,) int64, of an open part of the private samples, and the number of excluded samples.
 
     Drawn samples that are equal to a remaining private sample are excluded and stay private. If they are more than 1 %
     of the part, a warning is logged.
     """
-    chosen, rest = open_part(private.labels, share, seed)
+    chosen, rest = open_part(private.labels, share, seed, groups)
     shared = also_private(private.inputs[chosen], private.inputs[rest])
     if found := int(shared.sum()):
         left = (

@@ -45,6 +45,8 @@ class Partition:
             level n mod `feature_levels`. Level 0 and the public set are unchanged.
         feature_levels: the number of levels of `feature_skew`.
         test_share: the share of each client's samples for testing, stratified by class.
+        keep_equal: whether samples with equal inputs stay on one side of every split, as samples of a group do. It is
+            not used if the source has groups.
         validation_share: the share of each client's other samples for validation. No method trains models on them.
             FedFomo and KT-pFL (likelihood) use them to weight models.
     """
@@ -60,3 +62,4 @@ class Partition:
     feature_levels: Annotated[int, Ge(2), Le(360)] = 4
     test_share: Share = 0.25
     validation_share: Part = 0.1
+    keep_equal: bool = False

@@ -19,6 +19,7 @@ from ktpfl_pipeline.core.warnings import collected, recall, warn
 from ktpfl_pipeline.data import public
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
+from ktpfl_pipeline.data.inspection import of_splits
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
 from ktpfl_pipeline.data.sources.arguments import path_in
 from ktpfl_pipeline.runs.assembly import assemble
@@ -51,7 +52,8 @@ def _public_set(experiment: Experiment, private: Any, public_images: Tensor) -> 
                 "samples with all clients: that is for simulation only. In a real federation take public inputs of "
                 "another origin, which belong to no client (public.source: npz:<file>, folder:<folder> or included).",
             )
-        drawn = {s: public.open_indices(private, experiment.public.share, s) for s in experiment.seeds}
+        groups = _groups(experiment, private)
+        drawn = {s: public.open_indices(private, experiment.public.share, s, groups) for s in experiment.seeds}
         indices, left_out = {s: chosen for s, (chosen, _) in drawn.items()}, {s: n for s, (_, n) in drawn.items()}
     else:
         public_images = public.without_overlap(public_images, private.inputs)
@@ -96,6 +98,7 @@ def _federated(experiment: Experiment, private: Any, public_set: PublicSet, raw_
     for seed, clients in partitions.items() if asked.scheme == NATURAL else ():
         first = [own.train[0] for _, own in sorted(clients.items())]
         names[seed] = tuple(private.names[int(private.owners[sample])] for sample in first)
+    of_splits(private, partitions, names, experiment.private.source)
     return FederatedData(
         private, public_set, partitions, experiment.of_data(), skew, names, _pretrained(experiment, private, raw_folder)
     )
@@ -107,10 +110,16 @@ def _partition_of(experiment: Experiment, private: Any, public_set: PublicSet, s
     if experiment.public.source == OPEN_PART:
         free[public_set.indices[seed]] = False
     settings, pool = vars(experiment.partition).copy(), free.nonzero().flatten()
+    settings["groups"] = _groups(experiment, private)
     if (scheme := settings.pop("scheme")) == NATURAL:
         return natural(private, experiment.clients, seed, pool=pool, **settings)
     clients = cast("int", experiment.clients)  # null only with natural, see `config.checks`
     return partition(private.labels, clients, scheme, seed, pool=pool, test=private.test, **settings)
+
+
+def _groups(experiment: Experiment, private: Any) -> Any:
+    """Return the group of each sample, (M,) int64, that splits keep together; None without groups."""
+    return private.copies if private.groups is None and experiment.partition.keep_equal else private.groups
 
 
 def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.core.warnings import collected, warn
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import PublicSet
+from ktpfl_pipeline.data.inspection import of_samples
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, draw_stratified
 from ktpfl_pipeline.data.sources import SOURCES, Reading, load, missing, npz, sized
@@ -56,6 +57,7 @@ def _private(experiment: Experiment, raw_folder: Path) -> Any:
         samples = _draw(samples, total)
     samples = _without_gaps(samples, source)
     given = _shaped(experiment, samples.inputs)
+    of_samples(replace(samples, inputs=given), source)
     _warn_of_many_features(given, source)
     native = None if reading.size and sized(source) else tuple(given.shape[1:])
     return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)

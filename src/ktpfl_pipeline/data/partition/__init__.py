@@ -48,6 +48,7 @@ def partition(
     *,
     pool: Tensor | None = None,
     test: Tensor | None = None,
+    groups: Tensor | None = None,
     **settings: Any,
 ) -> dict[int, ClientIndices]:
     """Distribute the samples among the clients, and split each client's samples into train, validation and test.
@@ -63,6 +64,8 @@ def partition(
         seed: the seed of the run. The split of a client depends only on the seed, the client's number and its samples.
         pool: (n,), indices of the samples to distribute, without repetition; None for all samples.
         test: (M,) bool, the test samples of the source; None draws test samples.
+        groups: (M,) int64, the group of each sample: all samples of a group go to one client, that of its first sample,
+            and to one of its splits. None without groups.
         settings: fields of `data.settings.Partition` in addition to `scheme`. With a `minimum`, `dirichlet` is drawn
             again until all clients have the minimum, and `quantity` gives the minimum to all clients. With other
             schemes, a client with fewer samples is an error. The number of test samples is rounded up. The number of
@@ -90,6 +93,9 @@ def partition(
         surely = enough(how, limit=len(indices))
         raised = replace(how, minimum=max(how.minimum, surely))
         owner = SCHEMES[scheme](labels.numpy()[indices], clients, seed, raised, surely)
+        if groups is not None:
+            _, first, unit = np.unique(groups.numpy()[indices], return_index=True, return_inverse=True)
+            owner = owner[first][unit]
         shares = {client: np.sort(indices[owner == client]) for client in range(clients)}
     if not shares or not all(fits(len(share), how) for share in shares.values()):
         raise InputError(
@@ -101,7 +107,7 @@ def partition(
             f"{scheme} leaves a client with {fewest:,} of the {len(indices):,} samples, and partition.minimum is"
             f" {how.minimum:,}: lower it or clients."
         )
-    parts = {n: split(share, labels, how, stream(seed, "split", n), test) for n, share in shares.items()}
+    parts = {n: split(share, labels, how, stream(seed, "split", n), test, groups) for n, share in shares.items()}
     for client, own in parts.items():
         if not is_whole(own, how):
             raise InputError(

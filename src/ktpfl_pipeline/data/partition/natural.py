@@ -19,7 +19,13 @@ logger = logging.getLogger(__name__)
 
 
 def natural(
-    dataset: OwnedDataset, clients: int | None, seed: int, *, pool: Tensor | None = None, **settings: Any
+    dataset: OwnedDataset,
+    clients: int | None,
+    seed: int,
+    *,
+    pool: Tensor | None = None,
+    groups: Tensor | None = None,
+    **settings: Any,
 ) -> dict[int, ClientIndices]:
     """Give the samples to their owners, and split each owner's samples into train, validation and test.
 
@@ -31,6 +37,7 @@ def natural(
         clients: N, the number of owners that become clients, drawn for each seed; None for all owners.
         seed: the seed of the run. The split of an owner does not depend on the other owners.
         pool: (n,), indices of the samples to use, without repetition; None for all samples.
+        groups: (M,) int64, the group of each sample, which no split separates; None without groups.
         settings: `minimum`, `test_share` and `validation_share` of `data.settings.Partition`. Owners with fewer than
             `minimum` samples, or without samples, are left out. If `minimum` is above 0, owners whose samples cannot be
             split are left out too. The log names some. `test_share` is not used if the source marks test samples.
@@ -50,7 +57,7 @@ def natural(
     of_owner = np.split(indices[np.argsort(owners, kind="stable")], np.cumsum(sizes)[:-1])
     parts = {}
     for owner in np.flatnonzero(sizes >= fewest).tolist():
-        parts[owner] = split(of_owner[owner], dataset.labels, how, stream(seed, "split", owner), dataset.test)
+        parts[owner] = split(of_owner[owner], dataset.labels, how, stream(seed, "split", owner), dataset.test, groups)
     if how.minimum:
         parts = {owner: own for owner, own in parts.items() if is_whole(own, how)}
     kept = np.array([*parts], dtype=np.int64)

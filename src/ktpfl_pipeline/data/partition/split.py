@@ -38,9 +38,14 @@ def shortage(own: ClientIndices, how: Partition) -> str:
 
 
 def split(
-    mine: Array, labels: Tensor, how: Partition, draw: np.random.Generator, test: Tensor | None = None
+    mine: Array,
+    labels: Tensor,
+    how: Partition,
+    draw: np.random.Generator,
+    test: Tensor | None = None,
+    groups: Tensor | None = None,
 ) -> ClientIndices:
-    """Split the samples of a client, stratified by class.
+    """Split the samples of a client, stratified by class. Samples of a group stay together.
 
     Args:
         mine: (n,), indices of the client's samples.
@@ -48,11 +53,15 @@ def split(
         how: the shares of the splits.
         draw: the random generator.
         test: (M,) bool, the test samples of the source; None draws test samples.
+        groups: (M,) int64, the groups of all samples; None without groups.
     """
-    known = labels.numpy()[mine]
-    tested = draw_stratified(known, sizes(len(mine), how)[1], draw) if test is None else test.numpy()[mine]
+
+    def drawn(part: Array, total: int) -> NDArray[np.bool_]:
+        return draw_stratified(labels.numpy()[part], total, draw, None if groups is None else groups.numpy()[part])
+
+    tested = drawn(mine, sizes(len(mine), how)[1]) if test is None else test.numpy()[mine]
     rest = mine[~tested]
-    validation = draw_stratified(known[~tested], _validation(len(rest), how), draw)
+    validation = drawn(rest, _validation(len(rest), how))
     return ClientIndices(*(torch.from_numpy(part) for part in (rest[~validation], rest[validation], mine[tested])))
 
 
@@ -93,11 +102,22 @@ def enough(how: Partition, limit: int) -> int:
     return bisect_left(range(limit), True, key=holds)  # if true for a number, it is true for all larger numbers
 
 
-def draw_stratified(labels: Array, total: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def draw_stratified(
+    labels: Array, total: int, rng: np.random.Generator, groups: Array | None = None
+) -> NDArray[np.bool_]:
     """Return a stratified random draw of `total` samples, as (M,) bool, from the samples with `labels`, (M,).
 
     The number of samples per class is proportional, rounded by the largest-remainder method. Ties are broken at random.
+    With `groups`, (M,), whole groups are drawn, stratified by the most frequent class of each group: the same share of
+    the groups, at least one, and not all of them.
     """
+    if groups is not None:
+        units, unit = np.unique(groups, return_inverse=True)
+        classes, label = np.unique(labels, return_inverse=True)
+        counts = np.zeros((len(units), len(classes)), dtype=np.int64)
+        np.add.at(counts, (unit, label), 1)
+        share = min(max(round(total / len(labels) * len(units)), 1), len(units) - 1) if 0 < total < len(labels) else 0
+        return draw_stratified(counts.argmax(axis=1), share, rng)[unit]
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quota, remainder = np.divmod(counts * total, max(len(labels), 1))
     by_remainder = np.lexsort((rng.permutation(len(counts)), -remainder))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
-from ktpfl_pipeline.data.owned import OwnedDataset, client_names
+from ktpfl_pipeline.data.owned import OwnedDataset, client_names, groups_of
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.arguments import folder_in
 from ktpfl_pipeline.data.sources.features import Extent, check_told_apart
@@ -129,8 +130,12 @@ def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) 
     labels = torch.cat([_renumbered(part, called) for part in parts])
     test = torch.tensor([file.name == "test.npz" for file in files]).repeat_interleave(sizes)
     owners = torch.arange(len(names)).repeat_interleave(counts).repeat_interleave(sizes)
-    given = test if test.any() else None
-    return OwnedDataset(inputs, labels, owners, names, test=given, class_names=called, vocabulary=known)
+    common: dict[str, Any] = {"class_names": called, "vocabulary": known, "columns": parts[0].columns}
+    if len(grouped := [part.groups for part in parts if part.groups is not None]) == len(parts):
+        common["groups"] = groups_of(torch.cat(grouped).numpy(), owners)
+    elif grouped:
+        raise InputError(f"{root} has an array 'groups' in some files only: save it for all clients, or for none.")
+    return OwnedDataset(inputs, labels, owners, names, test=test if test.any() else None, **common)
 
 
 def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:

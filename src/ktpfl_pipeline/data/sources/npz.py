@@ -16,7 +16,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, meant, plural
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, groups_of, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.features import Extent, as_float32, check_told_apart, extent
 from ktpfl_pipeline.data.sources.labels import class_numbers, numbered
@@ -28,7 +28,7 @@ Header = tuple[tuple[int, ...], "np.dtype[Any]"]  # shape and dtype
 Headers = dict[str, Header]
 
 INPUTS = ("images", "features", "tokens")
-_PER_SAMPLE = ("labels", "clients", "test")
+_PER_SAMPLE = ("labels", "clients", "test", "groups")
 _OF_TOKENS = ("vocabulary", "padding")
 _KNOWN = (*INPUTS, *_PER_SAMPLE, "classes", "columns", *_OF_TOKENS, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
@@ -46,7 +46,8 @@ def load(argument: str, folder: Path) -> LabeledDataset:
             of classes as text, which are numbered `in_order`. Classes may have no samples.
         clients: optional: N integers or texts, the client that owns each sample.
         classes: optional: K texts, the names of the classes in the order of their numbers.
-        columns: optional: the names of the features, for human readers; not read.
+        columns: optional: F texts, the names of the features of vectors, for messages.
+        groups: optional: N integers or texts, such as patients; samples of a group stay on one side of every split.
         test: optional, only with clients: N booleans, or integers 0 and 1, whether each sample is a test sample.
         public: optional: see `included`.
         vocabulary: optional, only with tokens: V texts, the token of each id. Without it, V is the highest id plus 1.
@@ -107,11 +108,16 @@ def read(path: Path, extents: list[Extent] | None = None) -> LabeledDataset:
     if extents is None:
         check_told_apart(found, lambda column: f"column {column} (from 0) of the features in {path}")
     known = _vocabulary(path, kind, inputs, arrays)
-    if "clients" not in arrays:
-        return LabeledDataset(inputs, numbers, class_names=called, vocabulary=known)
+    common: dict[str, Any] = {"class_names": called, "vocabulary": known}
+    if "columns" in arrays and inputs.shape[1:] == arrays["columns"].shape:
+        common["columns"] = tuple(map(str, _texts(path, arrays["columns"])))
+    mine, names = owners_of(_texts(path, arrays["clients"]), path) if "clients" in arrays else (None, ())
+    if "groups" in arrays:
+        common["groups"] = groups_of(_texts(path, arrays["groups"]), mine)
+    if mine is None:
+        return LabeledDataset(inputs, numbers, **common)
     test = _flags(path, arrays["test"]) if "test" in arrays else None
-    mine, names = owners_of(_texts(path, arrays["clients"]), path)
-    return OwnedDataset(inputs, numbers, mine, names, test=test, class_names=called, vocabulary=known)
+    return OwnedDataset(inputs, numbers, mine, names, test=test, **common)
 
 
 def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:
@@ -210,7 +216,7 @@ def read_header(file: IO[bytes]) -> Header:
 
 def _checked(path: Path, archive: zipfile.ZipFile, labeled: bool) -> tuple[str, Headers]:
     """Return the name of the inputs in a file, one of `INPUTS`, and the headers. Raises InputError if one is wrong."""
-    headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes") if labeled else ()))
+    headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes", "columns") if labeled else ()))
     found = [name for name in INPUTS if name in headers]
     if len(found) > 1:
         raise InputError(f"{path} has the array {found[0]!r} and the array {found[1]!r}: save only one of them.")
@@ -265,6 +271,8 @@ _FORMS = {
         "the names of the classes, in the order of their numbers",
         "the names as text, with .astype(str)",
     ),
+    "groups": _Form("iuUS", "integers or text of shape (N,)", "one group per sample", "text, with .astype(str)"),
+    "columns": _Form("US", "text of shape (F,)", "the names of the features", "the names as text, with .astype(str)"),
     "vocabulary": _Form(
         "US", "text of shape (V,)", "the token of each id, in the order of the ids", "text, with .astype(str)"
     ),

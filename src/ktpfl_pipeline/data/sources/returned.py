@@ -48,6 +48,12 @@ def check_returned(samples: Any, source: str) -> LabeledDataset:
         check_ids(inputs, known.size, who)
     elif inputs.is_floating_point():
         check_finite(inputs, who)
+    groups = given.groups
+    if groups is not None and (groups.dtype != torch.int64 or groups.shape != labels.shape):
+        raise InputError(
+            f"{who} returned groups in {groups.dtype} of shape {tuple(groups.shape)}: they must be numbers in int64, "
+            "one for each sample, or None."
+        )
     if isinstance(samples, OwnedDataset):
         _check_owners(samples, who)
     names = None if samples.class_names is None else class_names(samples.class_names, numbers, who)

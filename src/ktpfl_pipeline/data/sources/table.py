@@ -8,6 +8,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.core.warnings import warn
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, owners_of
+from ktpfl_pipeline.data.owned import OwnedDataset, class_names, composed, groups_of, owners_of
 from ktpfl_pipeline.data.sources.arguments import file_in
 from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file, tested
 from ktpfl_pipeline.data.sources.labels import numbered
@@ -28,7 +29,7 @@ Table = dict[str, Cells]
 """The cells of each column by the column's name; None for an empty cell."""
 
 SPLITS = TRAIN | VALIDATION | TEST
-OPTIONAL = ("client", "split")
+OPTIONAL = ("client", "split", "group")
 """Optional columns."""
 EVERY = slice(None)
 PARSED = 100  # bytes of memory per byte of a CSV file, at most, as Python strings
@@ -42,6 +43,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
         label: the class, a name or a number; classes are numbered `in_order`.
         client: optional: the client that owns the image.
         split: optional: train, val or test, with the same meaning as the folders of these names in the source `folder`.
+        group: optional: what the image belongs to, such as a patient; a group stays on one side of every split.
 
     Raises:
         InputError: if a column or a cell is missing, if image files are missing, or if images cannot be read.
@@ -203,7 +205,9 @@ def labeled(
     if "split" in table:
         split = meant(place, "split", table["split"], {name: name for name in SPLITS}, "train, val or test", rows)
         common["test"] = torch.tensor(tested(split))[kept]
-    if "client" not in table:
+    owners, clients = owners_of([str(name) for name in table["client"]], place) if "client" in table else (None, ())
+    if "group" in table:
+        common["groups"] = groups_of(np.array([composed(name) for name in table["group"]]), owners)[kept]
+    if owners is None:
         return LabeledDataset(inputs, labels[kept], **common)
-    owners, clients = owners_of([str(name) for name in table["client"]], place)
     return OwnedDataset(inputs, labels[kept], owners[kept], clients, **common)

@@ -20,7 +20,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
         text: the text of the sample.
         label: the class, a name or a number; classes are numbered `in_order`.
         client: optional: the client that owns the text.
-        split: optional: train, val or test, as for the source `table`.
+        split, group: optional: as for the source `table`.
         public: optional: true or false. Public texts belong to no client, and need no label and no client; see
             `included`.
 

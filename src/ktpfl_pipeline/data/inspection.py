@@ -1,0 +1,264 @@
+"""What looks wrong in samples and their splits although they can be read; each finding is a warning.
+
+`of_samples` looks at samples as a source returns them, `of_splits` at the partitions of a federation. A share of
+`CHANCE` occurs by chance, such as blank images; more is a warning.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import LabeledDataset, Shape
+from ktpfl_pipeline.core.errors import listed, plural
+from ktpfl_pipeline.core.warnings import warn
+from ktpfl_pipeline.data.columns import of_columns
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.partition import ClientIndices, label_counts
+from ktpfl_pipeline.data.sources.labels import NUMBER
+from ktpfl_pipeline.data.standardization import UNKNOWN, FrequentTokens
+
+CHANCE = 0.01
+"""The share of test samples up to which a finding is no warning."""
+OF_A_CLIENT, FEW = 0.1, 5
+"""A client is named if a finding concerns more than a share `OF_A_CLIENT` of its test samples, and at least `FEW`."""
+CHARACTERS = 10
+"""More class names of one character than this are characters, where `a` and `A` differ."""
+CHANNELS = 4
+"""The most channels of a usual image."""
+_UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
+
+
+def of_samples(samples: LabeledDataset, where: str) -> None:
+    """Warn of class and client names that are nearly equal, and of axes in an unusual order."""
+    owners = samples.names if isinstance(samples, OwnedDataset) else ()
+    for what, plurals, names in (("class", "classes", samples.class_names or ()), ("client", "clients", owners)):
+        if found := alike(names):
+            warn("Names alike", f"{where}: {differ(found, plurals)}: if they are one {what}, give it one name.")
+    if order := axes(samples.shape):
+        warn("Axes", f"{where}: {order}.")
+
+
+def alike(names: Iterable[str]) -> list[list[str]]:
+    """Return the groups of names that differ only in capitals, blanks, Unicode form or the format of a number."""
+    given = list(names)
+    characters = sum(len(name) == 1 for name in given) > CHARACTERS
+    groups = defaultdict(list)
+    for name in given:
+        groups[name if characters and len(name) == 1 else _form(name)].append(name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _form(name: str) -> object:
+    """Return what a name is without its capitals, blanks, Unicode form and format of a number."""
+    plain = " ".join(re.sub(r"_|(?<=[^\W\d])-(?=[^\W\d])", " ", unicodedata.normalize("NFKC", name).casefold()).split())
+    return float(plain) if NUMBER.fullmatch(plain) else plain
+
+
+def differ(groups: Sequence[Sequence[str]], what: str) -> str:
+    """Return in words that the names of each group are nearly equal; `what` is their noun."""
+    *first, last = map(repr, groups[0])
+    more = f", as do {plural(len(groups) - 1, 'other group')} of names" if len(groups) > 1 else ""
+    return (
+        f"the {what} {', '.join(first)} and {last} differ only in capitals, blanks, Unicode form or the format of a "
+        f"number{more}"
+    )
+
+
+def axes(shape: Shape) -> str:
+    """Return why the axes of inputs may be in another order than channels first; empty if they look right."""
+    if len(shape) == 2 and shape[0] > shape[1]:
+        channels, steps = shape
+        return (
+            f"samples are {channels} channels of {plural(steps, 'step')}. If they are {channels} steps of "
+            f"{plural(steps, 'channel')}, save features.transpose(0, 2, 1)"
+        )
+    if len(shape) == 3:
+        first, second, last = shape
+        if last <= CHANNELS < min(first, second) and (last > 1 or first >= second):
+            return (
+                f"samples are {first} channels of {second} × {last}. If they are {first} × {second} with "
+                f"{plural(last, 'channel')}, save features.transpose(0, 3, 1, 2)"
+            )
+    return ""
+
+
+class _Split(NamedTuple):
+    """The partition of one seed: its clients' names and indices, and how messages name the seed."""
+
+    seed: str
+    names: Sequence[str]
+    clients: Sequence[ClientIndices]
+
+    def joined(self, part: str) -> Tensor:
+        return torch.cat([getattr(own, part) for own in self.clients])
+
+
+def of_splits(
+    samples: LabeledDataset,
+    partitions: Mapping[int, Mapping[int, ClientIndices]],
+    names: Mapping[int, Sequence[str]],
+    where: str,
+) -> None:
+    """Warn of leaks, classes, words and columns that make the result on test samples wrong or hard to reach.
+
+    Args:
+        samples: M samples.
+        partitions: the indices of each client's samples, by seed and client.
+        names: the clients' names in the source, by seed; empty without natural clients.
+        where: the source, for messages.
+
+    Raises:
+        InputError: if an outlier hides all other values of a column.
+    """
+    splits = []
+    for seed, clients in partitions.items():
+        prefix = f"{where}, seed {seed}: " if len(partitions) > 1 else f"{where}: "
+        called = [repr(name) for name in names.get(seed, ())] or [str(n) for n in sorted(clients)]
+        splits.append(_Split(prefix, called, [own for _, own in sorted(clients.items())]))
+    findings: list[tuple[str, list[tuple[float, str]]]] = [
+        ("Equal samples", [_leak(samples, split) for split in splits]),
+        ("Groups on both sides", [_groups(samples, split) for split in splits]),
+        ("Untrained classes", [_untrained(samples, split) for split in splits]),
+        ("Untrained classes", [_untrained_at(samples, split) for split in splits]),
+        ("Unknown words", [_words(samples, split) for split in splits]),
+    ]
+    for kind, found in findings:
+        share, text = max(found)  # the seed in which it is worst
+        if share:
+            warn(kind, text)
+    if samples.kind.standardized:
+        training = torch.cat([split.joined("train") for split in splits])
+        of_columns(samples, training, splits[0].clients, splits[0].names if names else (), where)
+
+
+def _named(split: _Split, shares: Sequence[tuple[int, int]]) -> tuple[list[str], int]:
+    """Return the names of the clients that a finding concerns much, and the place of the worst.
+
+    `shares` has the number of test samples that a finding concerns, and of all test samples, for each client.
+    """
+    much = [n for n, (found, of) in enumerate(shares) if found >= FEW and found > OF_A_CLIENT * of]
+    return [split.names[n] for n in much], max(much, key=lambda n: shares[n][0] / shares[n][1], default=-1)
+
+
+def _leak(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
+    """Find test samples whose inputs equal those of a training sample."""
+    copies, train, test = samples.copies.numpy(), split.joined("train").numpy(), split.joined("test").numpy()
+    leaked = np.isin(copies[test], copies[train])
+    own = [np.isin(copies[each.test], copies[each.train]) for each in split.clients]
+    shares = [(int(each.sum()), len(each)) for each in own]
+    much, worst = _named(split, shares)
+    share = leaked.mean()
+    if not (share > CHANCE or much):
+        return 0.0, ""
+    row = int(test[leaked.argmax()])
+    twin = int(train[(copies[train] == copies[row]).argmax()])
+    same = sum(found for found, _ in shares)
+    most = f", most at client {split.names[worst]} ({shares[worst][0]:,} of {shares[worst][1]:,})" if much else ""
+    return float(share), (
+        f"{split.seed}{int(leaked.sum()):,} of {plural(len(test), 'test sample')} ({share:.1%}) equal a training "
+        f"sample, {same:,} of them one of their own client{most}, such as the samples {row} and {twin}: test accuracy "
+        "counts what was learned by heart. Take copies out, or name what belongs together in `group`."
+    )
+
+
+def _groups(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
+    """Find groups, such as patients, that a split of the source puts on both sides at one client."""
+    if samples.groups is None:
+        return 0.0, ""
+    groups, both, total = samples.groups, list[tuple[str, int, int]](), 0
+    for name, own in zip(split.names, split.clients, strict=True):
+        tested, others = groups[own.test].numpy(), torch.cat(own[:2])
+        total += len(np.unique(tested))
+        for group in np.intersect1d(tested, groups[others]):
+            row, twin = (int(part[groups[part] == group][0]) for part in (own.test, others))
+            both.append((name, row, twin))
+    if not both:
+        return 0.0, ""
+    client, row, twin = both[0]
+    return len(both) / total, (
+        f"{split.seed}{len(both):,} of {plural(total, 'tested group')} have training samples too, such as the group of "
+        f"the samples {row} and {twin} at client {client}: the split that the source gives separates them. Leave it "
+        "out, or correct it."
+    )
+
+
+def _untrained(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
+    """Find classes that are tested and that no client trains on."""
+    train, test = (_counts(samples, split, part) for part in ("train", "test"))
+    lost = (train.sum(dim=0) == 0) & (test.sum(dim=0) > 0)
+    share = float(test[:, lost].sum() / test.sum())
+    if share <= CHANCE:
+        return 0.0, ""
+    classes = [_class_name(samples, label) for label in lost.nonzero().flatten().tolist()]
+    return share, (
+        f"{split.seed}the class{'es' * (len(classes) > 1)} {listed(classes)} ha{'ve' if len(classes) > 1 else 's'} "
+        f"{int(test[:, lost].sum()):,} of {plural(int(test.sum()), 'test sample')} ({share:.1%}) and no training "
+        "sample of any client, so that no method can be right there: move some to training, or leave the class out."
+    )
+
+
+def _untrained_at(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
+    """Find clients that are tested on classes of which only others have training samples."""
+    train, test = (_counts(samples, split, part) for part in ("train", "test"))
+    lost = test * (train == 0) * (train.sum(dim=0) > 0)
+    shares = list(zip(lost.sum(dim=1).tolist(), test.sum(dim=1).tolist(), strict=True))
+    much, worst = _named(split, shares)
+    if not much:
+        return 0.0, ""
+    found, of = shares[worst]
+    classes = [_class_name(samples, label) for label in lost[worst].nonzero().flatten().tolist()]
+    return found / of, (
+        f"{split.seed}{len(much):,} of {plural(len(shares), 'client')} are tested on classes of which they have no "
+        f"training sample, such as client {split.names[worst]}, {found:,} of {of:,} test samples ({listed(classes)}): "
+        "local-only training cannot be right there. Split each client's samples by class if this is not intended."
+    )
+
+
+def _counts(samples: LabeledDataset, split: _Split, part: str) -> Tensor:
+    none = torch.arange(0)
+    parts = {n: ClientIndices(getattr(own, part), none, none) for n, own in enumerate(split.clients)}
+    return label_counts(samples.labels, parts, samples.classes)
+
+
+def _class_name(samples: LabeledDataset, label: int) -> str:
+    return str(label) if samples.class_names is None else repr(samples.class_names[label])
+
+
+def _words(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
+    """Find test texts of which most tokens are in no training text."""
+    known = samples.vocabulary
+    if known is None:
+        return 0.0, ""
+    training, size = [own.train for own in split.clients], known.size
+    heard = samples.inputs[torch.cat(training)].flatten().bincount(minlength=size) > 0
+    if known.frequent is not None:
+        kept = FrequentTokens.of(samples.inputs, training, size, known.frequent).kept
+        heard &= torch.zeros(size, dtype=torch.bool).index_fill(0, kept, True)
+        heard[UNKNOWN] = False
+    words = known.words or ()
+    for name in _UNKNOWN:
+        if name in words:
+            heard[words.index(name)] = False
+    tested = [samples.inputs[own.test].flatten() for own in split.clients]
+    tested = [each if known.padding is None else each[each != known.padding] for each in tested]
+    strange = [each[~heard[each]] for each in tested]
+    much = [n for n, each in enumerate(strange) if len(each) > max(len(tested[n]) / 2, 100)]
+    total, lost = sum(map(len, tested)), sum(map(len, strange))
+    if not (much or lost > total / 2):
+        return 0.0, ""
+    worst = max(much, key=lambda n: len(strange[n]) / len(tested[n]), default=0)
+    who = "" if lost > total / 2 else f" of client {split.names[worst]}"
+    found, of = (lost, total) if lost > total / 2 else (len(strange[worst]), len(tested[worst]))
+    token = int((torch.cat(strange) if lost > total / 2 else strange[worst])[0])
+    example = repr(words[token]) if words else f"id {token}"
+    return found / of, (
+        f"{split.seed}{found:,} of {of:,} tokens of the test texts{who} ({found / of:.0%}), such as {example}, are in "
+        "no training text or not in the vocabulary, so that models cannot read them: set text.tokenizer to characters "
+        "or to the file of a tokenizer, or raise text.vocabulary."
+    )

@@ -1,0 +1,307 @@
+"""What looks wrong in samples and splits is a warning; what is usual is none."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.warnings import collected
+from ktpfl_pipeline.data.inspection import alike, axes, of_samples, of_splits
+from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.partition import ClientIndices, natural, partition
+
+NUMBERS = np.random.default_rng(0)
+ROWS = torch.from_numpy(NUMBERS.normal(size=(200, 4)).astype("f4"))
+LABELS = torch.from_numpy(NUMBERS.integers(0, 2, 200))
+OWNERS = torch.arange(200) % 4
+NAMES = ("east", "north", "south", "west")
+
+
+def owned(inputs: Tensor = ROWS, labels: Tensor = LABELS, **others: Any) -> OwnedDataset:
+    return OwnedDataset(inputs, labels, OWNERS[: len(labels)], NAMES, **others)
+
+
+def told(
+    samples: Any, clients: dict[int, ClientIndices] | None = None, names: tuple[str, ...] = NAMES
+) -> dict[str, str]:
+    """Return the warnings by kind, of samples that are split by owner unless `clients` are given."""
+    with collected() as found:
+        of_samples(samples, "mine")
+        of_splits(samples, {0: clients or natural(samples, None, 0, groups=samples.groups)}, {0: names}, "mine")
+    return {each.kind: each.text for each in found}
+
+
+def test_usual_samples_cause_no_warning() -> None:
+    assert told(owned(class_names=("ill", "well"))) == {}
+    images = torch.from_numpy(NUMBERS.integers(0, 256, (200, 3, 8, 8)).astype("u1"))
+    assert told(owned(images)) == {}
+    assert told(owned(ROWS.reshape(200, 2, 2))) == {}
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ["Benign", "benign", "benign "],
+            ["brain tumor", "brain  tumor"],
+            ["yes", "YES"],
+            ["stra\u00dfe", "STRASSE"],
+            ["m\u00b2", "m2"],  # a superscript
+            ["\uff21\uff22", "AB"],  # letters of full width, as Japanese systems write them
+            ["1", "1.0"],
+            ["01", "1"],
+            ["1e3", "1000"],
+            ["brain_tumor", "brain-tumor", "brain tumor"],
+            ["Y", "y"],
+        ],
+    )
+    def test_that_differ_only_in_form_are_alike(self, names: list[str]) -> None:
+        assert alike([*names, "other"]) == [names]
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            [str(number) for number in range(100)],
+            ["-1", "1", "1.5", "1.50001"],
+            ["grade -1", "grade 1"],
+            ["caf\u00e9", "cafe"],
+            [*map(chr, range(65, 91)), *map(chr, range(97, 123))],  # characters, as in EMNIST and Shakespeare
+        ],
+    )
+    def test_that_differ_otherwise_are_not(self, names: list[str]) -> None:
+        assert alike(names) == []
+
+    def test_of_classes_and_clients_are_named(self) -> None:
+        samples = OwnedDataset(ROWS, LABELS % 3, OWNERS % 3, ("Graz", "graz", "Linz"), class_names=("No", "no ", "yes"))
+        with collected() as found:
+            of_samples(samples, "mine")
+        classes, clients = (each.text for each in found)
+        assert classes.startswith("mine: the classes 'No' and 'no ' differ only in capitals, blanks, Unicode form or")
+        assert "the clients 'Graz' and 'graz' differ" in clients
+
+
+class TestAxes:
+    @pytest.mark.parametrize(
+        ("shape", "words"),
+        [
+            ((64, 6), "64 channels of 6 steps. If they are 64 steps of 6 channels, save features.transpose(0, 2, 1)"),
+            ((128, 1), "If they are 128 steps of 1 channel"),
+            ((32, 32, 3), "32 channels of 32 × 3. If they are 32 × 32 with 3 channels"),
+            ((28, 28, 1), "If they are 28 × 28 with 1 channel"),
+            ((128, 9, 1), "If they are 128 × 9 with 1 channel"),
+            ((240, 320, 4), "If they are 240 × 320 with 4 channels"),
+        ],
+    )
+    def test_in_an_unusual_order(self, shape: tuple[int, ...], words: str) -> None:
+        assert words in axes(shape)
+
+    @pytest.mark.parametrize(
+        "shape", [(10,), (9, 128), (6, 6), (1, 28, 28), (3, 32, 32), (9, 1, 128), (9, 128, 1), (64, 4, 4), (13, 64, 64)]
+    )
+    def test_in_the_usual_order(self, shape: tuple[int, ...]) -> None:
+        assert axes(shape) == ""
+
+
+class TestEqualSamples:
+    def test_in_training_and_test_are_counted(self) -> None:
+        """Each row occurs five times, so that nearly every test sample has a copy among the training samples."""
+        copies = torch.arange(200) // 4 // 5 * 4 + torch.arange(200) % 4  # of one owner
+        found = told(owned(ROWS[copies], LABELS[copies]))
+        assert found.keys() == {"Equal samples"}
+        assert (
+            "52 of 52 test samples (100.0%) equal a training sample, 52 of them one of their own client"
+            in (found["Equal samples"])
+        )
+
+    def test_of_other_clients_count_too(self) -> None:
+        rows = ROWS[torch.arange(200) // 4 * 4]  # each of four clients has a copy of each row
+        clients = {n: ClientIndices(*(part + n for part in SPLIT)) for n in range(4)}
+        assert told(owned(rows), clients) == {}, "a row is on the same side at all clients"
+        clients[0] = ClientIndices(SPLIT[2], SPLIT[1], SPLIT[0])
+        assert "0 of them one of their own client" in told(owned(rows), clients)["Equal samples"]
+
+    def test_of_one_client_are_named(self) -> None:
+        rows = ROWS.clone()
+        rows[OWNERS == 1] = ROWS[1]
+        assert "most at client 'north' (13 of 13)" in told(owned(rows))["Equal samples"]
+
+    def test_stay_on_one_side_with_keep_equal(self) -> None:
+        copies = torch.arange(200) // 4 // 5 * 4 + torch.arange(200) % 4
+        samples = owned(ROWS[copies], LABELS[copies])
+        assert told(samples, natural(samples, None, 0, groups=samples.copies)) == {}
+
+
+SPLIT = (torch.arange(0, 120, 4), torch.arange(120, 140, 4), torch.arange(140, 200, 4))
+"""The samples of client 0: for training, validation and test."""
+
+
+class TestGroups:
+    PATIENTS = torch.arange(200) // 8  # of two samples at each of four clients
+
+    def test_stay_on_one_side_of_every_split(self) -> None:
+        samples = owned(groups=self.PATIENTS)
+        for seed in range(3):
+            for own in natural(samples, None, seed, groups=self.PATIENTS).values():
+                sides = [set(self.PATIENTS[part].tolist()) for part in own]
+                assert all(sides)
+                assert sum(map(len, sides)) == len(set.union(*sides)) == 25
+                assert 10 <= len(own.test) <= 14, "a quarter of 50 samples"
+
+    @pytest.mark.parametrize("scheme", ["iid", "dirichlet", "two_labels"])
+    def test_go_to_one_client_where_samples_are_dealt_out(self, scheme: str) -> None:
+        parts = partition(LABELS, 3, scheme, 0, groups=self.PATIENTS)
+        owners = [set(self.PATIENTS[torch.cat(own)].tolist()) for own in parts.values()]
+        assert sum(map(len, owners)) == len(set.union(*owners)) == 25
+        sides = [set(self.PATIENTS[part].tolist()) for own in parts.values() for part in own]
+        assert sum(map(len, sides)) == 25
+
+    def test_that_the_split_of_the_source_separates_are_counted(self) -> None:
+        test = torch.zeros(200, dtype=torch.bool)
+        test[::7] = True
+        found = told(owned(groups=self.PATIENTS, test=test))
+        assert found.keys() == {"Groups on both sides"}
+        assert "29 of 29 tested groups have training samples too" in found["Groups on both sides"]
+
+
+class TestUntrainedClasses:
+    def test_of_all_clients_are_named(self) -> None:
+        labels, test = LABELS.clone(), torch.zeros(200, dtype=torch.bool)
+        test[:60] = True
+        labels[:12] = 2
+        found = told(owned(labels=labels, test=test, class_names=("healthy", "flu", "measles")))
+        assert found.keys() == {"Untrained classes"}
+        assert (
+            "the class 'measles' has 12 of 60 test samples (20.0%) and no training sample of any"
+            in (found["Untrained classes"])
+        )
+
+    def test_of_one_client_are_named(self) -> None:
+        """Client north has class 1 in its test samples only."""
+        labels, test = LABELS.clone(), torch.arange(200) < 60
+        labels[(OWNERS == 1) & ~test] = 0
+        labels[(OWNERS == 1) & test] = 1
+        found = told(owned(labels=labels, test=test))
+        assert found.keys() == {"Untrained classes"}
+        assert (
+            "1 of 4 clients are tested on classes of which they have no training sample, such as client 'north', 15 of"
+            in (found["Untrained classes"])
+        )
+
+
+class TestWords:
+    @staticmethod
+    def texts(ids: Tensor, **others: Any) -> OwnedDataset:
+        words = ("[PAD]", "[UNK]", *(f"w{number}" for number in range(998)))
+        return owned(ids, vocabulary=Vocabulary(1000, 0, words, 1000, "words"), **others)
+
+    def test_that_are_mostly_in_no_training_text(self) -> None:
+        """Each text has tokens of its own, as with sentences that a tokenizer takes for words."""
+        ids = torch.arange(2, 1002).reshape(200, 5).clamp(max=999)
+        found = told(self.texts(ids))["Unknown words"]
+        assert "of 260 tokens of the test texts" in found
+        assert "such as 'w" in found
+        assert told(self.texts(torch.from_numpy(NUMBERS.integers(2, 50, (200, 5))))) == {}
+
+    def test_that_the_tokenizer_does_not_know(self) -> None:
+        """A tokenizer file that does not know the script has the same token everywhere."""
+        ids = torch.ones(200, 5, dtype=torch.int64)
+        ids[:, 0] = torch.arange(200) % 40 + 2
+        found = told(owned(ids, vocabulary=Vocabulary(1000, 0, ("[PAD]", "[UNK]", *map(str, range(998))))))
+        assert "such as '[UNK]'" in found["Unknown words"]
+
+    def test_of_one_client(self) -> None:
+        ids = torch.from_numpy(NUMBERS.integers(2, 50, (200, 18)))
+        ids[OWNERS == 2] = torch.arange(100, 1000).reshape(50, 18)
+        assert "tokens of the test texts of client 'south'" in told(self.texts(ids))["Unknown words"]
+
+
+class TestColumns:
+    @pytest.mark.parametrize(
+        ("values", "rows", "words"),
+        [
+            ([-9999.0], 10, "-9999 (10 times), and its other values are from"),
+            ([-99.0], 10, "-99 (10 times)"),
+            ([-9999.0, -8888.0], 12, "-9999 (6 times), -8888 (6 times)"),
+            ([1e6], 1, "column 'hba1c' has 1e+06, and"),
+        ],
+    )
+    def test_values_that_hide_all_others_are_counted(self, values: list[float], rows: int, words: str) -> None:
+        features = ROWS.clone()
+        features[:rows, 2] = torch.tensor(values).repeat(rows)[:rows]
+        found = told(owned(features, columns=("age", "bmi", "hba1c", "sex")))
+        assert found.keys() == {"Outliers"}
+        assert words in found["Outliers"]
+
+    def test_a_value_that_erases_all_others_is_an_error(self) -> None:
+        features = ROWS.clone()
+        features[0, 2] = 1e30
+        clients = natural(owned(features), None, 0)
+        test = clients[0].test[0]
+        trained = clients[0]._replace(train=torch.cat([clients[0].train, torch.tensor([0])]))
+        with pytest.raises(InputError, match=r"mine: column 2 \(from 0\) has 1e\+30, and its other values are from -"):
+            told(owned(features), {**clients, 0: trained})
+        features[0, 2], features[test, 2] = 0.0, 1e30  # of a test sample, which standardization does not use
+        assert told(owned(features), clients).keys() == {"Outliers"}
+
+    @pytest.mark.parametrize("draw", ["exponential", "standard_cauchy", "lognormal", "standard_t"])
+    def test_heavy_tails_are_no_warning(self, draw: str) -> None:
+        features = ROWS.clone()
+        made = np.random.default_rng(1)
+        values = {"lognormal": lambda: made.lognormal(0, 2, 200), "standard_t": lambda: made.standard_t(3, 200)}
+        features[:, 0] = torch.from_numpy(values.get(draw, lambda: getattr(made, draw)(size=200))())
+        assert told(owned(features)) == {}
+
+    def test_flags_and_counts_of_mostly_zeros_are_no_warning(self) -> None:
+        features = ROWS.clone()
+        features[:, 0] = (torch.arange(200) % 50 == 0).float()
+        features[:, 1] = torch.from_numpy(NUMBERS.poisson(0.2, 200).astype("f4"))
+        assert told(owned(features)) == {}
+
+    @pytest.mark.parametrize(
+        ("usual", "other"),
+        [
+            (lambda n: NUMBERS.normal(6, 1, n), lambda n: NUMBERS.normal(42, 8, n)),  # HbA1c in % and mmol/mol
+            (lambda n: NUMBERS.normal(37, 0.6, n), lambda n: NUMBERS.normal(98.6, 1, n)),  # °C and °F
+            (lambda n: NUMBERS.lognormal(4.6, 0.25, n), lambda n: NUMBERS.lognormal(1.7, 0.25, n)),  # glucose
+            (lambda n: NUMBERS.normal(1.7, 0.1, n), lambda n: NUMBERS.normal(170, 10, n)),  # m and cm
+        ],
+    )
+    @pytest.mark.parametrize("others", [1, 2])
+    def test_another_unit_of_a_client_is_named(self, usual: Any, other: Any, others: int) -> None:
+        """With two of five clients, the median client has the usual unit."""
+        owners = torch.arange(200) % 5
+        features = torch.from_numpy(np.where(owners < others, other(200), usual(200)).astype("f4"))
+        samples = OwnedDataset(features[:, None], LABELS, owners, tuple("abcde"), columns=("hba1c",))
+        found = told(samples, names=tuple("abcde"))
+        assert found.keys() == {"Units"}
+        assert f"at client {', '.join(map(repr, 'ab'[:others]))}, and" in found["Units"]
+        assert found["Units"].startswith("mine: column 'hba1c' is ")
+
+    def test_two_clients_with_two_units_are_named(self) -> None:
+        features = torch.from_numpy(np.where(OWNERS % 2, NUMBERS.normal(1, 0.1, 200), NUMBERS.normal(100, 9, 200)))
+        samples = OwnedDataset(features[:, None].float(), LABELS, OWNERS % 2, ("a", "b"))
+        assert "at client 'a', and" in told(samples, names=("a", "b"))["Units"]
+
+    def test_clients_that_all_differ_have_no_unit_of_their_own(self) -> None:
+        """As in FedProx's synthetic data, where each client has a mean of its own."""
+        features = (ROWS[:, :1] * 0.01 + OWNERS[:, None]).float()
+        assert told(owned(features)) == {}
+
+    def test_shifted_clients_and_categories_are_no_warning(self) -> None:
+        features = ROWS + OWNERS[:, None] * 0.5
+        features[:, 0] = (OWNERS == 1).float()  # a category that one client alone has
+        assert told(owned(features)) == {}
+
+
+def test_the_worst_seed_is_named() -> None:
+    samples = LabeledDataset(ROWS, LABELS)
+    good = partition(LABELS, 4, "iid", 0)
+    bad = {n: ClientIndices(own.train, own.validation, own.train) for n, own in good.items()}
+    with collected() as found:
+        of_splits(samples, {3: good, 7: bad}, {}, "mine")
+    (one,) = found
+    assert one.text.startswith("mine, seed 7: ")
