@@ -47,19 +47,19 @@ def test_links_and_command(
     project: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(tracking.MlflowTracker, "experiments", lambda self: {"hetero_digits": "3", "hetero_cifar": "1"})
-    monkeypatch.setattr(tracking.MlflowTracker, "save_view", lambda self, number: {"3": "abc", "1": ""}[number])
+    monkeypatch.setattr(tracking.MlflowTracker, "latest_report", lambda self, number: {"3": "abc", "1": ""}[number])
     monkeypatch.setattr(ui, "free_port", lambda: 5003)
     ui.main()
 
     page = "http://127.0.0.1:5003/#/experiments/{}/runs?workflowType=machine_learning&compareRunsMode=CHART"
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
-        f"hetero_digits: {page.format(3)}&viewStateShareKey=ktpfl",
-        "hetero_digits, in words: http://127.0.0.1:5003/#/experiments/3/runs/abc?workflowType=machine_learning",
-        f"hetero_cifar: {page.format(1)}&viewStateShareKey=ktpfl",
+        "hetero_digits, latest report: http://127.0.0.1:5003/#/experiments/3/runs/abc?workflowType=machine_learning",
+        f"hetero_digits: {page.format(3)}",
+        f"hetero_cifar: {page.format(1)}",
     ]
     assert "port 5003 (port 5000 is in use)" in lines[3]
-    assert (lines[0].removeprefix("hetero_digits: "), 5003) in started  # the first one is opened
+    assert (lines[0].removeprefix("hetero_digits, latest report: "), 5003) in started  # the first one is opened
 
     (arguments, environment) = next(call for call in started if isinstance(call[0], list))
     assert arguments[:4] == [sys.executable, "-m", "mlflow", "ui"]

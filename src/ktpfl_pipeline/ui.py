@@ -17,6 +17,8 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.stopping import heed
 
 HOST, PORT = "127.0.0.1", 5000
+CHARTS = "/runs?workflowType=machine_learning&compareRunsMode=CHART"
+"""The charts of an experiment's runs, relative to the address of the experiment."""
 PATIENCE = 60  # seconds to wait until the server answers
 
 
@@ -47,16 +49,15 @@ def main() -> None:
 
 
 def links(tracker: tracking.MlflowTracker, base: str) -> dict[str, str]:
-    """Return the addresses of MLflow pages by label: each experiment, and its last comparison, sweep or tuning, if any.
+    """Return the addresses of MLflow pages by label: each experiment's latest report, if any, and its charts.
 
     `base` is the start of an address, to which the number of the experiment is appended.
     """
     pages = {}
     for name, number in tracker.experiments().items():
-        parent = tracker.save_view(number)
-        pages[name] = f"{base}{number}{tracking.VIEW}"
-        if parent:
-            pages[f"{name}, in words"] = f"{base}{number}/runs/{parent}?workflowType=machine_learning"
+        if report := tracker.latest_report(number):
+            pages[f"{name}, latest report"] = f"{base}{number}/runs/{report}?workflowType=machine_learning"
+        pages[name] = f"{base}{number}{CHARTS}"
     return pages
 
 

@@ -1,13 +1,11 @@
 """One MLflow run per key, whatever happens to the process that makes it."""
 
-import base64
 import contextlib
 import json
 import os
 import shutil
 import sqlite3
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,9 +23,9 @@ from mlflow.store.tracking import sqlalchemy_store
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.metrics import Newcomers, RoundRecord
+from ktpfl_pipeline.core.metrics import RoundRecord
 from ktpfl_pipeline.runs.run import log_end
-from ktpfl_pipeline.tracking import PARENT, Dataset, Ending, Entry, MlflowTracker, Tracker, store, view
+from ktpfl_pipeline.tracking import PARENT, Dataset, Ending, Entry, MlflowTracker, Tracker, store
 from ktpfl_pipeline.tracking.store import open_client
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # before the first import of mlflow
@@ -421,23 +419,13 @@ class TestReports:
         log_report(Tracker(), **self.REPORT, folder=tmp_path)
 
 
-class TestView:
-    """What `make ui` opens: all methods, grouped, in the comparison that was trained last."""
-
-    @staticmethod
-    def state(client: Any, number: str) -> dict[str, Any]:
-        kept = json.loads(client.get_experiment(number).tags["mlflow.sharedViewState.ktpfl"])
-        assert isinstance(kept["createdAt"], int), "else MLflow does not take it"
-        state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(kept["state"].removeprefix("deflate;"))))
-        return state
+class TestExperiments:
+    """What `make ui` shows: the experiment and the report that were made last."""
 
     def test_mlflow_opens_an_experiment_on_its_runs(self, tracker: MlflowTracker, client: Any) -> None:
         """Without this tag MLflow takes an experiment for one on language models, and opens it on traces."""
         finished(tracker, RUN._replace(experiment="new"))
         assert client.get_experiment_by_name("new").tags["mlflow.experimentKind"] == "custom_model_development"
-        old = client.create_experiment("old")
-        tracker.save_view(old)
-        assert client.get_experiment(old).tags["mlflow.experimentKind"] == "custom_model_development"
 
     def test_the_experiment_that_was_trained_last_comes_first(self, tracker: MlflowTracker, client: Any) -> None:
         for name in ("older", "newer", "never trained"):
@@ -452,44 +440,14 @@ class TestView:
         found = client.get_run(finished(tracker, RUN._replace(params=params)))
         assert found.data.params["private.source"] == "npz:http://anna:***@host/x"
 
-    def test_all_runs_until_there_is_a_comparison(self, tracker: MlflowTracker, client: Any, tmp_path: Path) -> None:
+    def test_the_latest_report_is_that_of_the_last_run(
+        self, tracker: MlflowTracker, client: Any, tmp_path: Path
+    ) -> None:
         run_id = finished(tracker)
         (number,) = tracker.experiments().values()
-        assert tracker.save_view(number) == ""
-        state = self.state(client, number)
-        assert state["searchFilter"] == "tags.seed != ''"
-        assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "method"}]
-        assert state["groupsExpanded"] == {"tag.method.kt_pfl": False}
+        assert tracker.latest_report(number) == ""
         log_report(tracker, "digits", "report", "r1", written(tmp_path, ""), children=[run_id])
-        parent = tracker.save_view(number)
-        assert client.get_run(run_id).data.tags[PARENT] == parent
-        (shown,) = client.search_runs([number], self.state(client, number)["searchFilter"])
-        assert shown.info.run_id == run_id
-
-    def test_sections_and_charts(self, tracker: MlflowTracker, client: Any) -> None:
-        tags = {"method": "kt_pfl", "seed": "0", "setting": "rho=0.3"}
-        finished(tracker, RUN._replace(tags=tags))
-        (number,) = tracker.experiments().values()
-        tracker.save_view(number)
-        state = self.state(client, number)
-        assert state["groupsExpanded"] == {"tag.method.kt_pfl,tag.setting.rho=0.3": False}
-        shown = [section["name"] for section in state["compareRunSections"] if section["display"]]
-        assert shown == ["Final accuracy", "Accuracy by round", "Traffic and time"]
-        first = state["compareRunCharts"][0]
-        assert (first["type"], first["metricKey"]) == ("BAR", "final/after_transfer")
-        assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == set(shown)
-        assert state["runsHiddenMode"] == "SHOW_ALL"
-
-    @pytest.mark.usefixtures("blank_figures")
-    def test_every_group_of_metrics_has_a_section(self) -> None:
-        """Else MLflow opens it between the charts that are shown."""
-        run, tracked = make_run(), Mock()
-        more: dict[str, Any] = {"measures": {"auc": [0.5, 0.5]}, "work": {"flops": [1.0, 1.0]}, "metrics": {"alpha": 1}}
-        history = [replace(run.history[0], epsilon=[1.0, 2.0], late=[1], **more)]
-        newcomers = Newcomers([7], ["mlp"], {0: [0.5]}, {0: [0.5, 0.5]}, {"knowledge_up": 1})
-        log_end(tracked, replace(run, history=history, confusion=[[1, 0, 0]] * 3, newcomers=newcomers), {})
-        logged = {**tracking.round_metrics(history[0]), **tracked.finish.call_args.args[0].summary}
-        assert {name.partition("/")[0] for name in logged if "/" in name} == set(view.GROUPS)
+        assert tracker.latest_report(number) == client.get_run(run_id).data.tags[PARENT]
 
     def test_malicious_clients_are_marked(self) -> None:
         tracked = Mock()

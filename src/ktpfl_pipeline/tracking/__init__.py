@@ -18,9 +18,8 @@ from ktpfl_pipeline.core.validation import parse
 from ktpfl_pipeline.tracking.mlflow import MlflowTracker, round_metrics
 from ktpfl_pipeline.tracking.store import SQLITE, URI
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
-from ktpfl_pipeline.tracking.view import ADDRESS as VIEW
 
-__all__ = ["PARENT", "VIEW", "Dataset", "Ending", "Entry", "MlflowTracker", "TrackedRun", "Tracker", "round_metrics"]
+__all__ = ["PARENT", "Dataset", "Ending", "Entry", "MlflowTracker", "TrackedRun", "Tracker", "round_metrics"]
 
 logger = logging.getLogger(__name__)
 DEFAULT_STORE = f"{SQLITE}mlflow.db"

@@ -10,7 +10,6 @@ from typing import Any
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError, masked
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
-from ktpfl_pipeline.tracking import view
 from ktpfl_pipeline.tracking.store import Store, impatient, open_client
 from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
 
@@ -18,6 +17,8 @@ CLIENTS = "clients.json"
 """The artifact with a table of one row per client."""
 MLFLOW_NOTE = "mlflow.note.content"
 """The tag whose Markdown MLflow shows at the top of a run's page."""
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""The tag that makes MLflow open an experiment with its runs instead of traces of language models."""
 TRAINED = "tags.seed != ''"
 """The search filter for runs of a method with one seed, as opposed to comparisons and studies."""
 
@@ -53,21 +54,10 @@ class MlflowTracker(Tracker):
         started = {name: run.info.start_time if run else 0 for name, run in trained.items()}
         return {name: found[name] for name in sorted(found, key=lambda name: -started[name])}
 
-    def save_view(self, experiment_id: str) -> str:
-        """Save the page that compares the methods of an experiment, and return the id of the parent run that it shows.
-
-        The page shows the runs of the comparison, sweep or tuning that was trained last. If the last trained run has no
-        parent run, the page shows all runs, and the returned id is empty.
-        """
-        with Store(self.store, self.artifacts).use() as client:
-            last = _last(client, experiment_id)
-            parent: str = last.data.tags.get(PARENT, "") if last else ""
-            shown = f"tags.`{PARENT}` = '{parent}'" if parent else TRAINED
-            tags = [run.data.tags for run in client.search_runs([experiment_id], shown)]
-            groups = ["method", *(["setting"] if any("setting" in each for each in tags) else [])]
-            found = {tuple(each.get(group, "") for group in groups) for each in tags}
-            client.set_experiment_tag(experiment_id, *view.KIND)
-            client.set_experiment_tag(experiment_id, view.TAG, view.tag(shown, groups, sorted(found)))
+    def latest_report(self, experiment_id: str) -> str:
+        """Return the id of the parent run of the run that was trained last; empty if it has none."""
+        last = _last(open_client(self.store), experiment_id)
+        parent: str = last.data.tags.get(PARENT, "") if last else ""
         return parent
 
     def _find_or_create(self, client: Any, entry: Entry) -> str:
@@ -82,8 +72,7 @@ class MlflowTracker(Tracker):
                 f"{number}`, or make room with `mlflow gc --experiment-ids {number}`, with the store {self.store}."
             )
         location = (self.artifacts / experiment).as_uri() if self.store.startswith("sqlite:") else None
-        tags_of_all = dict([view.KIND])
-        experiment_id = found.experiment_id if found else client.create_experiment(experiment, location, tags_of_all)
+        experiment_id = found.experiment_id if found else client.create_experiment(experiment, location, KIND)
         begun = client.search_runs([experiment_id], filter_string=f"tags.key = '{key}'", max_results=1)
         made = {"key": key, **_made_by(), **tags}
         run = begun[0] if begun else client.create_run(experiment_id, run_name=name, tags=made)
