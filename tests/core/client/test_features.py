@@ -147,7 +147,7 @@ class TestCommonHead:
             toy.build(architecture).double().eval(),
             toy.samples(5, 1),
         )
-        module.load_state_dict(common_head.with_head(fed, {3: fed.initial_models()[3]}, head)[3])
+        module.load_state_dict(common_head.with_heads(fed, {3: fed.initial_models()[3]}, {3: head})[3])
         pixels = images.inputs.double() / 127.5 - 1
         found = module(pixels)
         shrunk = by_hand.pooled(module[:-1](pixels).flatten(1), dimension)
@@ -184,4 +184,4 @@ class TestCommonHead:
         build = lambda name: nn.Sequential(nn.Flatten(), nn.Linear(64, toy.CLASSES, bias=False))  # noqa: E731
         fed = toy.federation(1, build=build)
         with pytest.raises(InputError, match="its head 1 has no bias"):
-            common_head.with_head(fed, fed.initial_models(), common_head.initial(fed, 4))
+            common_head.with_heads(fed, fed.initial_models(), {3: common_head.initial(fed, 4)})
