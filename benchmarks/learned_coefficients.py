@@ -3,14 +3,14 @@
     python benchmarks/learned_coefficients.py run                           everything that is missing, about ten hours
     python benchmarks/learned_coefficients.py run --cells cifar10,two_labels --rows learned,frozen --seeds 100,101
     python benchmarks/learned_coefficients.py plan                          the number of runs that are missing
-    python benchmarks/learned_coefficients.py draw                          the page and its figure, from the kept rows
+    python benchmarks/learned_page.py                                       the page and its figure, from the kept runs
 
 The clients, rounds and networks are those of benchmarks/converged.py. η₂ and T of each row are first chosen in each
 cell by the accuracy on images that no result uses, with one seed: the best of `RATES` at T = 1, and then the better of
-1 and `TEMPERATURE` at this rate. So every row has five runs of design in a cell. `run` may be stopped at any time and
+1 and `TEMPERATURE` at this rate. So every row has six runs of design in a cell. `run` may be stopped at any time and
 started several times at once: a finished run is one line of benchmarks/results/learned_coefficients.csv, and no run is
-repeated. The datasets are read from the npz files fashion_mnist, fashion_mnist_full, mnist, cifar10 and cifar100 in the
-folder KTPFL_REAL_DATA, or in data/01_raw without this variable. `draw` needs no images.
+repeated, unless its design has changed. The datasets are read from the npz files fashion_mnist, fashion_mnist_full,
+mnist, cifar10 and cifar100 in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable.
 """
 
 import argparse
@@ -52,7 +52,7 @@ DESIGN_SHARE = 0.28
 """The share of a file's images on which η₂ and T are chosen. CIFAR-10 has 2,800 of them, and 7,200 for results."""
 SAMPLES, TEST_SHARE = {True: 2760, False: 7200}, {True: 0.674, False: 0.875}
 """The samples of twelve clients, and the share for testing, by whether it is design. 75 of a client remain."""
-RATES, TEMPERATURE = (0.001, 0.003, 0.01, 0.03), 10.0
+RATES, TEMPERATURE = (0.001, 0.003, 0.01, 0.03, 0.1), 10.0
 """Values of η₂, and the T of the released code. With the loss T²·KL, η₂ has about the same scale for any T."""
 DESIGN_SEED, SEEDS = 0, range(100, 112)
 PUBLIC = dict(converged.DATA.values())
@@ -346,7 +346,7 @@ def perform(wanted: Wanted) -> bool:
     with claimed(wanted) as free:
         lines = read()
         found = point(lines, wanted)
-        if not free or found is None or wanted in set(map(identity, lines)):
+        if not free or found is None or wanted in done(lines):
             return False
         line = finished(wanted, *found)
         append(line)
@@ -354,10 +354,25 @@ def perform(wanted: Wanted) -> bool:
     return True
 
 
+def done(lines: list[dict[str, str]]) -> set[Wanted]:
+    """Return the finished runs; a result counts only with the η₂ and T that its design chooses."""
+    by_row: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for line in lines:
+        by_row.setdefault(identity(line)[1:4], []).append(line)
+    found = set()
+    for own in by_row.values():
+        for line in own:
+            each = identity(line)
+            used = float(line["rate"]), float(line["temperature"])
+            if each.design or point(own, each) in (None, used):
+                found.add(each)
+    return found
+
+
 def missing(wanted: list[Wanted]) -> list[Wanted]:
     """Return the runs that are not finished."""
-    done = set(map(identity, read()))
-    return [each for each in wanted if each not in done]
+    there = done(read())
+    return [each for each in wanted if each not in there]
 
 
 def append(line: dict[str, str]) -> None:
@@ -373,7 +388,7 @@ def append(line: dict[str, str]) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "plan", "draw"))
+    parser.add_argument("command", choices=("run", "plan"))
     parser.add_argument("--cells", help="such as cifar10,two_labels; several are joined with +")
     parser.add_argument("--rows", help=f"some of {','.join(ROWS)}")
     parser.add_argument("--seeds", help="such as 100,101")
@@ -386,7 +401,7 @@ def main() -> None:
     wanted = list(dict.fromkeys(everything(cells, rows, seeds)))
     if given.command == "run":
         run(wanted)
-    elif given.command == "plan":
+    else:
         left = missing(wanted)
         print(f"{len(left)} of {len(wanted)} runs are missing, {sum(each.design for each in left)} of the design.")
 

@@ -9,10 +9,12 @@ from ktpfl_pipeline.analysis.statistics import (
     Difference,
     benign,
     difference,
+    equivalence,
     final,
     holm,
     mean_over_clients,
     seeds_to_decide,
+    step_down,
 )
 
 
@@ -98,6 +100,34 @@ class TestHolm:
         """Of two alike, the first is tested at 97.5 %: t(n - 1) / √n is 1.004 with eight seeds, 0.92 with nine."""
         alike = difference([0.02, 0.01, 0.0])
         assert seeds_to_decide(holm({"a": alike, "b": alike})["a"]) == 9
+
+
+class TestEquivalence:
+    @pytest.mark.parametrize("mean", [0.0, 1.0, -1.0])
+    @pytest.mark.parametrize("p", [0.01, 0.05, 0.4])
+    def test_a_hand_example(self, mean, p):
+        """Three seeds, √3 around the mean: the distance to the nearer margin is t, and P(T > t) is p."""
+        found = difference([mean - 3**0.5, mean, mean + 3**0.5])
+        assert equivalence(found, abs(mean) + at(2 * p)) == pytest.approx(p)
+
+    def test_it_is_the_90_percent_interval(self):
+        """These differences have the mean 0.1 and the deviation 0.18708; t(4) is 2.13185 at 95 %."""
+        found = difference([0.1, 0.3, -0.2, 0.2, 0.1])
+        end = 0.1 + 2.1318468 * 0.1870829 / 5**0.5
+        assert equivalence(found, end) == pytest.approx(0.05, abs=1e-6)
+        assert equivalence(found, end + 0.01) < 0.05 < equivalence(found, end - 0.01)
+
+    def test_outside_the_margin_or_without_a_spread(self):
+        assert equivalence(difference([0.6, 0.7, 0.8]), 0.5) > 0.9
+        assert equivalence(difference([0.1] * 3), 0.5) == 0.0
+        assert equivalence(difference([0.5] * 3), 0.5) == 1.0
+        assert equivalence(difference([0.1] * 2), 0.5) is None
+
+    def test_corrected_like_other_p_values(self):
+        assert step_down({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
+            {"d": 0.02, "a": 0.03, "c": 0.06, "b": 0.06}
+        )
+        assert step_down({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
 
 
 class TestMeans:

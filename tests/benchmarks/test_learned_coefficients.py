@@ -43,14 +43,25 @@ def test_every_row_has_the_same_design_and_the_same_seeds() -> None:
 
 def test_the_design_decides_the_rate_and_then_the_temperature() -> None:
     result, hot = (Wanted(stage, "cifar10", "two_labels", "learned", 100) for stage in ("result", "temperature"))
-    lines = [line("rate", rate, 1, accuracy) for rate, accuracy in zip(RATES, ("60.5", "61.5", "61", ""), strict=True)]
-    assert study.point(lines[:3], hot) is None
+    lines = [
+        line("rate", rate, 1, accuracy) for rate, accuracy in zip(RATES, ("60.5", "61.5", "61", "60", ""), strict=True)
+    ]
+    assert study.point(lines[:4], hot) is None
     assert study.point(lines, hot) == (RATES[1], 10.0)
     assert study.point(lines, result) is None
     assert study.point([*lines, line("temperature", RATES[1], 10, "61.4")], result) == (RATES[1], 1.0)
     assert study.point([*lines, line("temperature", RATES[1], 10, "61.6")], result) == (RATES[1], 10.0)
     assert study.point([*lines, line("temperature", RATES[1], 10, "99", "frozen")], result) is None
     assert study.point([], result._replace(row="local")) == study.UNTUNED
+
+
+def test_a_result_is_repeated_if_its_design_changes() -> None:
+    lines = [line("rate", rate, 1, "61") for rate in RATES] + [line("temperature", RATES[0], 10, "60")]
+    result = line("result", RATES[0], 1, "62")
+    wanted = Wanted("result", "cifar10", "two_labels", "learned", 0)
+    assert study.done([result]) == {wanted}, "not known to be another one"
+    assert wanted in study.done([*lines, result])
+    assert wanted not in study.done([*lines, line("rate", RATES[1], 1, "63"), result])
 
 
 def test_finished_runs_are_known_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -152,14 +152,36 @@ def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | Non
     interval therefore excludes zero exactly if its difference is significant. The corrected p value is the smallest
     family-wise error rate at which the difference is significant. Differences without an interval are unchanged.
     """
-    tested = [(each.p, each, name) for name, each in found.items() if each and each.p is not None]
-    corrected, rate, largest, failed = dict(found), 1 - CONFIDENCE, 0.0, False
-    for place, (p, each, name) in enumerate(sorted(tested, key=lambda entry: entry[0])):
-        left = len(tested) - place
-        rate = rate if failed else (1 - CONFIDENCE) / left
-        largest, failed = max(largest, min(1.0, left * p)), failed or p > rate
-        corrected[name] = replace(_at(each, 1 - rate), p=largest, family=len(tested))
+    tested = {name: each for name, each in found.items() if each and each.p is not None}
+    ps = step_down({name: each.p for name, each in tested.items() if each.p is not None})
+    corrected, rate, failed = dict(found), 1 - CONFIDENCE, False
+    for place, (name, p) in enumerate(ps.items()):
+        rate = rate if failed else (1 - CONFIDENCE) / (len(ps) - place)
+        failed = failed or p > 1 - CONFIDENCE
+        corrected[name] = replace(_at(tested[name], 1 - rate), p=p, family=len(ps))
     return corrected
+
+
+def step_down(ps: Mapping[Name, float]) -> dict[Name, float]:
+    """Return p values corrected by Holm's step-down method, in ascending order: the running maximum of (m + 1 - i) p_i.
+
+    A corrected p value is the smallest family-wise error rate at which the test is significant.
+    """
+    corrected, largest = dict[Name, float](), 0.0
+    for place, (name, p) in enumerate(sorted(ps.items(), key=lambda entry: entry[1])):
+        corrected[name] = largest = max(largest, min(1.0, (len(ps) - place) * p))
+    return corrected
+
+
+def equivalence(found: Difference, margin: float) -> float | None:
+    """Return the p value of the hypothesis that the mean is not between -margin and margin; None without an interval.
+
+    Two one-sided t tests (Schuirmann 1987): the larger p value of "at most -margin" and "at least margin". It is below
+    5 % exactly if the 90 % interval lies between -margin and margin.
+    """
+    if found.p is None:
+        return None
+    return _one_sided(margin - abs(found.mean), found.std or 0.0, found.seeds)
 
 
 def seeds_to_decide(found: Difference) -> int | None:
@@ -188,8 +210,13 @@ def _half(std: float, n: int, confidence: float) -> float:
 
 def _p(mean: float, std: float, n: int) -> float:
     """Return the two-sided p value of the t test for mean zero, from mean and standard deviation of n values."""
+    return min(1.0, 2 * _one_sided(abs(mean), std, n))
+
+
+def _one_sided(mean: float, std: float, n: int) -> float:
+    """Return the p value of the hypothesis that the mean is at most zero, from mean and deviation of n values."""
     from scipy.special import stdtr
 
     if std == 0:
-        return float(mean == 0)
-    return 2 * float(stdtr(n - 1, -abs(mean) / std * math.sqrt(n)))
+        return float(mean <= 0)
+    return float(stdtr(n - 1, -mean / std * math.sqrt(n)))

@@ -1,0 +1,216 @@
+"""The tables and the figure of the page on learned coefficients, from the kept runs of learned_coefficients.py.
+
+    python benchmarks/learned_page.py       writes docs/results/learned_coefficients.md and its figure; needs no images
+
+The page shows the seeds that are finished. A difference needs the same seeds of both rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from statistics import fmean
+
+import converged
+from learned_coefficients import CELLS, GROUPS, RATES, ROWS, identity, read
+from matplotlib.figure import Figure
+from measure import ROOT
+from page_tables import write
+
+from ktpfl_pipeline.analysis.statistics import CONFIDENCE, Difference, equivalence, holm, paired, step_down
+from ktpfl_pipeline.reports.figures.base import plain, single, styled
+from ktpfl_pipeline.reports.numbers import interval, mean
+from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, RULE
+
+PAGE, FIGURE = (
+    ROOT / "docs" / "results" / "learned_coefficients.md",
+    ROOT / "docs" / "images" / "learned_coefficients.png",
+)
+MARGIN = 0.005
+"""Two rows are equivalent if their difference is shown to be within half a point."""
+EQUIVALENT = " ≈"
+"""The mark of a difference that is equivalent to zero, after Holm's correction for the table."""
+POINTS = {"after_transfer": "after transfer", "after_local": "after local training", "adapted": "adapted"}
+LEARNED = "learned"
+OTHERS = [row for group in GROUPS[:2] for row in group if row != LEARNED]
+"""The rows with which the learned matrix is compared."""
+JOINT, EQUAL = ("joint", "feddf_running", "feddf", "matched", "local"), ("after_local", "adapted")
+"""The rows that are compared with KT-pFL (joint), and the points at which all of them have just trained locally."""
+Values = Mapping[tuple[str, str, str, str], Mapping[int, float]]
+"""Values by seed, by dataset, partition, row and column; accuracies are fractions of 1."""
+
+
+def drawn(lines: list[list[str]]) -> str:
+    """Return a Markdown table; the first line is its head."""
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([rows[0], "|" + " --- |" * len(lines[0]), *rows[1:]])
+
+
+def title(cell: tuple[str, str]) -> str:
+    """Return the heading of a cell: ``CIFAR-10, two classes``."""
+    data = next(name for name, files in converged.DATA.items() if files[0] == cell[0])
+    return f"{data}, {next(name for name, scheme in converged.PARTITIONS.items() if scheme == cell[1])}"
+
+
+def values(lines: list[dict[str, str]]) -> Values:
+    """Return the results in the lines of all runs; runs that diverged have no values."""
+    found: dict[tuple[str, str, str, str], dict[int, float]] = {}
+    numbers = {**dict.fromkeys(POINTS, 0.01), **dict.fromkeys(("megabytes", "samples"), 1.0)}
+    numbers |= dict.fromkeys(("own_weight", "overlap", "effective"), 1.0)
+    for line in lines:
+        each = identity(line)
+        for name, unit in numbers.items():
+            if not each.design and line[name]:
+                found.setdefault((*each[1:4], name), {})[each.seed] = unit * float(line[name])
+    return found
+
+
+def differences(results: Values, row: str, others: list[str], point: str) -> dict[tuple[str, str, str], Difference]:
+    """Return the differences of a row to `others` in all cells, by dataset, partition and other row."""
+    found = {
+        (*cell, other): paired(results.get((*cell, row, point), {}), results.get((*cell, other, point), {}))
+        for other, cell in product(others, CELLS)
+    }
+    return {name: each for name, each in found.items() if each}
+
+
+def verdicts(found: Mapping[tuple[str, str, str], Difference]) -> dict[tuple[str, str, str], str]:
+    """Return the differences with intervals that are not corrected; both tests are corrected for all differences.
+
+    Significant differences are bold. Differences that are equivalent to zero have a mark.
+    """
+    tests = {name: equivalence(each, MARGIN) for name, each in found.items()}
+    equivalent = {
+        name for name, p in step_down({n: p for n, p in tests.items() if p is not None}).items() if p < 1 - CONFIDENCE
+    }
+    corrected = holm(found)
+    shown: dict[tuple[str, str, str], str] = {}
+    for name, each in found.items():
+        number, tested = interval(each), corrected[name]
+        text = f"**{number}**" if tested and tested.sign else str(number)
+        shown[name] = text + EQUIVALENT * (name in equivalent)
+    return shown
+
+
+def compared(results: Values, row: str, others: list[str], point: str) -> str:
+    """Return the table of a row's differences to others, one column per cell."""
+    shown = verdicts(differences(results, row, others, point))
+    lines: list[list[str]] = [[f"{ROWS[row].title} minus", *map(title, CELLS)]]
+    lines += [[ROWS[other].title, *(shown.get((*cell, other), "") for cell in CELLS)] for other in others]
+    lines.append(["seeds", *(str(len(results.get((*cell, row, point), {}))) for cell in CELLS)])
+    return drawn(lines)
+
+
+def accuracies(lines: list[dict[str, str]], results: Values) -> str:
+    """Return the table of accuracies after transfer and after adaptation, with the η₂ and T of each row."""
+    ended = [line for line in lines if not identity(line).design]
+    chosen = {identity(line)[1:4]: f"; {line['rate']}, {line['temperature']}" for line in ended}
+    table = [["row", *map(title, CELLS)]]
+    for row in [LEARNED, *OTHERS]:
+        cells = []
+        for cell in CELLS:
+            own, adapted = (
+                list(results.get((*cell, row, point), {}).values()) for point in ("after_transfer", "adapted")
+            )
+            tuned = chosen.get((*cell, row), "") if ROWS[row].tuned else ""
+            cells.append(f"{mean(own)} ({100 * fmean(adapted):.1f}{tuned})" if own else "")
+        table.append([ROWS[row].title, *cells])
+    return drawn(table)
+
+
+def matrices(results: Values) -> str:
+    """Return the table of what the rows of each matrix are: own weight, overlap of labels, effective number."""
+    table: list[list[str]] = [["row", *(f"{title(cell)}" for cell in CELLS)]]
+    for row in [LEARNED, *OTHERS]:
+        cells: list[str] = []
+        for cell in CELLS:
+            found = [results.get((*cell, row, name)) for name in ("own_weight", "overlap", "effective")]
+            shown = [
+                f"{fmean(each.values()):.{digits}f}" for each, digits in zip(found, (2, 2, 1), strict=True) if each
+            ]
+            cells.append(", ".join(shown))
+        if any(cells):
+            table.append([ROWS[row].title, *cells])
+    return drawn(table)
+
+
+def joint(results: Values, cell: tuple[str, str], shown: Sequence[Mapping[tuple[str, str, str], str]]) -> str:
+    """Return the table of KT-pFL (joint) in a cell: three points of evaluation, bytes, samples, and differences."""
+    head = ["method", "seeds", *POINTS.values(), *(f"joint minus this, {POINTS[point]}" for point in EQUAL)]
+    table = [[*head, "MB per round", "samples per round"]]
+    for row in JOINT:
+        if own := results.get((*cell, row, "adapted")):
+            points = [str(mean(list(results[*cell, row, point].values()))) for point in POINTS]
+            megabytes, samples = (fmean(results[*cell, row, name].values()) for name in ("megabytes", "samples"))
+            against = [found.get((*cell, row), "") for found in shown]
+            table.append([ROWS[row].title, str(len(own)), *points, *against, f"{megabytes:.2f}", f"{samples:,.0f}"])
+    return drawn(table)
+
+
+def design(lines: list[dict[str, str]]) -> str:
+    """Return the table of the design: the accuracy on its images by η₂ at T = 1, and then at T = 10."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for line in lines:
+        if (each := identity(line)).design:
+            name = f"{each.rate:g}" if each.stage == "rate" else "T"
+            found.setdefault(each[1:4], {})[name] = f"{float(line['after_transfer'] or 0):.1f}"
+    names = [f"{rate:g}" for rate in RATES]
+    table: list[list[str]] = [["row", *(f"{title(cell)}" for cell in CELLS)]]
+    for row in (row for group in GROUPS for row in group if ROWS[row].tuned):
+        cells = [found.get((*cell, row), {}) for cell in CELLS]
+        if any(cells):
+            tried = [[own.get(name, "–") for name in (*names, "T")] for own in cells]
+            texts = [f"{', '.join(each[:-1])}; {each[-1]}" for each in tried]
+            table.append([ROWS[row].title, *texts])
+    return drawn(table)
+
+
+def tables(lines: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield every table of the page with the heading or text above it."""
+    results = values(lines)
+    yield (
+        "## Learned coefficients against others, after transfer\n",
+        compared(results, LEARNED, OTHERS, "after_transfer"),
+    )
+    yield "## Learned coefficients against others, adapted\n", compared(results, LEARNED, OTHERS, "adapted")
+    yield "## Accuracies\n", accuracies(lines, results)
+    yield "## What the rows are\n", matrices(results)
+    shown = [verdicts(differences(results, "joint", list(JOINT[1:]), point)) for point in EQUAL]
+    for cell in CELLS:
+        yield f"**Joint: {title(cell)}**\n", joint(results, cell, shown)
+    yield "## Design\n", design(lines)
+
+
+@styled
+def picture(results: Values) -> Figure:
+    """Draw the learned matrix minus the matrix at 1/N: each seed, the mean with its interval, and the margin."""
+    figure, axes = single(2.6)
+    axes.axvspan(-100 * MARGIN, 100 * MARGIN, color=RULE, alpha=0.5, linewidth=0)
+    axes.axvline(0, color=INK, linewidth=0.9)
+    names = []
+    for place, (cell, point) in enumerate(product(CELLS, ("after_transfer", "adapted"))):
+        ours, frozen = (results.get((*cell, row, point), {}) for row in (LEARNED, "frozen"))
+        color = BLUE if point == "after_transfer" else MUTED
+        names.append(f"{title(cell)}{', adapted' if point == 'adapted' else ''}")
+        if (found := paired(ours, frozen)) is None:
+            continue
+        seeds = [100 * (ours[seed] - frozen[seed]) for seed in ours if seed in frozen]
+        axes.plot(seeds, [place + 0.25] * len(seeds), "|", color=color, markersize=5)
+        if found.ends:
+            axes.plot([100 * end for end in found.ends], [place, place], color=color, linewidth=2)
+        axes.plot([100 * found.mean], [place], "o", color=color, markersize=5)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(ylim=(len(names) - 0.4, -0.6))
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set_xlabel("learned minus frozen at 1/N, percentage points", fontsize=8)
+    plain(axes, grid="x")
+    return figure
+
+
+def main() -> None:
+    """Write the tables into the page, and draw the figure."""
+    lines = read()
+    write(PAGE, dict(tables(lines)))
+    picture(values(lines)).savefig(FIGURE, dpi=200)
+
+
+if __name__ == "__main__":
+    main()
