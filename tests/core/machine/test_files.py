@@ -2,11 +2,13 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 
 from ktpfl_pipeline.core.errors import InputError
@@ -25,6 +27,23 @@ with alone(Path(sys.argv[1])):
 
 def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def folder(place: Path, content: str) -> None:
+    place.mkdir()
+    (place / "page.html").write_text(content)
+
+
+def save_often(place: Path) -> None:
+    for _ in range(150):
+        with replacing(place) as partial:
+            folder(partial, "new")
+
+
+def killed_at(step: str, place: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch, replacing(place) as partial:
+        folder(partial, "new")
+        patch.setattr(Path, step, lambda self, target: os.kill(os.getpid(), signal.SIGKILL))
 
 
 class Waited(Exception):
@@ -94,6 +113,50 @@ class TestReplacing:
         left = {f"x.json.{files.HOST}-1.partial", f"x.json.0123abcd-{dead.pid}.partial"}
         left.add(f"other.json.{files.HOST}-{dead.pid}.partial")
         assert {each.name for each in tmp_path.iterdir()} == {"x.json", "x.json.sha256", *left}
+
+    def test_two_processes_write_the_same_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The second puts its folder in the place after the first has moved the old one away, three times."""
+        place, moves = tmp_path / "report", iter("123")
+        folder(place, "old")
+        replace = Path.replace
+
+        def slow(self: Path, target: Path) -> Path:
+            if another := next(moves, ""):
+                folder(target, another)
+            return replace(self, target)
+
+        monkeypatch.setattr(Path, "replace", slow)
+        with replacing(place) as partial:
+            folder(partial, "new")
+        assert (place / "page.html").read_text() == "new"
+        assert [each.name for each in tmp_path.iterdir()] == ["report"]
+
+    def test_three_hundred_saves_of_one_folder_by_two_processes(self, tmp_path: Path) -> None:
+        children = [forked.start(save_often, tmp_path / "report") for _ in range(2)]
+        assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+        assert [each.name for each in tmp_path.iterdir()] == ["report"]
+
+    @pytest.mark.parametrize("step", ["rename", "replace"])
+    def test_a_kill_while_a_folder_is_replaced_leaves_nothing(self, step: str, tmp_path: Path) -> None:
+        """Before the old folder is moved away, or before the new one is in its place; then a new save fails."""
+        folder(tmp_path / "report", "old")
+        child = forked.start(killed_at, step, tmp_path / "report")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert len([*tmp_path.iterdir()]) == 2
+        with pytest.raises(ZeroDivisionError), replacing(tmp_path / "report"):
+            raise ZeroDivisionError
+        assert [each.name for each in tmp_path.iterdir()] == ["report"]
+        assert (tmp_path / "report" / "page.html").read_text() == "old"
+
+    def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder(tmp_path / "report", "old")
+        monkeypatch.setattr(Path, "replace", full)
+        with pytest.raises(InputError, match="No space left"), replacing(tmp_path / "report") as partial:
+            folder(partial, "new")
+        assert (tmp_path / "report" / "page.html").read_text() == "old"
+        assert [each.name for each in tmp_path.iterdir()] == ["report"]
 
     def test_without_its_checksum_nothing_is_replaced(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with replacing(tmp_path / "x.json", summed=True) as partial:

@@ -6,6 +6,7 @@ file may have its checksum in another file next to it, with which a reader detec
 """
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
@@ -29,6 +30,8 @@ HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 """A mark of this machine in the names of unfinished files. Machines may share a disk, and process ids may repeat."""
 PARTIAL = ".partial"
 """The suffix of a file or folder that is incomplete or is being removed."""
+RETIRED = ".old" + PARTIAL
+"""The suffix of a folder that is being replaced."""
 CHANGED = "its checksum is not the one next to it: it was changed, or writing it was interrupted"
 CHUNK = 2**20
 """The number of bytes that are read at once."""
@@ -139,10 +142,15 @@ def check(file: Path) -> None:
 
 
 def _remove_leftovers(place: Path) -> None:
-    """Remove unfinished new versions of a file or folder by this process, or by processes that have ended."""
+    """Remove unfinished new versions of a file or folder by this process, or by processes that have ended.
+
+    The folder that one of these was replacing is restored, if no new one is in its place.
+    """
     for partial in place.parent.glob(f"{glob.escape(place.name)}.*{PARTIAL}*"):  # * also finds a database's journal
         writer = re.match(rf"{HOST}-(\d+)", partial.name.removeprefix(f"{place.name}."))
         if writer and (int(writer[1]) == os.getpid() or not runs(int(writer[1]))):
+            if partial.name.endswith(RETIRED):  # that process ended before the new folder was in its place
+                _restore(partial, place)
             _remove(partial)
 
 
@@ -163,18 +171,30 @@ def _remove(partial: Path) -> None:
 
 
 def _put_folder(partial: Path, place: Path) -> None:
-    """Rename the folder `partial` to `place`. An existing folder is removed afterwards, or restored if that fails."""
-    retired = place.with_name(place.name + ".old" + PARTIAL)
-    shutil.rmtree(retired, ignore_errors=True)
-    if place.exists():
-        place.rename(retired)
-    try:
-        partial.replace(place)
-    except OSError:
-        if retired.exists():
-            retired.rename(place)
-        raise
-    shutil.rmtree(retired, ignore_errors=True)
+    """Rename the folder `partial` to `place`. An existing folder is removed afterwards, or restored if that fails.
+
+    Another process may put its folder in the same place between the two renames: then that one is replaced too.
+    """
+    retired = partial.with_name(partial.name.removesuffix(PARTIAL) + RETIRED)
+    while True:
+        with contextlib.suppress(FileNotFoundError):  # there is none, or another process has just renamed it
+            place.rename(retired)
+        try:
+            partial.replace(place)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                _restore(retired, place)
+                raise
+        else:
+            return
+        finally:
+            shutil.rmtree(retired, ignore_errors=True)
+
+
+def _restore(retired: Path, place: Path) -> None:
+    """Rename a folder that was replaced to `place` again, unless there is a new one."""
+    with contextlib.suppress(OSError):
+        retired.rename(place)
 
 
 def _line(digest: str, name: str) -> str:
