@@ -31,6 +31,7 @@ from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.ray_session import FOLDER, clear_dead
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.machine.files import HOST
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.settings import (
@@ -466,12 +467,13 @@ def alive(pid: int) -> bool:
 
 
 def test_folders_of_runs_that_were_killed_are_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those of runs that go on, nor what is nobody's."""
+    """Not those of runs that go on or of another container with the same disk, nor what is nobody's."""
     dead = subprocess.Popen(["true"])
     dead.wait()
     folders = [tmp_path / f"{FOLDER}{name}" for name in (f"{dead.pid}-a", f"{os.getpid()}-b", "other")]
+    folders += [tmp_path / f"{FOLDER.replace(HOST, '0123abcd')}{dead.pid}-a", tmp_path / f"ktpfl-ray-{dead.pid}-a"]
     for folder in folders:
         folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     clear_dead()
-    assert [folder.exists() for folder in folders] == [False, True, True]
+    assert [folder.exists() for folder in folders] == [False, True, True, True, True]

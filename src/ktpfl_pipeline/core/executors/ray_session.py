@@ -17,15 +17,15 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
-from ktpfl_pipeline.core.machine.files import PACKAGE, runs
+from ktpfl_pipeline.core.machine.files import HOST, PACKAGE, runs
 from ktpfl_pipeline.core.machine.stopping import heeding
 from ktpfl_pipeline.core.settings import Ray, Workers
 
 logger = logging.getLogger(__name__)
 LOCAL = "local"
 """The address of a cluster of only this machine, which starts and ends with the run."""
-FOLDER = "ktpfl-ray-"
-"""The prefix of the folder of a local cluster; the id of the run's process follows."""
+FOLDER = f"ktpfl-{HOST}-"
+"""The prefix of the folder of a local cluster; the id of the run's process follows. Containers may share the place."""
 REACH = 3
 """Seconds within which the head of a cluster must answer."""
 QUIET = {
