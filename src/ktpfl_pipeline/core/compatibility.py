@@ -52,10 +52,10 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
             "malicious clients upload false predictions, and models or prototypes are exchanged too",
             "Set adversaries.share to 0, or choose methods that exchange only predictions",
         )
-    if setting.training.privacy is not None and not method.covered():
+    if setting.training.privacy is not None and (why := method.uncovered()):
         yield Conflict(
             "training.privacy is set",
-            "private samples are used outside plain local training, which ε does not cover",
+            why,
             f"Set training.privacy to null, or choose methods that it allows ({COVERED_METHODS})",
         )
     if method.own_step and (found := changed_step(setting)):

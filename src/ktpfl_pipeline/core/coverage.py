@@ -41,10 +41,11 @@ class _Private(Federation):
 
 
 @cache
-def covers(kind: Callable[[], Any]) -> bool:
-    """Return whether a method with default hyperparameters uses only operations that private training allows.
+def uncovered(kind: Callable[[], Any]) -> str:
+    """Return why the ε of private training does not cover a method with default hyperparameters; empty if it does.
 
-    A method that cannot be run on toy data counts as covered: the federation refuses it when it is run.
+    It covers a method that uses only operations that private training allows. Of a method that cannot be run on toy
+    data this is unknown, so it is not covered.
     """
     try:
         with torch.random.fork_rng(devices=[]):
@@ -54,10 +55,13 @@ def covers(kind: Callable[[], Any]) -> bool:
                 state, _ = method.round(state, cohort, t, fed)
             method.personal(state, cohort, fed)
     except NotCoveredError:
-        return False
-    except Exception:  # a user's method may raise any error, such as KeyError for a layer that the toy models lack
-        return True
-    return True
+        return "private samples are used outside plain local training, which ε does not cover"
+    except Exception as error:  # of a user's method, such as KeyError for a layer that the toy models lack
+        return (
+            f"whether ε covers it is unknown, because it fails on toy data ({type(error).__name__}: {error}); a method "
+            "that only trains locally may return an empty text from its class method `uncovered`"
+        )
+    return ""
 
 
 def _toy() -> _Private:

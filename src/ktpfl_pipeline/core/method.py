@@ -13,7 +13,7 @@ from annotated_types import Ge, MaxLen
 from torch import Tensor
 
 from ktpfl_pipeline.core import joining, validation
-from ktpfl_pipeline.core.coverage import covers
+from ktpfl_pipeline.core.coverage import uncovered
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
@@ -99,9 +99,9 @@ class Method(ABC, Generic[State]):
         return not any(path == name or path.startswith(f"{name}.") for name in ignored)
 
     @classmethod
-    def covered(cls) -> bool:
-        """Return whether the ε of private training covers every use of private samples by the method."""
-        return covers(cls)
+    def uncovered(cls) -> str:
+        """Return why the ε of private training does not cover every use of private samples; empty if it does."""
+        return uncovered(cls)
 
     def architectures(self, setting: Setting) -> list[str]:
         """Return the names of the architectures that the method trains."""

@@ -265,7 +265,7 @@ class TestRefusals:
                 return True
             return False
 
-        expected = {name: not method.covered() for name, method in made.items()}
+        expected = {name: bool(method.uncovered()) for name, method in made.items()}
         assert {name: refused(method) for name, method in made.items()} == expected
 
     def test_a_second_training_in_a_round(self) -> None:
