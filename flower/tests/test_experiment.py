@@ -158,7 +158,7 @@ def test_a_client_with_other_samples_is_no_part_of_the_run_that_is_taken_up(
     assert [sorted(each.here) for each in met] == [[0, 1, 2], [0, 1, 2], [1]]
     assert [each.clients[0].fingerprint == "other" for each in met] == [False, True, True]
     assert (
-        "Node 100 is not admitted: Client 0 (node 100) has changed since the run started (fingerprint=" in caplog.text
+        "Node 100 is not admitted: Client 0 at node 100 has changed since the run started (fingerprint=" in caplog.text
     )
     assert met[2].why[2] == "has not registered since the server started"
 

@@ -48,17 +48,17 @@ class GridLink:
     def replies(self, names: list[str]) -> Iterator[tuple[str, Packet]]:
         """Yield the replies to these messages that have arrived.
 
-        If Flower cannot read one of them, all replies of the same request are lost, and their nodes count as silent.
+        Each reply is fetched by itself: if Flower cannot read one, it loses all that were fetched with it.
         """
-        try:
-            found = list(self._grid.pull_messages(names)) if names else []
-        except OSError:  # the SuperLink is gone
-            raise
-        except Exception as error:
-            logger.warning("Some replies cannot be read and are ignored (%s).", type(error).__name__)
-            return
-        for message in found:
-            yield message.metadata.reply_to_message_id, _answer(message)
+        for name in names:
+            try:
+                found = list(self._grid.pull_messages([name]))
+            except OSError:  # the SuperLink is gone
+                raise
+            except Exception as error:
+                yield name, Packet({"malformed": f"Flower cannot read it ({type(error).__name__})"})
+            else:
+                yield from ((name, _answer(message)) for message in found)
 
 
 def _answer(message: Message) -> Packet:
@@ -68,9 +68,9 @@ def _answer(message: Message) -> Packet:
     try:
         return from_bytes(bytes_of(message.content))
     except InputError as error:
-        return Packet({"silent": f"its reply is malformed: {error}"})
+        return Packet({"malformed": str(error)})
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        return Packet({"silent": f"its reply is malformed ({type(error).__name__})"})  # raised by Flower's own records
+        return Packet({"malformed": f"it is not a record ({type(error).__name__})"})  # raised by Flower's own records
 
 
 @server.main()  # type: ignore[untyped-decorator,unused-ignore]

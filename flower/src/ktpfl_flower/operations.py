@@ -22,7 +22,7 @@ from ktpfl_pipeline.methods import METHODS, fedproto
 
 TRIED = (
     *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "ds_fl"),
-    *("feddf", "pfeddf", "fedproto", "fedavg", "fedavg_ft", "local"),
+    *("feddf", "pfeddf", "fedproto", "fedavg", "fedavg_ft", "kt_pfl_joint", "local"),
 )
 """Methods whose runs with real clients equal those in one process bit for bit, which a test shows. Other methods send a
 part of a model, or train by a rule that is not in the table of operations."""
@@ -94,6 +94,10 @@ def _indices(value: Any, known: Known) -> bool:
 
 
 FLOATS = (torch.float32, torch.float64)
+LOSS = 1e6
+"""The largest loss that a client may report."""
+COUNTED = 2**53
+"""The largest count that a client may report; floats have these numbers exactly."""
 MODEL = Kind("a model of its architecture", lambda value, known: _is_model(value, known.shapes))
 ROUND = Kind("a round", lambda value, known: _whole(value, known.setting.rounds))
 EPOCHS = Kind("a number of epochs", lambda value, known: value is None or _whole(value, LARGEST), optional=True)
@@ -175,7 +179,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
             means, owned = value if isinstance(value, tuple) and len(value) == 2 else (None, None)
             sound = _tensor(means, (classes, arguments[1]), *FLOATS) and SHOWN.holds(owned, known)
         case "numbers":
-            expected = f"{len(METRICS)} measures: a finite loss, and shares from 0 to 1"
+            expected = f"{len(METRICS)} measures: a loss from 0 to {LOSS:,.0f}, and shares from 0 to 1"
             sound = _tensor(value, (len(METRICS),), torch.float64) and _are_measures(value)
         case _:
             expected = f"the number of a stored model of its architecture, {'with' if travels else 'without'} the model"
@@ -224,14 +228,17 @@ def _has_model(value: Any) -> bool:
 
 
 def _are_measures(value: Tensor) -> bool:
-    """Return whether numbers can be an `Evaluation`: a finite loss, and shares."""
+    """Return whether numbers can be an `Evaluation`: a loss, and shares."""
     named = dict(zip(METRICS, value, strict=True))
     loss = named.pop("loss")
     shares = torch.stack([share for name, share in named.items() if not (name in UNDEFINED and share.isnan())])
-    return bool(loss.isfinite()) and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
+    return bool(0 <= loss <= LOSS) and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
 
 
 def _is_model(value: Any, shapes: Params) -> bool:
     if not isinstance(value, Mapping) or value.keys() != shapes.keys():
         return False
-    return all(each.dtype == value[name].dtype and each.shape == value[name].shape for name, each in shapes.items())
+    if not all(each.dtype == value[name].dtype and each.shape == value[name].shape for name, each in shapes.items()):
+        return False
+    counts = [tensor for tensor in value.values() if not tensor.is_floating_point() and tensor.numel()]
+    return all(bool(((counted >= 0) & (counted <= COUNTED)).all()) for counted in counts)  # BatchNorm counts batches

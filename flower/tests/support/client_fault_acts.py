@@ -97,6 +97,11 @@ def with_model(answer: Packet) -> Packet:
     return Packet({**answer.values, **sent.values}, sent.tensors)
 
 
+def filled(number: float) -> Callable[[Packet], Packet]:
+    """Return a function that replaces all floats in the tensors of a reply by a number."""
+    return tensor(lambda given: torch.full_like(given, number) if given.is_floating_point() else given)
+
+
 def nan(given: torch.Tensor) -> torch.Tensor:
     """Return NaN in the shape of a tensor."""
     return torch.full_like(given, float("nan")) if given.is_floating_point() else given

@@ -13,6 +13,7 @@ from client_fault_acts import (
     answers,
     beside,
     cut,
+    filled,
     flip,
     full,
     full_at_client,
@@ -40,6 +41,8 @@ from ktpfl_flower.wire import Packet
 OUT_IN_2 = {2: [1]}
 UNSOUND = "sent an invalid reply to"
 KILLED = "node unavailable"
+BEYOND = "beyond the bound of"
+HUGE = 3.4e38  # the largest float32 is 3.403e38
 FAULTS = [
     Fault("client killed before local training", "kt_pfl", killed("before", "train", 2), KILLED, OUT_IN_2),
     Fault("client killed as it writes its trained model", "kt_pfl", killed("during", "train", 2), KILLED, OUT_IN_2),
@@ -92,6 +95,27 @@ FAULTS = [
     Fault("prototypes that are NaN", "fedproto", answers("class_means", 2, tensor(nan)), "not finite", OUT_IN_2),
     Fault("a model that is NaN", "fedavg", answers("train", 2, tensor(nan)), "NaN or infinite", OUT_IN_2),
     Fault("a model of other shapes", "fedavg", answers("train", 2, tensor(lambda w: w[:1])), UNSOUND, OUT_IN_2),
+    *(
+        Fault(f"{what} of 3.4e38 in round 1", method, answers(operation, 1, filled(HUGE)), BEYOND, {1: [1]})
+        for method, operation, what in (
+            *(("kt_pfl", "logits", "predictions"), ("fedmd", "logits", "predictions")),
+            *(("fedproto", "class_means", "prototypes"), ("fedavg", "train", "a model")),
+            *(("feddf", "train", "a model"), ("feddf", "logits", "predictions")),
+            *(("kt_pfl_joint", "train", "a model"), ("kt_pfl_joint", "logits", "predictions")),
+        )
+    ),
+    Fault("a distilled model of 3.4e38", "kt_pfl_joint", answers("distill", 2, filled(-HUGE)), BEYOND, OUT_IN_2),
+    Fault("a model 1,000 times as large", "fedavg", answers("train", 2, tensor(lambda w: 1e3 * w)), BEYOND, OUT_IN_2),
+    Fault(
+        "a model with far too large predictions",
+        "fedavg",
+        answers("train", 2, tensor(lambda w: 20 * w)),
+        BEYOND,
+        OUT_IN_2,
+    ),
+    Fault("prototypes of 5,000", "fedproto", answers("class_means", 2, filled(5e3)), BEYOND, OUT_IN_2),
+    Fault("a loss of 1e300", "kt_pfl", answers("train", 1, beside(loss=1e300)), UNSOUND, {1: [1]}),
+    Fault("measures of 3.4e38", "fedavg", answers("evaluate", 4, filled(HUGE)), UNSOUND),
     Fault("an accuracy of 200 %", "kt_pfl", answers("evaluate", 4, tensor(lambda x: x + 1)), UNSOUND),
     Fault("code instead of a value", "fedmd", answers("logits", 2, value({"code": "import os"})), UNSOUND, OUT_IN_2),
     Fault("a loss in words", "kt_pfl", answers("train", 2, beside(loss="low")), UNSOUND, OUT_IN_2),
@@ -138,9 +162,7 @@ FAULTS = [
         "replied too late",
         OUT_IN_2,
     ),
-    Fault(
-        "another version of torch at the start", "kt_pfl", other_version(1), "install the server's versions", ends=True
-    ),
+    Fault("another version of torch at the start", "kt_pfl", other_version(1), "install the server's versions"),
     Fault(
         "another version of torch after a restart",
         "kt_pfl",

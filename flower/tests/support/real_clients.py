@@ -13,9 +13,9 @@ from scripted import absences
 
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job
-from ktpfl_flower.server.attendance import Link
 from ktpfl_flower.server.executor import RealFederation
 from ktpfl_flower.server.federation_file import FederationFile, Plan
+from ktpfl_flower.server.registration import Link
 from ktpfl_flower.wire import Packet, from_bytes, to_bytes
 from ktpfl_pipeline import in_memory, methods, tracking
 from ktpfl_pipeline.analysis.results import FinishedRun
@@ -49,7 +49,7 @@ def deal_out(
         said = {"client": n, "source": f"npz:clients/{n}/data.npz", "architecture": architecture, "device": "cpu"}
         files.append(folder / f"client-{n}.yml")
         files[-1].write_text(yaml.safe_dump(said))
-    server = {"name": "mine", "methods": [method]} | {
+    server = {"name": "mine", "methods": [method], "patience": 5} | {
         name: value for name, value in beside.items() if name in FederationFile.__dataclass_fields__
     }
     experiment = {
@@ -217,4 +217,4 @@ def arrived(packet: Packet) -> Packet:
     try:
         return traveled(packet)
     except InputError as error:
-        return Packet({"silent": f"its reply is malformed: {error}"})
+        return Packet({"malformed": str(error)})

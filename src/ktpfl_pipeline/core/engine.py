@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import compatibility, privacy
-from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError
+from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, named
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine import memory
 from ktpfl_pipeline.core.machine.resources import processor
@@ -103,7 +103,7 @@ def run(
         raise InputError(" ".join(wrong))
     for client in fed.clients:
         if empty := [name for name in ("train", "test") if not len(getattr(client, name))]:
-            raise InputError(f"Client {client.id} has no {empty[0]} samples: give it some, or leave it out.")
+            raise InputError(f"{named(client.id, fed.names)} has no {empty[0]} samples: give it some, or leave it out.")
     fed.claim()  # the server computes in this precision too, before any client does
     fed.current.progress = observer.progress
     fed.current.late_predictions = bool(fed.straggler_ids) and takes_late(method)
@@ -295,14 +295,15 @@ def _round(
             why = error.found
             gone = [n for n in rest if n in why]
             if fed.on_divergence == "stop" or not gone or len(gone) == len(rest):
-                raise DivergedError(why, t) from None
+                raise DivergedError(why, t, fed.names) from None
             for n in gone:
-                logger.warning("Client %d diverged in round %d (%s); it is skipped in this round.", n, t, why[n])
+                who = named(n, fed.names)
+                logger.warning("%s diverged in round %d (%s); it is skipped in this round.", who, t, why[n])
             out.skipped += gone
         else:
             if fed.current.restored >= set(rest):
                 reason = "as did all of its cohort, so that no client learned anything"
-                raise DivergedError(dict.fromkeys(rest, reason), t)
+                raise DivergedError(dict.fromkeys(rest, reason), t, fed.names)
             return state, report, rest, out
 
 

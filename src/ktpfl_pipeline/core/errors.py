@@ -69,16 +69,16 @@ class NotCoveredError(InputError):
 class ClientsMissing(InputError):
     """Real clients sent no valid reply; the round continues without them."""
 
-    def __init__(self, found: Mapping[int, str]) -> None:
-        super().__init__(" ".join(f"{each[:1].upper()}{each[1:]}." for each in by_reason(found)))
+    def __init__(self, found: Mapping[int, str], names: Mapping[int, str] | None = None) -> None:
+        super().__init__(" ".join(f"{each[:1].upper()}{each[1:]}." for each in by_reason(found, names)))
         self.found = dict(found)  #: the reason by client, such as ``"gave no answer to train within 120 s"``
 
 
-def by_reason(why: Mapping[int, str]) -> list[str]:
+def by_reason(why: Mapping[int, str], names: Mapping[int, str] | None = None) -> list[str]:
     """Return one text per reason, with the clients it applies to: ``["clients 1 and 2 gave no answer to train"]``."""
     clients: dict[str, list[str]] = {}
     for n, reason in why.items():
-        clients.setdefault(reason.rstrip("."), []).append(str(n))
+        clients.setdefault(reason.rstrip("."), []).append(labeled(n, names))
     return [
         f"clients {', '.join(others)} and {last} {reason}" if others else f"client {last} {reason}"
         for reason, (*others, last) in clients.items()
@@ -88,21 +88,27 @@ def by_reason(why: Mapping[int, str]) -> list[str]:
 class DivergedError(InputError):
     """The training of a client, or of a model of the server, became NaN or infinite."""
 
-    def __init__(self, found: Mapping[Any, str], t: int | None = None) -> None:
+    def __init__(self, found: Mapping[Any, str], t: int | None = None, names: Mapping[int, str] | None = None) -> None:
         """Name all clients and models in `found`, what of the first one is not finite in round t, and the remedy."""
         (first, what), *rest = found.items()
-        others = f" So did {', '.join(str(n) for n, _ in rest)}." if rest else ""
+        others = f" So did {', '.join(labeled(n, names) for n, _ in rest)}." if rest else ""
         super().__init__(
-            f"{named(first)} diverged{'' if t is None else f' in round {t}'} ({what}); "
+            f"{named(first, names)} diverged{'' if t is None else f' in round {t}'} ({what}); "
             f"lower training.learning_rate or distillation.learning_rate.{others}"
         )
         #: what is not finite, such as ``"its train loss is nan"``, by the client's id or the name of the server's model
         self.found: dict[int | str, str] = dict(found)
 
 
-def named(n: int | str) -> str:
-    """Return the name that messages use for client n, or for the server's model of the architecture n."""
-    return f"Client {n}" if isinstance(n, int) else f"The server's {n}"
+def named(n: int | str, names: Mapping[int, str] | None = None) -> str:
+    """Return what messages call client n, or the server's model of the architecture n."""
+    return f"Client {labeled(n, names)}" if isinstance(n, int) else f"The server's {n}"
+
+
+def labeled(n: int | str, names: Mapping[int, str] | None = None) -> str:
+    """Return a client's number, with its name if `names` has one, as in ``1 (anna)``; any other name as it is."""
+    name = (names or {}).get(n) if isinstance(n, int) else None
+    return f"{n} ({name})" if name else str(n)
 
 
 def system_error(error: BaseException) -> OSError | None:

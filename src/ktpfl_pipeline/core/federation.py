@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError
+from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError, named
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
@@ -304,7 +304,8 @@ class Federation(Setting):
         if found and (not restores or any(isinstance(n, str) for n in found)):
             raise DivergedError(found)
         for who, what in found.items():
-            logger.warning("Client %s diverged (%s); it is restored to its weights from before %s.", who, what, phase)
+            name = named(who, self.names)
+            logger.warning("%s diverged (%s); it is restored to its weights from before %s.", name, what, phase)
             self.current.restored.add(int(who))
             self.current.losses.get(phase, {}).pop(who, None)  # a real client may have sent none
         if keeps:

@@ -143,6 +143,11 @@ class Setting:
         return {client.id: client for client in self.clients}
 
     @cached_property
+    def names(self) -> dict[int, str]:
+        """The names of clients in the source of their data, by id, for messages; a client may have none."""
+        return {client.id: client.name for client in self.clients}
+
+    @cached_property
     def adversary_ids(self) -> list[int]:
         """Ids of the clients that upload false predictions, ascending."""
         return rng.drawn("adversaries", self.adversaries.share, self.population, self.seed)

@@ -1,8 +1,8 @@
 """One client of a real federation: its samples, its models, and its replies to the server's messages.
 
 It replies to ``register`` (its description), ``begin`` (a run's settings and public set), ``perform`` (one operation of
-the table) and ``end`` (its own model at the end). Its models are stored on its disk, so the client's process may be
-stopped between any two messages.
+the table), ``end`` (its own model at the end) and ``note`` (a line for its log). Its models are stored on its disk, so
+the client's process may be stopped between any two messages.
 """
 
 import logging
@@ -27,7 +27,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.core.client.outcome import Resuming, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError
+from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, printable
 from ktpfl_pipeline.core.kinds import described
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.rounds import checkpoint
@@ -38,6 +38,8 @@ from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
+MOST = 4000
+"""The most characters of the server's message for a client's log."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,7 @@ class Member:
     def answer(self, kind: str, packet: Packet) -> Packet:
         """Return the reply to a message of a `kind`: the result, or a refusal with its reason as a sentence."""
         kinds = {"register": self._register, "begin": self._begin, "perform": self._perform, "end": self._end}
+        kinds["note"] = self._note
         try:
             if kind not in kinds:
                 raise InputError(f"the message {kind[:80]!r} does not exist; a client knows {', '.join(kinds)}.")
@@ -267,6 +270,10 @@ class Member:
         with private(), replacing(file, f"The model {file}") as partial:
             torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, partial)
         logger.info("The run has ended; this client's model is in %s.", file)
+        return Packet({})
+
+    def _note(self, packet: Packet) -> Packet:
+        logger.warning("The server says: %s", printable(str(packet.values.get("text"))[:MOST]))
         return Packet({})
 
     @cached_property

@@ -1,98 +1,33 @@
 """Which clients take part: registered, excluded after an invalid or missing reply, and registered again.
 
 A client is identified by its number. Its address changes each time it is started. The numbers of messages increase, so
-a client can refuse a message that was delayed.
+a client can refuse a message that was delayed. A client that is excluded or not admitted is told why, for its own log.
 """
 
-import json
 import logging
+import math
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from math import prod
-from typing import Annotated, Any, Protocol
-
-from annotated_types import Ge, Le, MaxLen, MinLen
 
 from ktpfl_flower.alike import Data, versions
-from ktpfl_flower.client.client_file import Name, Names, check_architecture, understood
+from ktpfl_flower.client.client_file import check_architecture, understood
+from ktpfl_flower.server import classes
 from ktpfl_flower.server.federation_file import Plan
+from ktpfl_flower.server.registration import Link, Registration
 from ktpfl_flower.wire import Packet
-from ktpfl_pipeline.core.errors import InputError, plural, printable
+from ktpfl_pipeline.core.errors import InputError, named, plural, printable
 from ktpfl_pipeline.core.identity import differences
-from ktpfl_pipeline.core.validation import LARGEST, Natural, Seed
+from ktpfl_pipeline.core.validation import LARGEST
 
 logger = logging.getLogger(__name__)
 AGAIN = 60.0
 """Seconds after which the log names the awaited clients again."""
-
-
-@dataclass(frozen=True)
-class Registration:
-    """The description that a client sends when it registers.
-
-    Attributes:
-        client: its number.
-        name: its name in reports.
-        architecture: the architecture of its model.
-        data: the kind of its samples, and their vocabulary.
-        sizes: the numbers of samples for training, validation and testing.
-        shape: the shape of one sample.
-        classes: the names of its classes, in the order of its labels.
-        versions: the versions that `alike.versions` returns.
-        fingerprint: a keyed hash of its samples; it changes with the samples and reveals nothing else.
-        told: whether it knows the settings of the run.
-        kept: numbers of the stored models of that run that it can read.
-        last: the number of the last message that it accepted.
-        address: the address for messages to the client, which the server adds.
-    """
-
-    client: Natural
-    name: Name
-    architecture: Annotated[str, MaxLen(200)]
-    data: Data
-    sizes: Annotated[list[Natural], MinLen(3), MaxLen(3)]
-    shape: Annotated[list[Annotated[int, Ge(1), Le(2**16)]], MinLen(1), MaxLen(4)]
-    classes: Annotated[Names, MinLen(1)]
-    versions: dict[str, str]
-    fingerprint: Annotated[str, MaxLen(64)]
-    told: bool = False
-    kept: list[Seed] = field(default_factory=list)
-    last: Seed = 0
-    address: int = 0
-
-    @property
-    def who(self) -> str:
-        """The client in messages."""
-        return f"Client {self.client} {self.name}".rstrip() + f" (node {self.address})"
-
-    def lasting(self) -> dict[str, Any]:
-        """Return the fields that must not change during a run."""
-        changing = ("told", "kept", "last", "address")
-        return {name: value for name, value in asdict(self).items() if name not in changing}
-
-
-class Link(Protocol):
-    """The transport of messages; a client is identified by an address.
-
-    Attributes:
-        place: where clients connect, in words.
-        pulse: seconds between two requests for new replies.
-    """
-
-    place: str
-    pulse: float
-
-    def addresses(self) -> list[int]:
-        """Return the addresses of the clients that are connected now."""
-
-    def send(self, packets: Mapping[int, Packet]) -> list[str]:
-        """Send a message to each address, and return the messages' names."""
-
-    def replies(self, names: list[str]) -> Iterator[tuple[str, Packet]]:
-        """Yield the replies to these messages that have arrived; ``silent`` has the reason if there will be none."""
+RETRY = 30.0
+"""Seconds after which a node that was not admitted is asked again to register."""
 
 
 class Attendance:
@@ -110,10 +45,10 @@ class Attendance:
             what the transport adds.
     """
 
-    def __init__(self, link: Link, run: str, seed: int, plan: Plan, public: Data) -> None:
-        """Send nothing yet."""
+    def __init__(self, link: Link, run: str, seed: int, plan: Plan, public: Data, shape: Sequence[int]) -> None:
+        """Send nothing yet. `public` and `shape` describe the public samples."""
         self.run, self.clients = run, dict[int, Registration]()
-        self.plan, self._file, self._public = plan, plan.file, public
+        self.plan, self._file, self._public, self._shape = plan, plan.file, public, list(shape)
         self.wire: dict[str, Counter[int]] = {"sent": Counter(), "received": Counter()}
         self.here: dict[int, int] = {}
         self.why: dict[int, str] = {}
@@ -122,65 +57,86 @@ class Attendance:
         self._link, self._request = link, Packet({"seed": seed})
         self._late: dict[str, tuple[int, str]] = {}  # address and kind of each message without a reply in time
         self._asked: set[int] = set()  # addresses that have not replied to the request to register
+        self._not_before: dict[int, float] = {}  # when an address that was not admitted is asked again
+        self._turned_away: dict[int, str] = {}  # why these addresses were not admitted
+        self._said: Counter[tuple[int, str]] = Counter()  # how often each warning was due
+        self._registered: dict[int, int] = {}  # the address at which a client registered last
         self._replaced: set[int] = set()  # addresses of clients that have a newer address
         self._numbers: dict[int, int] = {}  # the number of the last message to each client
         self._remembered: Mapping[int, Registration] = {}
         self._logged: tuple[str, float] = "", 0.0  # the last line about a wait, and its time
 
     def meet(self, known: Mapping[int, Registration]) -> None:
-        """Register the clients with which the run starts; nodes that do not reply in time are left out.
+        """Register the clients with which the run starts.
+
+        A client that does not fit is not admitted. It is told why, and may correct its file and register again. So may
+        a client whose classes do not fit those of the others. If too many clients fit, those with the lowest numbers
+        take part. Nodes that do not reply in time are left out.
 
         Args:
             known: the clients of an earlier start of the run. If not all register in time, the run continues with the
                 registered ones.
 
         Raises:
-            InputError: if too few or too many clients register in time, or one of them cannot take part.
+            InputError: if too few clients that fit together register in time.
         """
-        wanted, seconds = self.plan.clients, self._file.patience
-        end, over = time.monotonic() + seconds, False
+        wanted, start = self.plan.clients, time.monotonic()
+        end, complete = start + self._file.patience, math.inf
         self._remembered = known
-        while not over and (len(self.clients) != wanted or self._asked):
-            over = time.monotonic() >= end
+        while True:
+            now = time.monotonic()
             there = set(self._link.addresses())
             for n in [n for n, address in self.here.items() if address not in there]:
                 del self.here[n], self.clients[n]
             for address, packet in self._registrations(there):
-                self._start_with(self._read(address, packet))
-            if len(self.clients) > wanted:
+                with self._admitting(address):
+                    self._start_with(self._read(address, packet))
+            if len(self.clients) >= wanted:
+                lists = {n: said.classes for n, said in self.clients.items()}
+                for n, why in classes.misfits(lists, self._file.class_names).items():
+                    said = self.clients.pop(n)
+                    del self.here[n]
+                    self._turn_away(said.address, f"{said.who} {why}")
+            complete = min(complete, now) if len(self.clients) >= wanted else math.inf
+            if now >= end or (complete < math.inf and (not self._asked or now >= complete + AGAIN)):
                 break
-            if self._asked or len(self.clients) < wanted:
-                self._log_wait(self.clients, wanted)
-                time.sleep(self._link.pulse)
+            self._log_wait(self.clients, wanted)
+            time.sleep(self._link.pulse)
+        for n in sorted(self.clients)[wanted:]:
+            del self.here[n]
+            self._turn_away((said := self.clients.pop(n)).address, f"{said.who} is one more than experiment.clients.")
         silent = ", ".join(map(str, sorted(self._asked)))
         if known and 0 < len(self.clients) < wanted:
             met, self.clients, self.here = self.clients, dict(known), {}
             self.why = dict.fromkeys(known, "has not registered since the server started")
             for said in met.values():
-                with _admitting(said.address):
+                with self._admitting(said.address):
                     self._readmit(said)
-        elif len(self.clients) != wanted:
+        elif len(self.clients) < wanted:
+            here = {*self.here.values()}
+            why = "".join(f" {each}" for address, each in self._turned_away.items() if address not in here)
             who = f" Nodes {silent} did not reply to the request to register; check their programs." if silent else ""
             raise InputError(
-                f"{plural(len(self.clients), 'client')} registered within {seconds:g} s, but experiment.clients is "
-                f"{wanted}. Start or stop clients, set experiment.clients to their number, or raise patience (seconds "
-                f"of wall time) in the server's file.{who}"
+                f"{plural(len(self.clients), 'client')} registered within {self._file.patience:g} s, but "
+                f"experiment.clients is {wanted}.{why} Start or correct the missing clients, or set experiment.clients "
+                "to the number of clients with which the run shall start, or raise patience (seconds of wall time) in "
+                f"the server's file. Then run the same command again.{who}"
             )
         if silent:
             logger.warning("Nodes %s did not reply to the request to register; the run starts without them.", silent)
 
     def _start_with(self, said: Registration) -> None:
-        """Register a client with which the run starts, if it fits the server and the clients that have registered.
+        """Register a client with which the run starts, if it fits the server.
 
         Raises:
             InputError: naming the client, and what both have.
         """
-        kind, vocabulary, others = said.data.kind, said.data.vocabulary, list(self.clients.values())
+        kind, vocabulary = said.data.kind, said.data.vocabulary
         if said.client in self.clients:
             raise InputError(
                 f"{said.who} has the same number as node {self.here[said.client]}. Give each client's file a different "
-                "number. If the client was only restarted, run the same command again "
-                "in a minute, when its old node has disconnected."
+                f"number. If the client was only restarted, wait: it is asked again every {RETRY:g} s, until its old "
+                "node has disconnected."
             )
         if kind != self._public.kind:
             raise InputError(
@@ -193,19 +149,11 @@ class Attendance:
                 f"{self._public.vocabulary}). Use one vocabulary at the server and at all clients: the same arrays "
                 "'vocabulary' and 'padding' in .npz files, or the same text.tokenizer."
             )
-        if others and others[0].shape != said.shape:
+        if said.shape != self._shape:
             raise InputError(
-                f"{said.who} has {kind} of shape {said.shape}, but the other clients' shape is {others[0].shape}."
+                f"{said.who} has {kind} of shape {said.shape}, but the public set has the shape {self._shape}."
                 " Bring images to one size with image in its file, and texts to one length."
             )
-        for known in (self._file.class_names, *(other.classes for other in others)):
-            for label, (ours, theirs) in enumerate(zip(known, said.classes, strict=False)):
-                if ours != theirs:
-                    whole = json.dumps(sorted({*known, *said.classes}), ensure_ascii=False)  # YAML reads it as names
-                    raise InputError(
-                        f"{said.who} uses label {label} for {theirs!r}, but other clients use it for {ours!r}. "
-                        f"Put the same list of classes into all clients' files, for example class_names: {whole}."
-                    )
         self.clients[said.client] = said
         self._let_in(said)
 
@@ -223,8 +171,11 @@ class Attendance:
         names = {n: f"{n} {said.name}".strip() for n, said in {**self._remembered, **self.clients}.items()}
         there = ", ".join(names[n] for n in sorted(found))
         missing = ", ".join(names[n] for n in sorted(names.keys() - found))
-        details = [part for part in (there, missing and f"missing {missing}") if part]
-        line = f"{len(found)} of {wanted} registered" + (f" ({'; '.join(details)})" if details else "")
+        asked = self._asked and f"{plural(len(self._asked), 'connected node')} asked to register"
+        turned_away = self._turned_away.keys() - {*self.here.values()}
+        out = turned_away and f"{plural(len(turned_away), 'connected node')} not admitted"
+        details = [part for part in (there, missing and f"missing {missing}", asked, out) if part]
+        line = f"{len(found)} of {wanted} registered ({'; '.join(details or ['no node is connected'])})"
         now, (before, when) = time.monotonic(), self._logged
         if line != before or now >= when + AGAIN:
             logger.info("Waiting for clients at %s: %s.", self._link.place, line)
@@ -250,35 +201,58 @@ class Attendance:
         for address, packet in self._exchanged(kind, asked, self._file.deadline):
             n, said = waiting[address], packet.values
             if "silent" in said:  # from the link, not from the client
-                self.exclude(n, f"did not reply to {what} ({said['silent']})")
+                self.exclude(n, f"did not reply to {what} ({said['silent']})", tell="late" in said)
                 continue
             self.wire["received"][n] += packet.nbytes
-            if "refused" in said:
+            if "malformed" in said:
+                self.exclude(n, f"sent a malformed reply to {what}: {said['malformed']}", unsound=True, tell=True)
+            elif "refused" in said:
                 self.exclude(n, f"refused {what}: {said['refused']}", unsound=True)
             elif "lost" in said:
                 self.exclude(n, f"could not reply to {what}: {said['lost']}")
             else:
                 yield n, packet
 
-    def exclude(self, n: int, why: str, unsound: bool = False) -> None:
+    def exclude(self, n: int, why: str, unsound: bool = False, tell: bool = False) -> None:
         """Exclude a client until it registers again.
 
         Args:
             n: the client.
             why: the reason, as the predicate of a sentence.
             unsound: whether the reason is a refusal or an invalid reply.
+            tell: whether the client is told, because it does not know the reason itself.
 
         Raises:
             InputError: if the reply is invalid and the settings end the run then.
         """
-        self.here.pop(n, None)
+        address = self.here.pop(n, None)
         self.why[n] = printable(why[:1000]).rstrip(".")
+        line = f"{named(n, self.names)} {self.why[n]}."
+        if tell and address is not None:
+            self._tell(address, line)
         if unsound and self._file.on_unsound == "stop":
             raise InputError(
-                f"Client {n} {self.why[n]}. Check its program and run the same command again, or set on_unsound to "
-                "skip to continue without it."
+                f"{line} Check its program and run the same command again, or set on_unsound to skip to continue "
+                "without it."
             )
-        logger.warning("Client %d %s. It is excluded until it registers again.", n, self.why[n])
+        self._warn(n, f"{line} It is excluded until it registers again.")
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The names of the clients that have one, by number."""
+        return {n: said.name for n, said in self.clients.items()}
+
+    def _warn(self, n: int, line: str) -> None:
+        """Log a warning about a client; of warnings that differ only in numbers, the first and every tenth one."""
+        kind = n, re.sub(r"\d[\d.,e+-]*", "", line)
+        self._said[kind] += 1
+        if (times := self._said[kind]) == 1 or times % 10 == 0:
+            logger.warning("%s%s", line, f" (This happened {times} times so far.)" if times > 1 else "")
+
+    def _tell(self, address: int, line: str) -> None:
+        """Send a client a line for its own log."""
+        packet = self._stamped("note", Packet({"text": line}), time.time_ns())
+        self._late |= dict.fromkeys(self._link.send({address: packet}), (address, "note"))
 
     def absent(self, clients: Collection[int]) -> dict[int, str]:
         """Return which of these clients do not take part, and why."""
@@ -291,7 +265,7 @@ class Attendance:
             if address not in there:
                 self.exclude(n, "is no longer connected")
         for address, packet in self._registrations(there):
-            with _admitting(address):
+            with self._admitting(address):
                 self._readmit(self._read(address, packet))
 
     def _registrations(self, there: set[int]) -> Iterator[tuple[int, Packet]]:
@@ -302,10 +276,13 @@ class Attendance:
                 self._asked.discard(address)
                 if "silent" not in packet.values:
                     yield address, packet
-            elif "silent" not in packet.values:
+            elif "silent" not in packet.values and kind != "note":
                 logger.warning("Node %d replied too late to the message %r; this reply is ignored.", address, kind)
         self._asked &= there
-        fresh = there.difference(self.here.values(), self._asked, self._replaced)
+        now = time.monotonic()
+        self._not_before = {each: end for each, end in self._not_before.items() if each in there and end > now}
+        self._turned_away = {each: why for each, why in self._turned_away.items() if each in there}
+        fresh = there.difference(self.here.values(), self._asked, self._replaced, self._not_before)
         asked = {address: self._stamped("register", self._request, time.time_ns()) for address in sorted(fresh)}
         self._asked |= fresh
         for address, packet in self._exchanged("register", asked, 0):
@@ -328,7 +305,7 @@ class Attendance:
                 time.sleep(self._link.pulse)
         for name, address in waiting.items():
             self._late[name] = address, kind
-            yield address, Packet({"silent": f"no reply within {seconds:g} s"})
+            yield address, Packet({"silent": f"no reply within {seconds:g} s", "late": True})
 
     def _readmit(self, said: Registration) -> None:
         """Register a client that belongs to the run; raise InputError if it does not or has changed."""
@@ -349,11 +326,12 @@ class Attendance:
                 )
             self._replaced.add(self.here[n])
         self._let_in(said)
-        logger.info("Client %d is registered.", n)
 
     def _read(self, address: int, packet: Packet) -> Registration:
         """Return the registration in a client's reply; raise InputError if the client cannot take part in any run."""
         who, ours = f"The client at node {address}", versions()
+        if "malformed" in packet.values:
+            raise InputError(f"{who} sent a malformed reply to the request to register: {packet.values['malformed']}")
         if "refused" in packet.values:
             raise InputError(f"{who} refused to register: {packet.values['refused']}")
         said = understood(Registration, {**packet.values, "address": address}, who)
@@ -371,8 +349,27 @@ class Attendance:
         check_architecture(said.architecture, said.who)
         return said
 
+    @contextmanager
+    def _admitting(self, address: int) -> Iterator[None]:
+        """Do not admit the client at an address if an InputError is raised inside the block."""
+        try:
+            yield
+        except InputError as error:
+            self._turn_away(address, str(error))
+
+    def _turn_away(self, address: int, why: str) -> None:
+        """Log and tell a client why it is not admitted; it is asked again later, in case it was corrected."""
+        if self._turned_away.get(address) != why:
+            logger.warning("Node %d is not admitted: %s", address, why)
+            self._tell(address, f"This client is not admitted: {why}")
+        self._turned_away[address] = why
+        self._not_before[address] = time.monotonic() + RETRY
+
     def _let_in(self, said: Registration) -> None:
         n = said.client
+        if self._registered.get(n) != said.address:
+            logger.info("%s is registered.", named(n, self.names))
+        self._registered[n] = said.address
         self.here[n], self.kept[n] = said.address, set(said.kept)
         self._numbers[n] = max(self._numbers.get(n, 0), said.last)
         self.why.pop(n, None)
@@ -381,12 +378,3 @@ class Attendance:
     def _stamped(self, kind: str, packet: Packet, number: int) -> Packet:
         """Return a message with its kind, its run and its number."""
         return Packet({**packet.values, "kind": kind, "run": self.run, "number": number}, packet.tensors)
-
-
-@contextmanager
-def _admitting(address: int) -> Iterator[None]:
-    """Log why the client at an address is not admitted."""
-    try:
-        yield
-    except InputError as error:
-        logger.warning("Node %d is not admitted: %s", address, error)

@@ -8,6 +8,7 @@ so no client trains twice.
 
 import hashlib
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -16,8 +17,11 @@ import torch
 from torch import Tensor
 
 from ktpfl_flower import operations
+from ktpfl_flower.server import bounds
 from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, unpacked
+from ktpfl_pipeline.core import errors
+from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.client.workspace import OWN
 from ktpfl_pipeline.core.dataset import LabeledDataset
@@ -33,11 +37,16 @@ logger = logging.getLogger(__name__)
 
 
 class Held(Handle):
-    """A model that a client has stored, or the state of the optimizer that made it."""
+    """A model that a client has stored, or the state of the optimizer that made it.
+
+    Attributes:
+        version: the number that the client gave it.
+        model: its tensors, if the client sent them.
+    """
 
     def __init__(self, client: int, left: Left, shapes: Params) -> None:
         """Store what the client sent about the model."""
-        self._client, self.version, self._model, self.shapes = client, left.version, left.model, dict(shapes)
+        self._client, self.version, self.model, self.shapes = client, left.version, left.model, dict(shapes)
 
     def is_of(self, n: int) -> bool:
         """Return whether client n has the model."""
@@ -45,20 +54,20 @@ class Held(Handle):
 
     def open(self) -> dict[str, Tensor]:
         """Return the model; raise InputError if the client did not send it, as the method does not exchange models."""
-        if self._model is None:
+        if self.model is None:
             raise InputError(
                 f"Client {self._client}'s model would have to leave the client, but this method does not declare to "
                 "exchange models. Choose a method that does, or switch off the setting that needs the models."
             )
-        return dict(self._model)
+        return dict(self.model)
 
     def kept(self) -> Any:
         """Return the model if the client sent it, else this handle: what the final state of a run contains."""
-        return self if self._model is None else self.open()
+        return self if self.model is None else self.open()
 
     def stored(self) -> Any:
         """Return the model if the client sent it, else its number: what a checkpoint contains."""
-        return {"held": [self._client, self.version]} if self._model is None else self.open()
+        return {"held": [self._client, self.version]} if self.model is None else self.open()
 
 
 class Drawn(Handle):
@@ -78,6 +87,10 @@ class Drawn(Handle):
     def open(self) -> dict[str, Tensor]:
         """Return the model."""
         return dict(Setting.initial_model(self._setting, self._architecture))
+
+    def kept(self) -> Any:
+        """Return this handle, so that the client is asked for its initial model by its number."""
+        return self
 
     def stored(self) -> Any:
         """Return the architecture: what a checkpoint contains."""
@@ -158,13 +171,7 @@ class RealExecutor(Executor):
         """
         if not calls or any(isinstance(n, str) for n in calls):
             return self._here.outcomes(setting, phase, operation, calls, progress)
-        resumes, inner = isinstance(operation, Resuming), getattr(operation, "operation", operation)
-        name = next((name for name, offer in operations.OPERATIONS.items() if offer.perform is inner), None)
-        if name is None:
-            raise InputError(
-                f"The phase {phase} of {self._method} is not supported with real clients. Choose a method from "
-                f"{', '.join(operations.TRIED)}."
-            )
+        resumes, name = isinstance(operation, Resuming), self._offered(phase, operation)
         self.start()
         # models that are only evaluated never travel
         wanted, evaluated = phase not in EVALUATED_ONLY, name == "evaluate" or phase in EVALUATED_ONLY
@@ -189,21 +196,35 @@ class RealExecutor(Executor):
             try:
                 outcome = self._outcome(n, name, given[n], packet, operations.travels(self._method, wanted))
             except InputError as error:
-                self.attendance.exclude(n, f"sent an invalid reply to {what}: {error}", unsound=True)
+                self.attendance.exclude(n, f"sent an invalid reply to {what}: {error}", unsound=True, tell=True)
                 continue
             if evaluated and outcome.finite is not None and not outcome.finite:
                 broken[n] = "its model is NaN or infinite"
                 continue
             outcomes[n] = self._answered[requests[n]] = outcome
             progress(phase, len(outcomes), len(calls))
+        for n, why in bounds.beyond(self._sizes(setting, name, outcomes)).items():
+            del outcomes[n], self._answered[requests[n]]
+            self.attendance.exclude(n, f"sent an invalid reply to {what}: {why}", unsound=True, tell=True)
         missing = self.attendance.absent(given.keys() - outcomes.keys())
         if evaluated:  # a client whose copy diverges is left out of an evaluation; the run continues
             missing |= {n: f"diverged in the evaluation ({why})" for n, why in broken.items()}
         if missing:
-            raise ClientsMissing(missing)
+            raise ClientsMissing(missing, setting.names)
         if broken:
-            raise DivergedError(broken)
+            raise DivergedError(broken, names=setting.names)
         return outcomes
+
+    def _offered(self, phase: str, operation: Operation[Any]) -> str:
+        """Return the name of an operation in the table; raise InputError if clients do not offer it."""
+        inner = getattr(operation, "operation", operation)
+        for name, offer in operations.OPERATIONS.items():
+            if offer.perform is inner:
+                return name
+        raise InputError(
+            f"The phase {phase} of {self._method} is not supported with real clients. Choose a method from "
+            f"{', '.join(operations.TRIED)}."
+        )
 
     def missing(self, setting: Setting, clients: Sequence[int], t: int, least: int | None = None) -> dict[int, str]:
         """Register clients that came back, and return which of these are missing in round t; see `Executor`.
@@ -221,8 +242,8 @@ class RealExecutor(Executor):
         self.start()
         if first and (out := self.attendance.absent(setting.by_id)):
             raise InputError(
-                f"{ClientsMissing(out)} All clients are needed before the first round. Check their programs, restart "
-                "those that have ended, and run the same command again; finished methods are reused."
+                f"{ClientsMissing(out, setting.names)} All clients are needed before the first round. Check their "
+                "programs, restart those that have ended, and run the same command again; finished methods are reused."
             )
         for n in list(self.attendance.here):
             if lost := [key for key in self._alive[n] if key[0] not in self.attendance.kept[n]]:
@@ -234,7 +255,7 @@ class RealExecutor(Executor):
                     del self._alive[n][key]
                 self._answered = {key: found for key, found in self._answered.items() if key[0] != n}
                 self.bare.add(n)
-                raise LostError(f"Client {n} has lost its stored models and continues like a new client.")
+                raise LostError(f"{self._named(n)} has lost its stored models and continues like a new client.")
         return self.attendance.absent(clients)
 
     def enough(self, cohort: Sequence[int], out: Mapping[int, str], t: int) -> bool:
@@ -246,13 +267,15 @@ class RealExecutor(Executor):
         left, needed = len(cohort) - len(out), self._least(cohort)
         if left >= needed:
             return True
-        self._failed[t], why = self._failed.get(t, 0) + 1, "; ".join(by_reason(out))
+        self._failed[t], why = self._failed.get(t, 0) + 1, "; ".join(by_reason(out, self.attendance.names))
         if self._failed[t] >= self._file.tries:
+            lower = math.floor(100 * left / len(cohort)) / 100
+            without = f"; or set quorum to {lower:g} to continue with {plural(left, 'client')}" if left else ""
             raise InputError(
                 f"Round {t} was attempted {plural(self._file.tries, 'time')} with too few clients, the last time with "
-                f"{left} of {len(cohort)}, but quorum requires {needed} ({why}). Restart these clients, or raise "
-                "deadline if they were only slow. Then run the same command again; the run continues after its last "
-                "finished round."
+                f"{left} of {len(cohort)}, but quorum requires {needed} ({why}). Restart these clients; or raise "
+                f"deadline if they were only slow{without}. Then run the same command again; the run continues after "
+                "its last finished round."
             )
         of = plural(len(cohort), "client")
         logger.warning("Round %d is repeated, because it has only %d of its %s left (%s).", t, left, of, why)
@@ -318,8 +341,7 @@ class RealExecutor(Executor):
         self.bare.update(gone)
         for n in gone:
             logger.warning(
-                "Client %d has lost its models of the last checkpoint; it continues with its initial model.",
-                n,
+                "%s has lost its models of the last checkpoint; it continues with its initial model.", self._named(n)
             )
 
     def _outcome(self, n: int, name: str, arguments: tuple[Any, ...], packet: Packet, travels: bool) -> Outcome[Any]:
@@ -333,8 +355,8 @@ class RealExecutor(Executor):
             if loss is not None or finite is not None:
                 raise InputError(f"it has the loss of a training, {loss!r:.80}, but was not asked to train.")
             return Outcome(value, samples=samples)
-        if type(loss) is not float:
-            raise InputError(f"its loss is {loss!r:.80}, which is not a number.")
+        if type(loss) is not float or operations.LOSS < abs(loss) < math.inf:
+            raise InputError(f"its loss is {loss!r:.80}, which is not a number up to {operations.LOSS:,.0f}.")
         if type(finite) is not bool:  # or a model that is NaN would count
             raise InputError(f"it must state whether its model is finite, true or false, but states {finite!r:.80}.")
         if finite and not all(bool(tensor.isfinite().all()) for tensor in (value.model or {}).values()):
@@ -343,6 +365,23 @@ class RealExecutor(Executor):
         self.attendance.kept[n].add(value.version)
         self.bare.discard(n)
         return Outcome(self._held(n, value), mean, flag, samples, self._held(n, Left(value.version)))
+
+    def _sizes(self, setting: Setting, name: str, outcomes: Mapping[Any, Outcome[Any]]) -> dict[int, bounds.Sizes]:
+        """Return the largest numbers in the clients' replies to an operation; see `bounds`."""
+        samples = torch.arange(min(bounds.PUBLIC, len(setting.public)))
+        found = {}
+        for n, outcome in outcomes.items():
+            model = outcome.value.model if isinstance(outcome.value, Held) else None
+
+            def predicted(params: Params, architecture: str = setting.by_id[n].architecture) -> Tensor:
+                space = self._here.workspace(setting)
+                return predict(space, space.module(architecture, params), space.public(samples))
+
+            found[n] = bounds.sizes(operations.find(name).gives, outcome.value, model, predicted)
+        return found
+
+    def _named(self, n: int) -> str:
+        return errors.named(n, self.attendance.names)
 
     def _held(self, n: int, left: Left) -> Held:
         key = left.version, left.model is None
@@ -353,4 +392,4 @@ def _is_count(samples: Any, architecture: str) -> bool:
     """Return whether `samples` are valid numbers of samples by architecture from a client with this architecture."""
     if not isinstance(samples, dict) or not samples.keys() <= {OWN, architecture}:
         return False
-    return all(type(number) is int and 0 <= number <= 2**53 for number in samples.values())  # floats have these exactly
+    return all(type(number) is int and 0 <= number <= operations.COUNTED for number in samples.values())

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from ktpfl_flower.alike import Data, arithmetic, prepared, versions
 from ktpfl_flower.client.client_file import understood
-from ktpfl_flower.server import federation_file
-from ktpfl_flower.server.attendance import Attendance, Link, Registration
+from ktpfl_flower.server import classes, federation_file
+from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.server.executor import RealExecutor, RealFederation
 from ktpfl_flower.server.federation_file import Plan
+from ktpfl_flower.server.registration import Link, Registration
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline import models
 from ktpfl_pipeline.__main__ import CONF
@@ -24,7 +25,7 @@ from ktpfl_pipeline.config.studies import COMPARE
 from ktpfl_pipeline.core import compatibility, kinds
 from ktpfl_pipeline.core.dataset import LabeledDataset, Shape, TokenShape
 from ktpfl_pipeline.core.engine import Run
-from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError, LostError, named
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.rounds import checkpoint
@@ -94,7 +95,7 @@ class RealJob(Job):
         file, data, experiment = self.data.plan.file, self.data, self.experiment
         attendance = self.met(seed, checkpoints)
         clients = [said for _, said in sorted(attendance.clients.items())]
-        names = max([file.class_names, *(said.classes for said in clients)], key=len)  # all lists are its prefixes
+        names = classes.agreed({said.client: said.classes for said in clients}, file.class_names)
         fed = RealFederation(
             clients=tuple(map(_shell, clients)),
             public=data.public,
@@ -136,7 +137,7 @@ class RealJob(Job):
                 the server or the other clients.
         """
         name = self._run_name(seed)
-        attendance = Attendance(self.data.link, name, seed, self.data.plan, self.data.kind)
+        attendance = Attendance(self.data.link, name, seed, self.data.plan, self.data.kind, self.data.public.shape[1:])
         place = None if folder is None else folder / name / "clients.pt"
         known = None if place is None else checkpoint.load(place, {"run": name}, torch.device("cpu"))
         said_before = {} if known is None else known["clients"]
@@ -241,9 +242,9 @@ def _conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
         except ClientsMissing as error:
             missing |= error.found
     for n in sorted(executor.bare):
-        logger.warning("Client %d has lost its own model; its model.pt stays as it is.", n)
+        logger.warning("%s has lost its own model; its model.pt stays as it is.", named(n, fed.names))
     if missing:
         logger.warning(
             "%s Start these clients and run the same command again, so that each stores its own model.",
-            ClientsMissing(missing),
+            ClientsMissing(missing, fed.names),
         )

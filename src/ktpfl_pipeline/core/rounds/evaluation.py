@@ -57,6 +57,7 @@ class Evaluator(Generic[State]):
     #: the last evaluation of each client's model, so that a model that did not change is not evaluated again; models
     #: are referenced weakly, so that one that was made only for evaluation can be freed afterwards
     known: dict[tuple[int, Split], tuple[list["weakref.ref[Any]"], Evaluation]] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)  #: the warnings about missing clients that were logged
 
     def of_models(self, models: Models, split: Split) -> dict[int, Evaluation]:
         """Return the evaluation of each model on its client's `split`; a known model is not evaluated again."""
@@ -100,11 +101,14 @@ class Evaluator(Generic[State]):
                     fed.executor.missing(fed, everyone, t, len(everyone))
                 continue
             except DivergedError as error:
-                raise DivergedError(error.found, t) from None
+                raise DivergedError(error.found, t, fed.names) from None
             if away:
                 without = "evaluated without some clients; their last values, if any, are used"
                 what = without if found.accuracy else "not evaluated, because no client has replied"
-                logger.warning("Round %d is %s. %s", t, what, ClientsMissing(away))
+                why = f"{what}. {ClientsMissing(away, fed.names)}"
+                if why not in self.told:  # a client that stays away is named once
+                    self.told.add(why)
+                    logger.warning("Round %d is %s", t, why)
             return found
 
     @cached_property
