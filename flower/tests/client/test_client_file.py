@@ -1,5 +1,8 @@
 """A client's own file: what is asked of it."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -84,6 +87,55 @@ def test_a_file_that_is_none_is_told_of(tmp_path):
             Member(tmp_path / "mine.yml")
     with pytest.raises(InputError, match="cannot be read"):
         Member(tmp_path / "yours.yml")
+
+
+def pipe(file):
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (pipe, "is not a file"),
+        (Path.mkdir, "is not a file"),
+        (lambda file: file.symlink_to("/dev/zero"), "is not a file"),
+        (lambda file: file.write_text("[" * 50_000), "is nested too deeply to be read"),
+        (lambda file: file.write_text("{a: " * 50_000), "is nested too deeply to be read"),
+        (lambda file: file.write_bytes(b"#" * (2**20 + 1)), "has 1,048,577 bytes"),
+        (lambda file: file.write_bytes(b"\xff\xfe\x00"), "is not valid YAML"),
+    ],
+    ids=["pipe", "folder", "device", "brackets", "braces", "size", "bytes"],
+)
+def test_a_file_that_cannot_be_read_ends_with_a_sentence(tmp_path, make, sentence):
+    make(tmp_path / "mine.yml")
+    with pytest.raises(InputError, match=rf"mine\.yml {sentence}"):
+        Member(tmp_path / "mine.yml")
+
+
+def test_the_window_and_unreadable_files_of_images_are_treated_as_in_an_experiment(tmp_path, caplog):
+    for name, gray in (("a", 1000), ("b", 3000)):
+        (tmp_path / "scans" / name).mkdir(parents=True)
+        for number in range(8):
+            Image.fromarray(np.full((8, 8), gray, np.uint16)).save(tmp_path / "scans" / name / f"{number}.png")
+    (tmp_path / "scans" / "b" / "9.png").write_bytes(b"no image")
+
+    def read(**image):
+        given = {
+            "client": 0,
+            "source": "folder:scans",
+            "architecture": "mlp",
+            "image": {"channels": 1, "size": 8, **image},
+        }
+        return client_file.samples(client_file.understood(client_file.ClientFile, given, "x"), tmp_path)[0]
+
+    with pytest.raises(InputError, match=r"9\.png"):
+        read(window=[0, 4000])
+    assert read(window=[0, 4000], unreadable="skip").inputs.flatten(1).float().mean(dim=1).round().tolist() == (
+        [64.0] * 8 + [191.0] * 8
+    )
+    assert "reading skips 1 of 17 images" in caplog.text
+    with pytest.raises(InputError, match="more than 8 bits"):
+        read(unreadable="skip")
 
 
 def photographs(folder, *classes):

@@ -155,10 +155,7 @@ def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None
 
 def _reading(experiment: Experiment, private: Any = None) -> Any:
     """Return how image files and texts are read, a `data.sources.Reading`; public texts like `private`."""
-    reading = Reading(text=experiment.text)
-    if (image := experiment.image) is not None:
-        window = None if image.window is None else (image.window[0], image.window[1])
-        reading = Reading(image.shape[1:], window, image.unreadable == "skip", experiment.text)
+    reading = Reading.of(experiment.image, experiment.text)
     return reading if private is None else reading.of_public(private)
 
 

@@ -25,6 +25,8 @@ from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
 from ktpfl_pipeline.models import zoo
 
 Group = TypeVar("Group")
+MAX_BYTES = 2**20
+"""The largest size of a client's or the server's file."""
 
 
 def _name(given: Any) -> Any:
@@ -54,7 +56,7 @@ class ClientFile:
         class_names: the names of the labels 0, 1, …, the same list at all clients. If the source names its classes,
             for example by folders, labels are renumbered in the order of the list. Otherwise labels are positions in
             the list, from 0. An empty list keeps the source's names and order.
-        image: channels and size of the images, the same at all clients.
+        image: the format of the images, as in an experiment; channels and size are the same at all clients.
         text: how the texts of ``text:<file.csv>`` become tokens, as in an experiment; the tokenizer is a file, the same
             at all clients.
         architecture: the architecture of the client's model.
@@ -86,10 +88,18 @@ def read(kind: type[Group], path: Path) -> Group:
         InputError: if the file cannot be read, is not YAML, or a setting is missing, unknown or not allowed.
     """
     try:
+        if path.exists() and not path.is_file():  # reading a pipe or a device might never end
+            raise InputError(f"{path} is not a file. Correct the path.")
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise InputError(f"{path} has {size:,} bytes; at most {MAX_BYTES:,} are allowed. Correct the path.")
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}). Correct the path.") from error
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply to be read. Write one setting per line.") from None
     except (ValueError, yaml.YAMLError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{path} is not valid YAML ({' '.join(str(error).split())[:200]}). Correct it.") from error
     if not isinstance(values, dict):
         raise InputError(f"{path} has no settings. Write one per line, for example client: 0.")
@@ -136,8 +146,7 @@ def samples(own: ClientFile, folder: Path) -> tuple[LabeledDataset, list[str], D
         InputError: if the samples cannot be read, the file does not state which owner's samples are the client's, or
             real clients cannot use them; see `prepared`.
     """
-    size = None if own.image is None else own.image.shape[1:]
-    found = load(own.source, folder, own.classes, Reading(size, text=own.text))
+    found = load(own.source, folder, own.classes, Reading.of(own.image, own.text))
     if isinstance(found, OwnedDataset):
         names = list(found.names)
         if own.owner not in names:

@@ -53,6 +53,14 @@ class Reading(NamedTuple):
     text: Text = Text()
     known: Vocabulary | None = None
 
+    @classmethod
+    def of(cls, image: Any, text: Text) -> "Reading":
+        """Return how files are read with an experiment's settings `image`, which may be None, and `text`."""
+        if image is None:
+            return cls(text=text)
+        window = None if image.window is None else (image.window[0], image.window[1])
+        return cls(image.shape[1:], window, image.unreadable == "skip", text)
+
     def of_public(self, private: LabeledDataset) -> "Reading":
         """Return the settings for public samples: texts use the vocabulary and the length of the private texts."""
         if private.vocabulary is None:
