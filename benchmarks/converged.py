@@ -39,11 +39,10 @@ from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
-from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.paper import names
 from ktpfl_pipeline.reports.paper.tables import SEVERAL
-from ktpfl_pipeline.reports.style import INK, PAPER
+from ktpfl_pipeline.reports.style import INK, PAPER, VERDICTS
 
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
 PAGE, FIGURE = ROOT / "docs" / "results" / "converged.md", ROOT / "docs" / "images" / "converged.png"

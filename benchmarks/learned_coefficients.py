@@ -40,10 +40,11 @@ from ktpfl_pipeline.core.matrix.blocks import overlap
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import ADAPTED, LEDGERS
 from ktpfl_pipeline.core.weights import Models
-from ktpfl_pipeline.in_memory import federation, label_counts
+from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.feddf import FedDF, FedDFState
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint, KTpFLJointState
+from ktpfl_pipeline.runs.given import label_counts
 
 KEPT = ROOT / "benchmarks" / "results" / "learned_coefficients.csv"
 IMAGES = ROOT / "build" / "learned_coefficients"

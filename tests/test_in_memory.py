@@ -12,8 +12,10 @@ from project_copy import EXPERIMENT, ROOT
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.in_memory import compare, federation, run
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
@@ -180,6 +182,98 @@ def test_own_images_and_their_folder(tmp_path: Path) -> None:
     private = sum(len(each.train) + len(each.validation) + len(each.test) for each in fed.clients)
     assert (len(fed.clients), fed.public_batch_size, private) == (4, 9, 280)
     assert fed.public.shape == (120, 1, 28, 28)
+
+
+def pairs() -> torch.utils.data.TensorDataset:
+    return torch.utils.data.TensorDataset(torch.from_numpy(IMAGES).unsqueeze(1), torch.from_numpy(LABELS))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (IMAGES, LABELS),
+        [torch.from_numpy(IMAGES).unsqueeze(1), torch.from_numpy(LABELS)],
+        {"images": IMAGES, "labels": LABELS},
+        LabeledDataset(torch.from_numpy(IMAGES).unsqueeze(1), torch.from_numpy(LABELS)),
+        pairs(),
+    ],
+    ids=["arrays", "tensors", "a mapping", "a labeled dataset", "a dataset of torch"],
+)
+def test_samples_may_be_given_in_python(data: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", images=IMAGES, labels=LABELS)
+    given: dict[str, Any] = {"partition": "iid", "architectures": "mlp", "public": {"batch": 9}}
+    fed, expected = federation(data, 4, **given), federation("npz:mine.npz", 4, folder=tmp_path, image=None, **given)
+    assert torch.equal(fed.public, expected.public)
+    assert all(
+        torch.equal(one.train.inputs, other.train.inputs)
+        for one, other in zip(fed.clients, expected.clients, strict=True)
+    )
+
+
+def test_features_with_owners_may_be_given_in_python() -> None:
+    owners = np.array(["anne", "bill"])[np.arange(len(LABELS)) % 2]
+    data = {"features": torch.randn(len(LABELS), 5), "labels": LABELS, "clients": owners}
+    fed = federation(data, None, "mlp", "natural", public={"source": "none"})
+    assert [client.name for client in fed.clients] == ["anne", "bill"]
+
+
+@pytest.mark.parametrize("data", [3, [IMAGES], (IMAGES, LABELS, LABELS)], ids=["a number", "one", "three"])
+def test_data_of_another_form_are_refused(data: Any) -> None:
+    with pytest.raises(InputError, match="give a source, inputs with labels, a mapping of arrays, or a dataset"):
+        federation(data)
+
+
+class TestComparisons:
+    def test_a_federation_made_by_hand_is_compared(self, fed: Federation) -> None:
+        by_hand = replace(fed, origin=None, training=LocalTraining(epochs=1, batch_size=8))
+        found = compare(["kt_pfl", "local"], by_hand, rounds=1)
+        assert found.results[0].settings["training"]["batch_size"] == 8
+        assert "data given in Python" in found.report.markdown
+
+    def test_replaced_fields_are_the_settings_of_the_report(self, fed: Federation) -> None:
+        (result,) = compare(["local"], replace(fed, training=LocalTraining(epochs=1, batch_size=7)), rounds=1).results
+        assert (result.settings["training"]["batch_size"], result.settings["private"]["source"]) == (7, "digits")
+
+    def test_the_evaluation_of_the_pipelines(self, fed: Federation) -> None:
+        result = run("kt_pfl", fed, rounds=1, evaluation={"adapt_epochs": [0, 1]})
+        assert {"after_transfer", "adapted_1"} <= set(result.final)
+        assert result.runs[0].theorem is not None
+        assert "adapted_1" not in run("kt_pfl", fed, rounds=1).final
+        with pytest.raises(InputError, match=r"evaluation\.adapt_epoch does not exist"):
+            run("local", fed, rounds=1, evaluation={"adapt_epoch": [0]})
+
+    def test_participation(self, fed: Federation) -> None:
+        result = run("local", fed, rounds=2, participation=0.4)
+        assert [len(record.cohort) for record in result.runs[0].history] == [2, 2]
+        with pytest.raises(InputError, match=r"participation is 0\.0; it must be"):
+            run("local", fed, participation=0.0)
+
+    def test_an_interrupted_call_continues(self, fed: Federation, tmp_path: Path) -> None:
+        first = run("local", fed, rounds=2, checkpoints=tmp_path)
+        (file,) = tmp_path.rglob("checkpoint.pt")
+        written = file.stat().st_mtime_ns
+        again = run("local", fed, rounds=2, checkpoints=tmp_path)
+        assert file.stat().st_mtime_ns == written, "nothing was trained again"
+        assert again.final == first.final
+        assert len(list(tmp_path.rglob("checkpoint.pt"))) == 1
+
+    def test_other_initial_models_are_another_run(self, fed: Federation, tmp_path: Path) -> None:
+        other = replace(fed, build=lambda name: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)))
+        first, second = (run("local", each, rounds=1, checkpoints=tmp_path) for each in (fed, other))
+        assert first.final != second.final
+        assert len(list(tmp_path.rglob("checkpoint.pt"))) == 2
+
+    def test_tables(self, fed: Federation) -> None:
+        found = compare(["kt_pfl", "local"], fed, rounds=1)
+        assert len(str(found)) < 3000
+        assert str(found).startswith("comparison\n")
+        assert set(found.table().iloc[:, 0]) >= {"KT-pFL", "Local-only"}
+        runs = found.to_pandas().query("point == 'after_transfer'")
+        expected = {result.method: result.final["after_transfer"].mean for result in found.results}
+        assert dict(zip(runs["method"], runs["accuracy"], strict=True)) == pytest.approx(expected)
+        assert {"round", "after_transfer"} <= set(found.to_pandas("rounds").columns)
+        with pytest.raises(InputError, match="file of the report 'run' is unknown"):
+            found.to_pandas("run")
 
 
 def test_clients_are_called_as_their_source_calls_them(tmp_path: Path) -> None:

@@ -22,6 +22,15 @@ def test_importing_the_package_imports_no_torch() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+def test_making_and_running_a_federation_loads_no_library_of_tables_and_figures() -> None:
+    code = (
+        "import sys, ktpfl_pipeline as kt; fed = kt.federation('digits', 5, 'mlp', training={'epochs': 0}); "
+        "kt.run('local', fed, rounds=1); print({'pandas', 'matplotlib', 'mlflow'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
 def test_a_comparison_shows_itself_and_writes_the_report(tmp_path: Path) -> None:
     fed = kt.federation("digits", clients=5, architectures="mlp", training={"epochs": 1})
     found = kt.compare(["kt_pfl", "local"], fed, rounds=1)

@@ -17,8 +17,8 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from torch import Tensor
 
+from ktpfl_pipeline import federation
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create, title
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.style import BLUE, GREEN, INK, MUTED, NEUTRAL, PAPER, look

@@ -19,7 +19,8 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 __version__ = "0.1.0"
 
 _HOMES = {
-    "in_memory": ("federation", "run", "compare", "Comparison", "label_counts"),
+    "in_memory": ("federation", "run", "compare", "Comparison"),
+    "runs.given": ("label_counts",),
     "core.federation": ("Federation",),
     "core.method": ("Method", "Personal", "PersonalState", "Shared", "SharedState", "FineTuned", "RoundReport"),
     "core.metrics": ("Traffic",),
@@ -29,6 +30,7 @@ _HOMES = {
     "core.weights": ("average", "mix"),
     "core.errors": ("InputError",),
     "methods": ("METHODS", "create"),
+    "reports": ("figures",),
 }
 """The modules that define public names, with these names."""
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
@@ -39,7 +41,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name on its first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    home = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    found = getattr(home, name) if hasattr(home, name) else importlib.import_module(f"{home.__name__}.{name}")
     globals()[name] = found
     return found
 

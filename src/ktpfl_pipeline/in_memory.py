@@ -6,44 +6,47 @@ pipelines, so equal settings give equal results.
 
 Example:
     >>> fed = federation("digits", clients=10, partition="two_labels")
-    >>> results = [run(method, fed, rounds=5) for method in ("kt_pfl", "local")]
-    >>> figures.accuracy_curves(results)
+    >>> print(compare(["kt_pfl", "fedmd", "local"], fed, rounds=5))
 """
 
 import html
-from collections.abc import Sequence
-from contextlib import closing
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor
 
+from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import comparison as compared
 from ktpfl_pipeline.analysis.provenance import here_and_now
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
+from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.config import checks, parsing
-from ktpfl_pipeline.config.schema import Experiment
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.config.schema import Evaluation, Experiment
 from ktpfl_pipeline.core.architectures import Architectures
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, listed, unknown
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.validation import Rule, Seed, value_of
+from ktpfl_pipeline.core.validation import Fraction, Rule, Seed, parse, value_of
+from ktpfl_pipeline.data.given import stored
 from ktpfl_pipeline.methods import METHODS, create, title
-from ktpfl_pipeline.reports.comparison import build
-from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE
 from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.given import PYTHON, GivenJob, Origin, experiment_of
 from ktpfl_pipeline.runs.preparation import prepare
-from ktpfl_pipeline.runs.run import finished_run
+from ktpfl_pipeline.runs.progress import expect
+from ktpfl_pipeline.runs.run import run_all
 
-_experiments: WeakKeyDictionary[Federation, Experiment] = WeakKeyDictionary()
-"""The settings of each federation that `federation` returned."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ktpfl_pipeline.reports.report import Report
+
+Data = str | Mapping[str, Any] | Sequence[Any] | LabeledDataset | torch.utils.data.Dataset[Any]
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "private": {},
@@ -61,7 +64,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def federation(
-    source: str,
+    data: Data,
     clients: int | None = 10,
     architectures: str | Architectures = ("lenet", "cnn", "cnn_bn", "mlp"),
     partition: str | dict[str, Any] = "two_labels",
@@ -72,9 +75,15 @@ def federation(
     """Load a dataset, partition it among clients, and return the federation.
 
     Args:
-        source: the source of the private samples, as for the setting ``private.source``: ``"digits"``,
-            ``"npz:mine.npz"`` or ``"folder:my_images"``, for example.
-        clients: the number of clients, N. With None, the federation has all clients of the source; the partition must
+        data: the private samples:
+
+            - a source, as for the setting ``private.source``, such as ``"digits"`` or ``"npz:mine.npz"``;
+            - inputs and labels, two arrays or tensors: images in uint8, features in floats, or token ids in integers;
+            - a mapping with the arrays of an ``.npz`` file, such as ``{"images": …, "labels": …, "clients": …}``;
+            - a `LabeledDataset`, or a dataset of torch with pairs of an input and a label.
+
+            Images of tensors are (N, C, H, W), images of arrays (N, H, W, C), and both may be (N, H, W).
+        clients: the number of clients, N. With None, the federation has all clients of the data; the partition must
             then be ``"natural"``.
         architectures: one name; a list of names, which are assigned to the clients in turn; or a mapping from names to
             numbers of clients, such as ``{"lenet": 6, "mlp": 4}``.
@@ -93,32 +102,53 @@ def federation(
         if group not in SETTINGS:
             raise unknown("setting of a federation", group, SETTINGS)
     value_of(Rule.of(Seed), seed, "federation.seed")
-    given = {
-        **SETTINGS,
-        "private": {"source": source},
-        "clients": clients,
-        "architectures": list(architectures) if isinstance(architectures, tuple) else architectures,
-        "partition": {"scheme": partition} if isinstance(partition, str) else partition,
-        "seeds": [seed],
-        "methods": {},
-    }
-    section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
-    experiment = parsing.parse("federation", section, together=False)
-    checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
-    data = prepare(experiment, Path(folder))
-    made = assemble(experiment, data, seed)
-    _experiments[made] = experiment
-    return made
+    with tempfile.TemporaryDirectory() as place:
+        source = data if isinstance(data, str) else stored(data, Path(place))
+        given = {
+            **SETTINGS,
+            "private": {"source": source},
+            "clients": clients,
+            "architectures": list(architectures) if isinstance(architectures, tuple) else architectures,
+            "partition": {"scheme": partition} if isinstance(partition, str) else partition,
+            "seeds": [seed],
+            "methods": {},
+        }
+        if not isinstance(data, str) and "image" not in settings:
+            given["image"] = None  # given inputs keep their form
+        section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
+        experiment = parsing.parse("federation", section, together=False)
+        checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
+        made = prepare(experiment, Path(folder))
+    if source != data:
+        experiment = replace(experiment, private=replace(experiment.private, source=PYTHON))
+    return replace(assemble(experiment, made, seed), origin=Origin(experiment, made))
 
 
-def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) -> MethodResult:
+FEW = {"adapt_epochs": [0], "global_samples": 0}
+"""The evaluation of `run` where none is given: accuracy by round only."""
+
+
+def run(
+    method: str | Method[Any],
+    *federations: Federation,
+    rounds: int = 5,
+    participation: float = 1.0,
+    evaluation: Mapping[str, Any] | None = None,
+    checkpoints: str | Path | None = None,
+) -> MethodResult:
     """Train a method on each federation, and return its result, which the functions of `reports.figures` can plot.
+
+    The progress is shown in a terminal.
 
     Args:
         method: the method's name in the registry, its dotted path, or a `Method` object.
         federations: one federation, or several that differ only in the seed. With several, the result has one run per
-            seed and the standard deviation over seeds.
-        rounds: the number of communication rounds. Every round samples all clients.
+            seed and the standard deviation over seeds. A federation may also be a `Federation` made by hand.
+        rounds: the number of communication rounds.
+        participation: the share of clients that are sampled in each round.
+        evaluation: settings of `config.schema.Evaluation`, such as ``{"adapt_epochs": [0, "E"]}``. With None, models
+            are evaluated after each round, without adaptation.
+        checkpoints: a folder for checkpoints: an interrupted call continues if it is repeated. None stores nothing.
 
     Raises:
         InputError: if an argument has a wrong type or value, if two federations have the same seed or differ in other
@@ -126,7 +156,18 @@ def run(method: str | Method[Any], *federations: Federation, rounds: int = 5) ->
     """
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
-    return summarize([_finished(_name_of(method), made, fed, rounds) for fed in federations], asdict(made))
+    asked = {
+        "rounds": rounds,
+        "participation": value_of(Rule.of(Fraction), participation, "participation"),
+        "evaluation": parse(Evaluation, FEW if evaluation is None else evaluation, "evaluation"),
+        "theorem_samples": 0 if evaluation is None else Experiment.theorem_samples,
+        "seeds": [fed.seed for fed in federations],
+    }
+    experiment = experiment_of(federations[0], **asked)
+    by_seed, name = {fed.seed: fed for fed in federations}, _name_of(method)
+    job = GivenJob("in memory", name, experiment, cast("Any", None), federations=by_seed, made=made)
+    with tracking.without_store(None if checkpoints is None else Path(checkpoints)):
+        return summarize(run_all(job, title(name)), asdict(made), experiment.settings())
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +181,7 @@ class Comparison:
     """
 
     results: list[MethodResult]
-    report: Report
+    report: "Report"
 
     def write(self, folder: str | Path, *kinds: str) -> Path:
         """Write the report's files into a new folder, and return the path of its HTML page.
@@ -159,27 +200,62 @@ class Comparison:
             self.report.write(partial, kinds)
         return place / PAGE
 
+    def __str__(self) -> str:
+        """Return the summary and the table of the terminal."""
+        return self.report.console
+
+    def table(self) -> "pd.DataFrame":
+        """Return the main table: one row per method, accuracies and differences as fractions of 1, without spreads."""
+        import pandas as pd
+
+        from ktpfl_pipeline.reports.model import Table
+        from ktpfl_pipeline.reports.numbers import Number
+
+        (shown,) = (block for block in self.report.brief if isinstance(block, Table))
+        rows = [[each.value if isinstance(each, Number) else each for each in row] for row in shown.entries]
+        return pd.DataFrame(rows, columns=shown.headings)
+
+    def to_pandas(self, name: str = "runs") -> "pd.DataFrame":
+        """Return a CSV file of the report as a DataFrame, such as ``runs``, ``rounds``, ``clients`` or ``differences``.
+
+        Raises:
+            InputError: if the report has no such file.
+        """
+        frames: dict[str, pd.DataFrame] = compared.Comparison(self.results).frames
+        if name not in frames:
+            raise unknown("file of the report", name, frames)
+        return frames[name]
+
     def _repr_html_(self) -> str:
         """Return the page in an iframe, so that its style sheet does not affect the notebook."""
         return f'<iframe srcdoc="{html.escape(self.report.html)}" width="100%" height="700"></iframe>'
 
 
 def compare(
-    methods: Sequence[str | Method[Any]], *federations: Federation, rounds: int = 5, name: str = "comparison"
+    methods: Iterable[str | Method[Any]],
+    *federations: Federation,
+    rounds: int = 5,
+    name: str = "comparison",
+    participation: float = 1.0,
+    evaluation: Mapping[str, Any] | None = None,
+    checkpoints: str | Path | None = None,
 ) -> Comparison:
     """Train several methods on the same federations, and return their results with a report.
 
     Args:
         methods: a list of methods, each as for `run`. Include ``"local"``: the report compares the other methods with
             local-only training.
-        federations: one federation made by `federation`, or several that differ only in the seed. With at least three
-            seeds, the report has confidence intervals.
+        federations: one federation, or several that differ only in the seed; see `run`. With at least three seeds, the
+            report has confidence intervals.
         rounds: the number of communication rounds.
         name: the name of the comparison, which the report shows.
+        participation: as for `run`.
+        evaluation: as for `run`. An empty mapping gives the evaluation of the pipelines, with adaptation.
+        checkpoints: as for `run`.
 
     Raises:
-        InputError: for the reasons given for `run`, if a federation was not made by `federation`, if two methods have
-            the same title, or if `methods` is empty or a single string.
+        InputError: for the reasons given for `run`, if two methods have the same title, or if `methods` is empty or a
+            single string.
     """
     if isinstance(methods, str):
         raise InputError(f"methods is {methods!r}; give a list, [{methods!r}, 'local'].")
@@ -194,21 +270,12 @@ def compare(
         raise InputError("methods is empty. List at least one method, for example ['kt_pfl', 'local'].")
     for method in methods:
         _check_arguments(create(method) if isinstance(method, str) else method, federations, rounds)
-    if not all(each in _experiments for each in federations):
-        raise InputError(
-            "A federation is not from ktpfl_pipeline.federation(...), so a report has no settings of it: use run(...)."
-        )
-    experiment = _experiments[federations[0]]
-    results = [run(method, *federations, rounds=rounds) for method in methods]
-    settings = replace(experiment, rounds=rounds, seeds=[fed.seed for fed in federations]).settings()
-    results = [replace(result, settings=settings) for result in results]
+    from ktpfl_pipeline.reports.comparison import build
+
+    expect(len(methods))
+    asked: dict[str, Any] = {"rounds": rounds, "participation": participation, "evaluation": evaluation}
+    results = [run(method, *federations, **asked, checkpoints=checkpoints) for method in methods]
     return Comparison(results, build(name, compared.Comparison(results), here_and_now()))
-
-
-def label_counts(fed: Federation) -> Tensor:
-    """Return the number of private samples per client and class, over all splits: (N, K) int64, one row per client."""
-    owned = [torch.cat([own.train.labels, own.validation.labels, own.test.labels]) for own in fed.clients]
-    return torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
 
 
 def _name_of(method: Any) -> str:
@@ -236,24 +303,17 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
     seeds = [fed.seed for fed in federations]
     if len(set(seeds)) < len(seeds):
         raise InputError(f"The federations have the seeds {seeds}; give each another one, federation(..., seed=1).")
-    known = [replace(_experiments[fed], seeds=[0]).settings() for fed in federations if fed in _experiments]
+    if len(sizes := {len(fed.clients) for fed in federations}) > 1:
+        raise InputError(
+            f"The federations have different numbers of clients ({listed(sorted(sizes))}): give "
+            "federations that differ only in the seed."
+        )
+    known = [experiment_of(fed, seeds=[0]).settings() for fed in federations]
     for settings in known[1:]:
         if changes := differences(known[0], settings):
             raise InputError(
                 f"The federations have other settings ({changes}), and their mean would be of neither: give "
                 "federations that differ only in the seed."
             )
-    if len(sizes := {len(fed.clients) for fed in federations}) > 1:
-        raise InputError(
-            f"The federations have different numbers of clients ({listed(sorted(sizes))}): give "
-            "federations that differ only in the seed."
-        )
     if type(rounds) is not int or rounds < 1:
         raise InputError(f"rounds is {rounds!r}; it must be an integer of at least 1.")
-
-
-def _finished(name: str, method: Method[Any], fed: Federation, rounds: int) -> FinishedRun:
-    with closing(fed.executor):
-        done = engine.run(method, replace(fed, rounds=rounds), engine.Schedule(rounds))
-    nowhere = {"experiment": "in memory", "partition": "", "run_id": "", "key": ""}
-    return finished_run(name, fed, done, label_counts(fed), **nowhere)

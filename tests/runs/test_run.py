@@ -27,13 +27,13 @@ from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.settings import Adversaries, Budgets, LocalTraining, Privacy, Reliability, Stragglers
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
-from ktpfl_pipeline.in_memory import label_counts
 from ktpfl_pipeline.methods import compared
 from ktpfl_pipeline.pipelines.experiment import resolve
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.runs import identity as identity_module
 from ktpfl_pipeline.runs import run as runs
 from ktpfl_pipeline.runs.assembly import assemble
+from ktpfl_pipeline.runs.given import label_counts
 from ktpfl_pipeline.runs.identity import Job, code_version, identity
 from ktpfl_pipeline.runs.preparation import prepare
 from ktpfl_pipeline.runs.progress import Progress, expect

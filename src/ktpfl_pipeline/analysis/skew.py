@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import pdist
-from scipy.special import entr
 
 
 class LabelSkew(NamedTuple):
@@ -25,6 +23,9 @@ def label_skew(counts: ArrayLike) -> LabelSkew:
 
     Each client has at least one sample. With a single client, the measures over pairs are 0.
     """
+    from scipy.spatial.distance import pdist
+    from scipy.special import entr
+
     counted = np.asarray(counts, dtype=np.float64)
     sizes = counted.sum(axis=1)
     shares, overall = counted / sizes[:, None], counted.sum(axis=0) / sizes.sum()

@@ -84,6 +84,8 @@ class Federation(Setting):
     executor: Executor = field(default=cast("Executor", None), repr=False, compare=False)
     #: the states that clients keep between rounds, if the settings ask for it
     client_states: ClientStates = field(default_factory=ClientStates, repr=False, compare=False)
+    #: the settings and data that the federation was made from, which reports show; None for one made by hand
+    origin: Any = field(default=None, repr=False, compare=False)
     #: decisions for the current run, and records of the current round
     current: CurrentRun = field(default_factory=CurrentRun, repr=False, compare=False)
 

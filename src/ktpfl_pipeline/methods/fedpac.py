@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge
-from scipy.optimize import nnls
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
@@ -109,6 +108,8 @@ def combination(h: Tensor, variances: Tensor) -> Tensor:
         # Least squares over β >= 0 of A β = 0 and s 1ᵀβ = s have β in the direction of α, for any s > 0.
         scale = torch.where(matrix.any(), matrix.norm(), 1.0)
         target = torch.cat([matrix.new_zeros(len(matrix)), scale[None]])
+        from scipy.optimize import nnls
+
         found, _ = nnls(torch.cat([matrix, scale.expand(1, len(h))]).numpy(), target.numpy())
         rows.append(torch.from_numpy(found / found.sum()))
     return torch.stack(rows)

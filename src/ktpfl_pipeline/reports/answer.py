@@ -7,9 +7,9 @@ from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
-from ktpfl_pipeline.reports.figures.differences import VERDICTS
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
+from ktpfl_pipeline.reports.style import VERDICTS
 from ktpfl_pipeline.reports.words import leading, point_title, too_few
 
 NO_LOCAL = "the comparison has no local-only training, so it cannot show whether exchanging knowledge helped."

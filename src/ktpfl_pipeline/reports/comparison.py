@@ -30,6 +30,7 @@ from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain
 
 SOURCES = {
     **DATASETS,
+    "python": "data given in Python",
     "real_clients": "real clients",
     "digits": "handwritten digits",
     "mnist": "MNIST",

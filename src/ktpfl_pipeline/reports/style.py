@@ -10,6 +10,8 @@ from ktpfl_pipeline.core.errors import InputError
 
 INK, MUTED, RULE, PAPER, NEUTRAL, BLUE = "#1f2430", "#667085", "#d8dce3", "#ffffff", "#545b68", "#0072b2"
 GREEN, VERMILION, GRAY = "#009e73", "#d55e00", "#8a94a6"
+VERDICTS = {1: ("better", BLUE), 0: ("not significant", MUTED), -1: ("worse", VERMILION)}
+"""The verdict on a difference to local-only by the sign of its interval, and the verdict's color."""
 ON_DARK, ON_LIGHT = "#fefefe", "#010101"
 """The colors of text on a dark and on a light color."""
 

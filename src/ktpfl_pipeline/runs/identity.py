@@ -4,7 +4,7 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -77,6 +77,11 @@ class Job:
         """
         return by_class(method, result, fed)
 
+    @property
+    def pretrained(self) -> Mapping[str, Any]:
+        """The files' initial weights by architecture."""
+        return self.data.pretrained
+
     def create(self) -> Any:
         """Return the method with its hyperparameters."""
         return method_of(self.experiment, self.method)
@@ -115,7 +120,7 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
         "data": fingerprint or job.data.seeds[seed].fingerprint,
         "code": code_version(type(made), experiment, job.sources),
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
-        **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.data.pretrained) else {}),
+        **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.pretrained) else {}),
         **models.libraries(experiment.models()),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }

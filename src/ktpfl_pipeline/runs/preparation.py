@@ -4,9 +4,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -24,6 +23,9 @@ from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, parti
 from ktpfl_pipeline.data.sources.arguments import path_in
 from ktpfl_pipeline.runs.assembly import assemble
 from ktpfl_pipeline.runs.samples import check_owners, load_private, load_public
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger(__name__)
 Partition = dict[int, ClientIndices]
@@ -122,11 +124,13 @@ def _groups(experiment: Experiment, private: Any) -> Any:
     return private.copies if private.groups is None and experiment.partition.keep_equal else private.groups
 
 
-def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> pd.DataFrame:
+def to_table(partitions: dict[int, Partition], labels: Tensor, names: Mapping[int, Sequence[str]]) -> "pd.DataFrame":
     """Return a table with one row per seed and private sample: seed, client, split, index and label.
 
     `names` are the clients' names by seed. If there are any, the table has a column ``owner``.
     """
+    import pandas as pd
+
     parts = [
         pd.DataFrame(
             {"seed": seed, "client": client, "split": split, "index": indices, "label": labels[indices].numpy()}

@@ -37,7 +37,6 @@ from ktpfl_pipeline.core.weights import Models, opened
 from ktpfl_pipeline.data.federated import Facts, SeedData
 from ktpfl_pipeline.data.partition import label_similarity
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.reports import figures, notes
 from ktpfl_pipeline.runs.identity import CHECKPOINT, Job, identity, run_folder
 from ktpfl_pipeline.runs.more_rounds import take_over
 from ktpfl_pipeline.runs.progress import Progress, SeedProgress
@@ -77,6 +76,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
             result = engine.run(made, fed, rounds, settings=settings, checkpoint_file=file, observer=observer)
         known = {"run_id": tracked.run_id, "key": key, "data": settings["data"]}
         finished = _conclude(job, made, fed, facts, result, shown.trained, known)
+        from ktpfl_pipeline.reports import notes
+
         if few := notes.participation([finished]):
             warn("Participation", f"{job.name}: {few}")
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
@@ -200,6 +201,8 @@ def log_end(
     tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any], folder: Path | None = None
 ) -> None:
     """Log the final numbers, the figures, the matrix and the history of a finished run, and its models in `folder`."""
+    from ktpfl_pipeline.reports import figures
+
     result = summarize([run], hyperparameters)
     drawn: dict[str, Any] = {}
     tables: dict[str, Any] = {"run": run.to_dict()}

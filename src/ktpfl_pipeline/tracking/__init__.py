@@ -5,7 +5,8 @@ The engine does not depend on this package; it reports to an observer. Runs work
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,16 @@ _tracker: ContextVar[Tracker | None] = ContextVar("tracker", default=None)
 def current() -> Tracker:
     """Return the tracker of this process. Before `configure` is called, it is a tracker that does nothing."""
     return _tracker.get() or Tracker()
+
+
+@contextmanager
+def without_store(checkpoints: Path | None) -> Iterator[None]:
+    """Track nothing inside this context; checkpoints are kept in the folder, if there is one."""
+    before = _tracker.set(Tracker(checkpoints))
+    try:
+        yield
+    finally:
+        _tracker.reset(before)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,9 @@ from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.figures.base import arrange, head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
-from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, PAPER, VERMILION, look, readable
+from ktpfl_pipeline.reports.style import INK, MUTED, PAPER, VERDICTS, look, readable
 from ktpfl_pipeline.reports.words import leading, too_few
 
-VERDICTS = {1: ("better", BLUE), 0: ("not significant", MUTED), -1: ("worse", VERMILION)}
-"""The verdict on a difference to local-only by the sign of its interval, and the verdict's color."""
 NO_INTERVAL = ("no interval", MUTED)
 """The verdict with too few seeds for an interval, and its color."""
 FAR = 4

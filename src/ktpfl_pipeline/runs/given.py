@@ -1,0 +1,101 @@
+"""A method on federations that exist already, as objects in memory, instead of federations made from settings."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ktpfl_pipeline.config.schema import NO_PUBLIC, Experiment, Private, Public
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.data.federated import Facts, FederatedData
+from ktpfl_pipeline.data.partition import NATURAL
+from ktpfl_pipeline.data.settings import Partition
+from ktpfl_pipeline.runs.identity import Job
+
+PYTHON = "python"
+"""The source of samples that were given in Python."""
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What `federation` made a federation from."""
+
+    experiment: Experiment
+    data: FederatedData
+
+
+@dataclass(frozen=True, eq=False)
+class GivenJob(Job):
+    """A method on federations that exist already, by seed."""
+
+    federations: dict[int, Federation] = field(default_factory=dict)
+    made: Any = None  #: the method with its hyperparameters
+    keeps_models: ClassVar[bool] = False
+    pretrained: ClassVar[dict[str, Any]] = {}  # the fingerprint covers initial models
+
+    def federation(self, seed: int, checkpoints: Path | None) -> tuple[Federation, Facts]:
+        """Return the federation of one seed, and the facts about its data."""
+        fed = self.federations[seed]
+        first, known = fed.clients[0].train, fed.origin and fed.origin.data.private
+        counts = label_counts(fed)
+        return replace(fed, rounds=self.experiment.rounds), Facts(
+            label_counts=counts,
+            fingerprint=_fingerprint(fed),
+            shape=list(first.inputs.shape[1:]),
+            native=list(known.native or ()) if known else [],
+            kind=first.kind.name,
+            profile={"samples": int(counts.sum()), "public samples": len(fed.public), "clients": len(fed.clients)},
+            class_names=known.class_names if known else None,
+        )
+
+    def newcomers(self, seed: int) -> tuple[Client, ...]:
+        """Return no clients: all clients of a federation are trained."""
+        return ()
+
+    def create(self) -> Any:
+        """Return the method with its hyperparameters."""
+        return self.made
+
+
+def _fingerprint(fed: Federation) -> str:
+    """Return a hash of the clients' samples, the public samples and the initial models."""
+    digest = hashlib.sha256()
+    splits = [each for client in fed.clients for each in (client.train, client.validation, client.test)]
+    models = [tensor for model in fed.initial_prototypes().values() for tensor in model.values()]
+    for tensor in (fed.public, *(part for own in splits for part in (own.inputs, own.labels)), *models):
+        digest.update(str(tuple(tensor.shape)).encode())
+        digest.update(tensor.contiguous().cpu().numpy().data)
+    return digest.hexdigest()[:32]
+
+
+def experiment_of(fed: Federation, **changes: Any) -> Experiment:
+    """Return the settings of a federation, also if some of its fields were replaced, with further `changes`."""
+    own = {n: client.architecture for n, client in fed.by_id.items()}
+    by_hand = Experiment(
+        Private(PYTHON),
+        public=Public(source=PYTHON if fed.has_public() else NO_PUBLIC),
+        partition=Partition(scheme=NATURAL),
+        architectures={str(n): name for n, name in own.items()},
+    )
+    made: Experiment = fed.origin.experiment if fed.origin else by_hand
+    groups = ("training", "distillation", "compute", "adversaries", "knowledge", "on_divergence")
+    unreliable = {name: getattr(fed.reliability, name) for name in ("availability", "stragglers", "budgets")}
+    batch = fed.public_batch_size or made.public.batch
+    return replace(
+        made,
+        clients=len(fed.clients),
+        public=replace(made.public, batch=batch, transport=fed.public_transport),
+        **{name: getattr(fed, name) for name in groups},
+        **unreliable,
+        **changes,
+    )
+
+
+def label_counts(fed: Federation) -> Tensor:
+    """Return the number of private samples per client and class, over all splits: (N, K) int64, one row per client."""
+    owned = [torch.cat([own.train.labels, own.validation.labels, own.test.labels]) for own in fed.clients]
+    return torch.stack([labels.bincount(minlength=fed.classes) for labels in owned])
