@@ -122,6 +122,12 @@ def trained(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
+def trained_outside(module: nn.Module, part: nn.Module) -> nn.ParameterList:
+    """Return the module's trained parameters that do not belong to one of its parts, as a module to train."""
+    inside = {id(parameter) for parameter in part.parameters()}
+    return nn.ParameterList(parameter for parameter in trained(module) if id(parameter) not in inside)
+
+
 def tied_names(module: nn.Module) -> dict[str, str]:
     """Return the names of parameters and buffers that share the tensor of an earlier name, each with that name."""
     first: dict[int, str] = {}

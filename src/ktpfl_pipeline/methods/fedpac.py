@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client.features import features
@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.method import CommonState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import Models, Params, mix, params_of, trained
+from ktpfl_pipeline.core.weights import Params, mix, params_of, trained_outside
 from ktpfl_pipeline.methods.fedproto import aligned
 from ktpfl_pipeline.methods.shared import common_head
 from ktpfl_pipeline.methods.shared.parts import PartlyShared, head_names
@@ -83,7 +83,7 @@ class FedPAC(PartlyShared):
         counts = torch.stack([fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in cohort])  # (|S|, K)
         weights = owned if self.centroids == "uniform" else sent(counts, fed.device)
         prototypes = common_head.averaged_means(means, weights, state.prototypes)
-        bodies: Models = {n: {name: trained[n][name] for name in state.common} for n in cohort}
+        bodies = {n: self.uploaded(params, state.common) for n, params in trained.items()}
         shares = combination(*(torch.stack(part).cpu() for part in zip(*found.values(), strict=True)))  # α, (|S|, |S|)
         combined = dict(zip(cohort, mix(list(trained.values()), shares), strict=True))  # of which heads are used
         after = FedPACState(
@@ -134,10 +134,9 @@ def train_client(
     """Train the head on the cross-entropy, and then the extractor on `fedproto.aligned` with this head."""
     module = space.module(n, params).train()
     _, head = space.head(n, module)
-    body = nn.ParameterList(own for own in trained(module) if all(own is not other for other in head.parameters()))
     epochs = min(method.head_epochs, space.setting.training_of(n).epochs)  # none if E is 0
     own = PrivateSamples(space, n, t, "head")
     first = own.descend(head, own.cross_entropy(module), epochs, method.head_rate)
     own = PrivateSamples(space, n, t)
-    then = own.descend(body, aligned(space, n, own, module, prototypes, known, method.weight))
+    then = own.descend(trained_outside(module, head), aligned(space, n, own, module, prototypes, known, method.weight))
     return replace(then, samples=Counter(first.samples) + Counter(then.samples)).giving(params_of(module))

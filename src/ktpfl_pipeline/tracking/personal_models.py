@@ -92,7 +92,7 @@ class PersonalModels:
 
         def head(architecture: str) -> str:
             found = facts_of(build, architecture, shape, self.kind).head
-            assert found is not None  # only FedMRL's models are joint models, and FedMRL checks for a head
+            assert found is not None  # methods that replace or join heads check that there are heads
             return found.name
 
         for n, own in weights.items():

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core.client import heads
 from ktpfl_pipeline.core.client.pooling import Pool
 from ktpfl_pipeline.core.weights import Params
 
@@ -69,11 +70,13 @@ def built(
 ) -> nn.Module:
     """Return a new module into which `params`, the model of a client with this architecture, can be loaded.
 
-    It is a `Joint` if `params` are a joint model. `build` makes a module of an architecture; `head` returns the name of
-    an architecture's head.
+    It is a `Joint` if `params` are a joint model, and has another head if `heads.kind_of` finds one. `build` makes a
+    module of an architecture; `head` returns the name of an architecture's head.
     """
+    if kind := heads.kind_of(params):
+        return heads.replaced(build(architecture), head(architecture), kind)
     if not (common := common_of(params)):
         return build(architecture)
     width, both = params[f"{projector_name(common)}.weight"].shape
-    heads = head(architecture), head(common)
-    return Joint(build(architecture), build(common), common, both - width, heads)
+    names = head(architecture), head(common)
+    return Joint(build(architecture), build(common), common, both - width, names)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import kinds, rng, weights
-from ktpfl_pipeline.core.client import joint, reduced
+from ktpfl_pipeline.core.client import heads, joint, reduced
 from ktpfl_pipeline.core.client.criterion import Criterion
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.model_facts import prepared
@@ -66,6 +66,8 @@ class Workspace:
         name = self.architecture(n)
         if common := joint.common_of(params):
             role = f"{role}{JOINED}{common}"
+        elif kind := heads.kind_of(params):
+            role = f"{role} {kind.PART}"
         if (name, role) not in self._modules:
             with rng.seeded(0):  # initial weights are overwritten at once
                 built = joint.built(self._built, self._head_name, name, params).to(self.dtype)

@@ -10,7 +10,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import CommonState, PersonalParameters, RoundReport
-from ktpfl_pipeline.core.weights import Models
+from ktpfl_pipeline.core.weights import Models, Params
 
 
 def head_names(fed: Federation) -> list[str]:
@@ -41,15 +41,23 @@ class PartlyShared(PersonalParameters):
     def own_names(self, fed: Federation) -> Iterable[str]:
         """Return the names of the tensors that stay on the client."""
 
+    def initial(self, fed: Federation) -> Params:
+        """Return the model from which every client starts."""
+        return fed.initial_model(fed.architecture)
+
     def init(self, fed: Federation) -> CommonState:
         """Start from the initial model."""
-        own, model = set(self.own_names(fed)), fed.initial_model(fed.architecture)
+        own, model = set(self.own_names(fed)), self.initial(fed)
         return CommonState({}, {name: model[name] for name in model if name not in own})
+
+    def sent(self, state: CommonState, clients: list[int], fed: Federation) -> Models:
+        """Return the initial model, of which never-sampled clients use their own part."""
+        return dict.fromkeys(clients, self.initial(fed))
 
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the shared part, train, upload and average it."""
         trained = self.train(self.personal(state, cohort, fed), t, fed)
-        parts: Models = {n: {name: trained[n][name] for name in state.common} for n in cohort}
+        parts: Models = {n: self.uploaded(trained[n], state.common) for n in cohort}
         after = CommonState({**state.models, **trained}, fed.average(parts))
         return after, RoundReport(trained, exchange.both_ways(parts))
 
@@ -57,11 +65,14 @@ class PartlyShared(PersonalParameters):
         """Return the models after local training."""
         return fed.train(models, t)
 
+    def uploaded(self, trained: Params, common: Params) -> Params:
+        """Return what a client uploads of its trained model: the tensors of the shared part `common`."""
+        return {name: trained[name] for name in common}
+
     def personal(self, state: CommonState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the shared part with each client's own part."""
         return {n: {**own, **state.common} for n, own in super().personal(state, clients, fed).items()}
 
     def join(self, state: CommonState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the shared part; their own part has its initial values."""
-        model = {**fed.initial_model(fed.architecture), **state.common}
-        return given(dict.fromkeys(newcomers, model), dict.fromkeys(newcomers, state.common))
+        return given(self.personal(state, newcomers, fed), dict.fromkeys(newcomers, state.common))
