@@ -67,6 +67,7 @@ MOST = 2 * 5 * devices.COHORT  # five a client and round, of a method that is ne
 PLAIN = (
     "apfl",
     "apple",
+    "fedcp",
     "fedgen",
     "fedgh",
     "fedkd",
