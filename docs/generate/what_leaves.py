@@ -131,6 +131,7 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4dM'": lambda s: 4 * s.own * s.candidates,
         "4d of the body": lambda s: 4 * s.body,
         "4d + 4d without statistics": lambda s: 4 * (s.own + s.trained),
+        "4d of the body + 4(2f + 6 + K)f": lambda s: 4 * (s.body + (2 * s.width + 6 + s.classes) * s.width),
         "4d + 4(2f + 6)f": lambda s: 4 * (s.own + (2 * s.width + 6) * s.width),
         "4d without BatchNorm": lambda s: 4 * s.unnormalized,
         "4d of the shared model": lambda s: 4 * s.common,

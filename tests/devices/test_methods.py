@@ -74,6 +74,7 @@ PLAIN = (
     "fedkd_summed",
     "fedmrl",
     "fedrod",
+    "gpfl",
     "lg_fedavg",
     "pfedgraph",
     "pfedhn",

@@ -35,7 +35,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 # A method's own local training is what its round does with everything off that pulls toward what others sent, with one
 # step per mini-batch for as many epochs as other methods have.
 OWN_TRAINING: dict[str, dict[str, Any]] = {
-    **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen", "feddbe", "fedcp")},
+    **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen", "feddbe", "fedcp", "gpfl")},
     **{name: {"coupling": 0.0} for name in ("ditto", "fedamp", "heur_fedamp", "fedprox")},
     "fml": {"alpha": 1.0},
     **{name: {"divergence_weight": 0.0, "feature_weight": 0.0} for name in ("fedkd", "fedkd_summed")},

@@ -20,7 +20,7 @@ from ktpfl_pipeline.methods import METHODS, create
 
 FOR_HEADS = (
     *("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedre", "fedssa", "fedgen", "fedkd", "fedmrl"),
-    *("fedrep", "fedper", "fedbabu", "fedrod", "fedpac", "feddbe", "fedcp"),
+    *("fedrep", "fedper", "fedbabu", "fedrod", "fedpac", "feddbe", "fedcp", "gpfl"),
 )
 """Methods that look for a linear layer."""
 
@@ -85,7 +85,7 @@ def test_methods_that_need_a_linear_layer_say_so() -> None:
             after_a_round(method, toy.again(fed))
         except InputError as refused:
             said[method] = str(refused)
-    heads = "lg_fedavg", "fedgh", "fedre", "fedssa", "fedgen", "fedmrl", "fedrod", "fedpac", "feddbe", "fedcp"
+    heads = "lg_fedavg", "fedgh", "fedre", "fedssa", "fedgen", "fedmrl", "fedrod", "fedpac", "feddbe", "fedcp", "gpfl"
     assert tuple(said) == heads
     asked = re.compile(r"its head 4 is a Conv2d, not a linear layer\): choose other architectures")
     assert [method for method, message in said.items() if not asked.search(message)] == []

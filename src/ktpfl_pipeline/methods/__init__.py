@@ -130,6 +130,7 @@ ONE_ARCHITECTURE = {
     "fedpac": Preset(".fedpac:FedPAC"),
     "feddbe": Preset(".feddbe:FedDBE"),
     "fedcp": Preset(".fedcp:FedCP"),
+    "gpfl": Preset(".gpfl:GPFL"),
     "pfedgraph": Preset(".pfedgraph:PFedGraph"),
     # As much work as pFedMe, which takes five inner steps per mini-batch.
     "local_5x": Preset(".local:LocalMatched", "Local-only (5 × work)", {"work": 5.0, "public": False}),

@@ -49,7 +49,7 @@ _LOOKS = {
         "#e69f00": {"fedmd": "X", "fedmrl": "^", "fedavg_ft": "s", "fedbabu": "<"},
         "#999933": {"feddf": "p", "scarlet": "s", "scaffold": "D"},
         "#882255": {"feddf_soft": "h", "selective_fd": "d", "pfedme": "p", "fedrod": "s"},
-        "#aa4499": {"pfeddf": "*", "fedfomo": "s"},
+        "#aa4499": {"pfeddf": "*", "fedfomo": "s", "gpfl": "^"},
         "#44aa99": {"ds_fl": "P", "heur_fedamp": "8", "fedcp": "h"},
         "#661100": {"comet": "<", "pfedhn": "h", "fedpac": "d"},
         "#ee8866": {"fd": ">", "fccl": "o", "fccl_plus": "P", "rhfl": "s", "fedre": "v", "fedssa": "^"},
