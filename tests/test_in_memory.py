@@ -174,6 +174,13 @@ def test_architectures_of_any_form(given: Any) -> None:
     assert {client.architecture for client in federation("digits", 5, given).clients} == {"mlp"}
 
 
+@pytest.mark.parametrize("clients", [1, 3, 50])
+def test_any_number_of_clients_with_the_defaults(clients: int) -> None:
+    fed = federation("digits", clients)
+    assert len(fed.clients) == clients
+    assert all(len(client.train) for client in fed.clients)
+
+
 def test_own_images_and_their_folder(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", images=IMAGES, labels=LABELS)
     fed = federation(

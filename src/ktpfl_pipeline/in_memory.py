@@ -67,7 +67,7 @@ def federation(
     data: Data,
     clients: int | None = 10,
     architectures: str | Architectures = ("lenet", "cnn", "cnn_bn", "mlp"),
-    partition: str | dict[str, Any] = "two_labels",
+    partition: str | dict[str, Any] = "dirichlet",
     seed: int = 0,
     folder: str | Path = ".",
     **settings: dict[str, Any],

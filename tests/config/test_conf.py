@@ -3,6 +3,7 @@
 import copy
 import math
 import re
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.validation import plain
-from ktpfl_pipeline.methods import compared
+from ktpfl_pipeline.methods import compared, create
 
 CONF = Path(__file__).parents[2] / "conf"
 HETERO_EXPERIMENTS, HOMO_EXPERIMENTS = (
@@ -152,6 +153,16 @@ class TestExperiments:
             with case(experiment):
                 configured = experiments("base")[experiment]
                 assert {path: value_at(configured, path) for path in CHOSEN} == CHOSEN
+
+    def test_methods_have_their_defaults_but_where_their_pages_say_so(self) -> None:
+        """So that Python and conf/ run the same method."""
+        changed: dict[str, Any] = {}
+        for experiment in (*HETERO_EXPERIMENTS, *HOMO_EXPERIMENTS):
+            for method, values in experiments("base")[experiment].methods.items():
+                default = asdict(create(method))
+                changed |= {f"{method}.{name}": value for name, value in values.items() if default[name] != value}
+        fine_tuning = {"pfeddf.epochs": 10, "pfeddf_soft.epochs": 10}
+        assert changed == {"topk_pfl.k": 10, **fine_tuning, "fml.alpha": 0.9, "fml.beta": 0.9}
 
     def test_one_architecture_is_the_papers_other_experiment(self) -> None:
         """On the same images as several architectures, less an open part that nobody learns from."""

@@ -56,7 +56,7 @@ class TestSimByHand:
         total = (1 - FAR) + (NEAR - FAR)
         own, third = (1 - FAR) / total, (NEAR - FAR) / total
         expected = torch.tensor([[own, 0, third], [0, own, third], [0, 0, 1]], dtype=torch.float64)
-        found = SimPFL().mixture(THREE)
+        found = SimPFL(temperature=1.0).mixture(THREE)
         assert torch.allclose(found, expected, rtol=0, atol=1e-14)
         assert found[0, 1] == 0
 
@@ -64,7 +64,7 @@ class TestSimByHand:
         first, third = 1 + FAR + NEAR, 1 + 2 * NEAR
         expected = [[1 / first, FAR / first, NEAR / first], [FAR / first, 1 / first, NEAR / first]]
         expected.append([NEAR / third, NEAR / third, 1 / third])
-        found = SimPFL(weights="direct").mixture(THREE)
+        found = SimPFL(weights="direct", temperature=1.0).mixture(THREE)
         assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-14)
 
     def test_two_clients_teach_only_themselves_with_minmax(self) -> None:
@@ -210,7 +210,7 @@ class TestRound:
 def test_the_teacher_is_the_mixture_at_the_temperature_of_distillation() -> None:
     """Weights by hand of predictions that were scripted: a third class that nobody expects changes no cosine."""
     probabilities = torch.tensor([[[0.8, 0.2, 0.0]], [[0.2, 0.8, 0.0]], [[0.5, 0.5, 0.0]]], dtype=torch.float64)
-    taught = toy.teachers(SimPFL(), probabilities.clamp_min(1e-30).log(), dtype="float64")
+    taught = toy.teachers(SimPFL(temperature=1.0), probabilities.clamp_min(1e-30).log(), dtype="float64")
     own = (1 - FAR) / ((1 - FAR) + (NEAR - FAR))
     first = 0.8 * own + 0.5 * (1 - own)
     assert taught[3][0].tolist() == pytest.approx([first, 1 - first, 0.0], abs=1e-14)
@@ -218,6 +218,6 @@ def test_the_teacher_is_the_mixture_at_the_temperature_of_distillation() -> None
     assert taught[11][0].tolist() == pytest.approx([0.5, 0.5, 0.0], abs=1e-14)
 
 
-def test_defaults_are_the_papers() -> None:
-    assert asdict(create("sim_pfl")) == {"weights": "minmax", "temperature": 1.0}
+def test_defaults() -> None:
+    assert asdict(create("sim_pfl")) == {"weights": "minmax", "temperature": 3.0}
     assert asdict(create("topk_pfl")) == {"k": 5, "temperature": 1.0}

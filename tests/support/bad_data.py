@@ -52,7 +52,7 @@ CASES: dict[str, tuple[Prepare | None, dict[str, Any], list[str]]] = {
     "two labels, too few clients": (
         None,
         {"clients": 3},
-        ["cannot share 10 classes out among 3 clients", "at least 2 classes and 5 clients"],
+        ["cannot share 10 classes out among 3 clients", "at least 2 classes and 5 clients", "private.classes,"],
     ),
     "too little to train on": (None, {"partition": {"test_share": 0.999}}, ["too few", "Lower clients or test_share"]),
     "nothing open": (None, {"public": {"share": 1e-6}}, ["the public share 1e-06", "nearer to 0.5"]),

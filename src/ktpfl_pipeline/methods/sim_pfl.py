@@ -70,6 +70,7 @@ class SimPFL(Similarity):
     title = "Sim-pFL"
     paper_name = "Sim-pFL"
 
+    temperature: Annotated[float, Gt(0)] = 3.0
     weights: Literal["minmax", "direct"] = "minmax"
 
     def mixture(self, logits: Tensor) -> Tensor:

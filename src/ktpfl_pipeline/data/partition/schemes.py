@@ -101,7 +101,7 @@ def _deal_labels(labels: Array, clients: int, seed: int, k: int, scheme: str) ->
         raise InputError(
             f"{scheme} cannot share {plural(len(classes), 'class')} out among {plural(clients, 'client')}: it needs at"
             f" least {plural(k, 'class')} and {plural(math.ceil(len(classes) / k), 'client')}. Change `clients`, or the"
-            " number of classes with `classes`."
+            " number of classes with private.classes, or choose another partition.scheme, such as dirichlet."
         )
     draw, deck = stream(seed, "partition", scheme), list[int]()
     hands: list[list[int]] = [[] for _ in range(clients)]
