@@ -21,6 +21,7 @@ from ktpfl_pipeline.methods import create
 RULES: list[tuple[str, dict[str, Any], str]] = [
     ("fedproto", {"adversaries": Adversaries(share=0.5)}, "adversaries.share is 0.5, which excludes FedProto"),
     ("scarlet", {"knowledge": Knowledge(cache=2)}, "knowledge.cache is 2, which excludes SCARLET"),
+    ("kt_pfl_joint", {"knowledge": Knowledge(noise=0.1)}, "knowledge.noise is 0.1, which excludes KT-pFL (joint)"),
     ("ditto", {"training": {"momentum": 0.9}}, "training.momentum is 0.9, which excludes Ditto"),
 ]
 """(method, settings, beginning of the message)."""
@@ -50,6 +51,7 @@ def test_settings_that_exclude_each_other_make_no_federation() -> None:
     for changes, message in (
         ({"training": {"nesterov": True}}, "training.nesterov is true but momentum is 0"),
         ({"training": {"learning_rate": -1.0}}, "training.learning_rate is -1.0; it must be a number from 0"),
+        ({"knowledge": Knowledge(noise=-1.0)}, "knowledge.noise is -1.0; it must be a number from 0"),
         ({"knowledge": Knowledge(select=2.0)}, "knowledge.select is 2.0; it must be a number above 0"),
     ):
         with case(changes), pytest.raises(InputError, match=f"^{message}"):

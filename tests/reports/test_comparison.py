@@ -556,22 +556,22 @@ class TestFacts:
         made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
         spent = replace(made, history=[*made.history[:-1], replace(made.history[-1], epsilon=[1.5, 2.254])])
         privacy = {"noise_multiplier": 1.0, "max_grad_norm": 0.5, "delta": 1e-5}
-        lean = {"encoding": "top_k", "k": 2, "cache": 5, "select": 0.25}
+        lean = {"encoding": "top_k", "k": 2, "cache": 5, "select": 0.25, "noise": 0.1}
         built = comparison.build(
             "x", under({**settings, "training": {"privacy": privacy}, "knowledge": lean}, [summarize([spent], {})])
         )
         compressed = "sent as the 2 most probable classes, not sent again within 5 rounds"
-        confident = "only the 25 % with the highest confidence"
-        assert f"compressed predictions: {compressed}, {confident}" in built.facts
+        confident = "only the 25 % with the highest confidence, with noise of σ = 0.1 in each probability"
+        assert f"predictions: {compressed}, {confident}" in built.facts
         noise = "private local training: noise 1, gradients clipped to 0.5, ε at most 2.25 at δ = 1e-05"
         assert noise in built.facts
         plain = {
             **settings,
             "training": {"privacy": None},
-            "knowledge": {"encoding": "float32", "cache": 0, "select": 1.0},
+            "knowledge": {"encoding": "float32", "cache": 0, "select": 1.0, "noise": 0.0},
         }
         facts = str(comparison.build("x", under(plain, [summarize([made], {})])).facts)
-        assert "predictions travel" not in facts
+        assert "predictions: " not in facts
         assert "private local training" not in facts
 
     def test_models_that_differ_between_seeds_are_those_of_one(self, result, settings):

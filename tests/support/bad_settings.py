@@ -97,6 +97,7 @@ OUT_OF_RANGE = [
     ("knowledge.cache", -1, "0"),
     ("knowledge.select", 0, "above 0"),
     ("knowledge.select", 1.5, " 1"),
+    ("knowledge.noise", -0.1, "0"),
     ("public.transport", "float16", "one of float32, uint8, indices"),
     ("availability", 0.0, "above 0"),
     ("availability", 1.1, " 1"),

@@ -52,6 +52,12 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
             "malicious clients upload false predictions, and models or prototypes are exchanged too",
             "Set adversaries.share to 0, or choose methods that exchange only predictions",
         )
+    if setting.knowledge.noise and "predictions" in method.exchanges and method.exchanges != {"predictions"}:
+        yield Conflict(
+            f"knowledge.noise is {setting.knowledge.noise}",
+            "clients also upload what has no noise",
+            "Set knowledge.noise to 0, or choose methods that exchange only predictions",
+        )
     if setting.training.privacy is not None and (why := method.uncovered()):
         yield Conflict(
             "training.privacy is set",

@@ -23,6 +23,7 @@ from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError, named
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
+from ktpfl_pipeline.core.knowledge.channel import noisy
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
@@ -182,20 +183,30 @@ class Federation(Setting):
         calls = {n: (params, 0, epochs) for n, params in models.items()}
         return self.run_training("fine_tune", operations.train, calls, models)
 
-    def logits(self, models: Models, batch: Tensor, t: int = 0) -> Tensor:
+    def logits(self, models: Models, batch: Tensor, t: int = 0, *, uploaded: bool = True) -> Tensor:
         """Return the logits that each client uploads, (|S|, B, K), in the models' order; models are in eval mode.
 
-        Adversaries upload false logits. Raises DivergedError if logits are not finite.
+        Clients add the noise of `knowledge`, and adversaries upload false logits. Raises DivergedError if logits are
+        not finite.
+
+        Args:
+            models: the models, by client.
+            batch: (B,), the public samples.
+            t: the round.
+            uploaded: false if the server predicts with models that it received, so that there is no noise.
         """
         there = sent(batch, self.device)
         results = self.run("predict", operations.logits, {n: (params, there) for n, params in models.items()})
         check_finite("predictions", results)
+        noise, uploads = self.knowledge.noise, results
+        if uploaded and noise:
+            uploads = {n: noisy(own, noise, self.stream("prediction noise", t, n)) for n, own in results.items()}
         false = {
             n: false_predictions(self.adversaries.kind, results[n], self.stream("false predictions", t, n))
             for n in self.adversary_ids
             if n in results
         }
-        return torch.stack([false.get(n, results[n]) for n in models])
+        return torch.stack([false.get(n, uploads[n]) for n in models])
 
     def distill(
         self,

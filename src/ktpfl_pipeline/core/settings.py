@@ -13,7 +13,19 @@ from annotated_types import Ge, Gt, Le
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.shares import rounded
-from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, Part, Positive, Reads, Share, parse, plain
+from ktpfl_pipeline.core.validation import (
+    Chance,
+    Count,
+    Fraction,
+    Natural,
+    NotNegative,
+    Part,
+    Positive,
+    Reads,
+    Share,
+    parse,
+    plain,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -328,16 +340,18 @@ class Knowledge:
         k: classes sent per sample; only with ``top_k``.
         cache: D, the number of rounds for which a prediction that was sent is not sent again; 0 sends all.
         select: the share of its predictions that a client uploads: those in which its model is most confident.
+        noise: σ, the standard deviation of the Gaussian noise that a client adds to each probability before it uploads.
     """
 
     encoding: Literal["float32", "float16", "uint8", "sign", "top_k"] = "float32"
     k: Count = 3
     cache: Natural = 0
     select: Fraction = 1.0
+    noise: NotNegative = 0.0
 
     @property
     def plain(self) -> bool:
-        """Whether all predictions are sent without encoding, cache or selection."""
+        """Whether all predictions, with or without noise, are sent without encoding, cache or selection."""
         return self.encoding == "float32" and self.cache == 0 and self.select == 1.0
 
     def check(self, classes: int) -> None:

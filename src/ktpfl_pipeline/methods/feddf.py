@@ -48,7 +48,7 @@ class FedDF(Method[FedDFState]):
         groups = fed.of_one_architecture(cohort).items()
         averages: Prototypes = {name: fed.average(select(trained, group)) for name, group in groups}
         batch = fed.public_batch(t)
-        ensemble = fed.logits(trained, batch, t).double().mean(dim=0)  # (B, K): logits are averaged, not probabilities
+        ensemble = fed.logits(trained, batch, t, uploaded=False).double().mean(dim=0)  # (B, K): of logits
         teacher = soft_predictions(ensemble, fed.distillation.temperature)
         fused = fed.distill(averages, teacher, batch, t)
         return FedDFState({**state.prototypes, **fused}), RoundReport(trained, exchange.both_ways(trained))

@@ -149,7 +149,7 @@ def _facts(comparison: Comparison) -> list[str]:
         if share
         else "",
         *(text for _, text in words.unreliable(settings)),
-        f"compressed predictions: {', '.join(compressed)}" if compressed else "",
+        f"predictions: {', '.join(compressed)}" if compressed else "",
         words.private(settings, [each for run in comparison.runs for each in run.history[-1].epsilon]),
         f"training diverged and a client was skipped or restored: {listed}" if listed else "",
         "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",

@@ -127,7 +127,7 @@ def unreliable(settings: Mapping[str, Any]) -> Special:
 
 
 def lean(settings: Mapping[str, Any]) -> Special:
-    """Return how an experiment's predictions are compressed."""
+    """Return how an experiment's predictions are sent: their compression and noise."""
     asked = Knowledge(**settings.get("knowledge", {}))
     encoding, cache, select, top = asked.encoding, asked.cache, asked.select, asked.encoding == "top_k"
     sent = f"the {asked.k} most probable classes" if top else plain(encoding)
@@ -135,6 +135,7 @@ def lean(settings: Mapping[str, Any]) -> Special:
         (f"{encoding}{asked.k if top else ''}", f"sent as {sent}"): encoding != Knowledge.encoding,
         (f"cache-{cache}", f"not sent again within {plural(cache, 'round')}"): cache,
         (f"select-{select}", f"only the {100 * select:g} % with the highest confidence"): select < 1,
+        (f"noise-{asked.noise}", f"with noise of σ = {asked.noise:g} in each probability"): asked.noise,
     }
     return [each for each, applies in stated.items() if applies]
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.knowledge.channel import Message, deliver, most_confident, transmit
+from ktpfl_pipeline.core.knowledge.channel import Message, deliver, most_confident, noisy, transmit
+from ktpfl_pipeline.core.matrix.updates import project
 from ktpfl_pipeline.core.settings import Knowledge
 
 ENCODINGS = ["float32", "float16", "uint8", "sign", "top_k"]
@@ -210,3 +211,27 @@ class TestSelection:
         found = deliver(Knowledge(), message(logits(), chosen=chosen), {})
         assert torch.equal(found.known, chosen)
         assert found.size == 4 * 2 * K + 1
+
+
+class TestNoise:
+    def test_is_added_to_probabilities_and_projected(self) -> None:
+        """By hand: the same draws, of which a valid distribution loses the mean, here without a negative entry."""
+        values = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.0, -0.1]], dtype=torch.float64)
+        draws = torch.randn(2, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+        found = noisy(values, 0.01, torch.Generator().manual_seed(7)).exp()
+        expected = values.softmax(dim=1) + 0.01 * (draws - draws.mean(dim=1, keepdim=True))
+        assert torch.allclose(found, expected, rtol=0, atol=1e-14)
+
+    def test_of_none_is_none(self) -> None:
+        found = noisy(logits(), 0.0, torch.Generator())
+        assert torch.allclose(found.softmax(dim=1), logits().softmax(dim=1), rtol=0, atol=1e-14)
+
+    def test_stays_a_distribution_however_large(self) -> None:
+        """Classes without probability get a finite logit."""
+        found = noisy(logits(50), 3.0, torch.Generator().manual_seed(1))
+        draws = torch.randn(50, K, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        expected = project(logits(50).softmax(dim=1) + 3.0 * draws)
+        assert found.isfinite().all()
+        assert (expected == 0).any()
+        assert torch.allclose(found.softmax(dim=1), expected, rtol=0, atol=1e-10)
+        assert noisy(logits().float(), 1.0, torch.Generator()).dtype == torch.float32

@@ -31,7 +31,10 @@ THEIRS = (
     *("newcomers", "theorem_samples", "evaluation.global_samples", "compute.executor"),
 )
 """Settings of an experiment that only clients can decide; the server's file may not change them."""
-ONLY = {"exchange": "predictions", "hyperparameters": "configured", "knowledge.encoding": "float32"}
+ONLY = {
+    **{"exchange": "predictions", "hyperparameters": "configured"},
+    **{"knowledge.encoding": "float32", "knowledge.noise": 0.0},
+}
 """The values that some settings must have with real clients."""
 
 

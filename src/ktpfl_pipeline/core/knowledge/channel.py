@@ -15,6 +15,7 @@ from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.updates import project
 from ktpfl_pipeline.core.settings import Knowledge
 from ktpfl_pipeline.core.shares import rounded_up
+from ktpfl_pipeline.core.transfer import sent as moved
 from ktpfl_pipeline.core.weights import Params
 
 
@@ -73,6 +74,16 @@ def deliver(knowledge: Knowledge, message: Message, kept: Params) -> Delivery:
         known = (last > 0) & (last >= since)  # a prediction that was due and not chosen is too old
         found = torch.where(known[:, None], state["values"][batch], 0.0)
     return Delivery(found, known, size + len(mask), state)
+
+
+def noisy(logits: Tensor, deviation: float, stream: torch.Generator) -> Tensor:
+    """Return logits, (B, K), of the probabilities plus N(0, `deviation`²), projected onto the simplex.
+
+    Noise is drawn from `stream`, on the CPU, so that it is the same for any device.
+    """
+    noise = deviation * torch.randn(logits.shape, generator=stream, dtype=torch.float64)
+    found = project(torch.softmax(logits.double(), dim=1) + moved(noise, logits.device))
+    return found.clamp_min(TINY).log().to(logits)
 
 
 def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:
