@@ -497,11 +497,11 @@ class TestTraffic:
         assert [note.get_text() for note in axes.texts] == ["top_k k=1", "float32"]
         assert [text.get_text() for text in figure.legends[0].get_texts()] == ["KT-pFL", "Local-only (sends none)"]
         assert axes.get_xscale() == "log"
-        first = [replace(point, methods=dict(reversed(point.methods.items()))) for point in points]
+        first = [replace(point, given=dict(reversed(point.methods.items()))) for point in points]
         axes = figures.accuracy_by_bytes(first).axes[0]
         marks = next(each for each in axes.get_lines() if each.get_marker() == "o")
         assert marks.get_xdata() == pytest.approx([8.0, 2.0]), "methods that send none do not move the others"
-        figures.accuracy_by_bytes([replace(point, methods={"local": local}) for point in points])
+        figures.accuracy_by_bytes([replace(point, given={"local": local}) for point in points])
 
     def test_one_panel_a_comparison_and_one_legend(self, three):
         figure = figures.traffic_panels({"a": three, "b": three[:2]})

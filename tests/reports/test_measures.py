@@ -8,7 +8,7 @@ from written import column, keys, notes_of, row
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import summarize
-from ktpfl_pipeline.reports import comparison, measures
+from ktpfl_pipeline.reports import comparison, measures, notes
 from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.words import marked
 
@@ -70,10 +70,13 @@ def test_few_clients_that_took_part_are_told_of(study, paper_settings):
     """One of two clients was in a cohort."""
     some = [again(result, cohort=[0]) for result in study]
     told = "only 50 % of the clients were in any round's cohort"
-    assert notes_of(under(paper_settings, some))["Participation"].startswith(f"{told}, so")
-    mixed = [replace(all_, runs=[all_.runs[0], *few.runs[1:]]) for all_, few in zip(study, some, strict=True)]
-    assert notes_of(under(paper_settings, mixed))["Participation"].startswith(f"{told} with seed 1, so")
-    assert "Participation" not in notes_of(under(paper_settings, study))
+    assert notes.participation([some[0].runs[0]]).startswith(f"{told}, so")
+    assert notes.participation([study[0].runs[0], some[0].runs[1]]).startswith(f"{told} with seed 1, so")
+    assert notes.participation(study[0].runs) == ""
+    assert notes_of(under(paper_settings, some))["Left out"] == (
+        "These clients count in no number and in no figure. 1 (seed 0), 1 (seed 1), 1 (seed 2): in no cohort."
+    )
+    assert "Left out" not in notes_of(under(paper_settings, study))
 
 
 class TestByArchitecture:

@@ -75,7 +75,7 @@ def built(points: list[Point]) -> Report:
 
 
 def without(points: Sequence[Point], method: str) -> list[Point]:
-    return [replace(p, methods={name: r for name, r in p.methods.items() if name != method}) for p in points]
+    return [replace(p, given={name: r for name, r in p.methods.items() if name != method}) for p in points]
 
 
 class TestChoice:
@@ -143,7 +143,7 @@ class TestChoice:
         result = points[1].methods["local"]
         (run,) = result.runs
         fewer = replace(run, label_counts=[[count // 2 for count in row] for row in run.label_counts])
-        points[1] = replace(points[1], methods={"local": replace(result, runs=[fewer])})
+        points[1] = replace(points[1], given={"local": replace(result, runs=[fewer])})
         assert chosen(points, "local") is None
         assert "which samples the clients own" in sweep.summary(points, "Public data")
 
@@ -155,7 +155,7 @@ class TestChoice:
         ]
         result = points[0].methods["local"]
         runs = [replace(run, label_counts=apart) for run in result.runs]
-        points[0] = replace(points[0], methods={"local": replace(result, runs=runs)})
+        points[0] = replace(points[0], given={"local": replace(result, runs=runs)})
         rows = sweep.table_rows(points)
         first, second = column(sweep.table(rows, "α"), "skew")
         assert first == "1.00"
@@ -225,7 +225,7 @@ class TestTable:
                 runs.append(replace(run, history=[replace(record, measures=own)]))
             return summarize(runs, result.hyperparameters, result.settings)
 
-        measured = [replace(p, methods={name: halved(each) for name, each in p.methods.items()}) for p in points]
+        measured = [replace(p, given={name: halved(each) for name, each in p.methods.items()}) for p in points]
         led = [point.led("macro_f1") for point in measured]
         shown = sweep.table(sweep.table_rows(led), "ρ")
         assert keys(shown)[2:5] == ["macro_f1", "after_transfer", "validation"]
@@ -378,7 +378,7 @@ class TestRead:
 
     def test_equal_settings(self, content: dict[str, Any], points: list[Point]) -> None:
         assert read("sweep_rho", content, SWEEP, [SETTINGS] * 3).points == [
-            replace(p, methods={n: replace(r, settings=SETTINGS) for n, r in p.methods.items()}) for p in points
+            replace(p, given={n: replace(r, settings=SETTINGS) for n, r in p.methods.items()}) for p in points
         ]
 
     def test_another_sweep(self, content: dict[str, Any]) -> None:

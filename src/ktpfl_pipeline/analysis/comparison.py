@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from ktpfl_pipeline.analysis import frames
+from ktpfl_pipeline.analysis.fresh import Fresh, fresh
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, benign, holm, mean_over_clients, paired
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER, LEADING
@@ -58,21 +59,31 @@ class Comparison:
     corrected together by `holm`.
 
     Attributes:
-        results: one result per method.
+        given: one result per method, with all values.
     """
 
-    results: Sequence[MethodResult]
+    given: Sequence[MethodResult]
 
     @classmethod
     def of(cls, results: "Sequence[MethodResult] | Comparison") -> "Comparison":
         """Return the comparison of these results; a comparison is returned unchanged."""
         return results if isinstance(results, Comparison) else cls(list(results))
 
+    @cached_property
+    def fresh(self) -> Fresh:
+        """The results on the clients and rounds that count with all methods, and what is left out."""
+        return fresh(self.given)
+
+    @property
+    def results(self) -> Sequence[MethodResult]:
+        """One result per method, without the values that are left out, see `fresh`."""
+        return self.fresh.results
+
     def __iter__(self) -> Iterator[MethodResult]:
         return iter(self.results)
 
     def __len__(self) -> int:
-        return len(self.results)
+        return len(self.given)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -142,7 +153,7 @@ class Comparison:
         """Return the difference of each other method to local-only at a point; empty without local-only."""
         if self.local is None:
             return {}
-        return holm({r.method: paired_difference(r, self.local, point) for r in self.results if r is not self.local})
+        return holm({r.method: self._minus(r, self.local, point) for r in self.results if r is not self.local})
 
     @once
     def leads(self, point: str) -> Differences:
@@ -152,20 +163,23 @@ class Comparison:
     def leads_of(self, method: MethodResult, point: str = AFTER_TRANSFER) -> Differences:
         """Return the difference of a method to each other method except local-only training."""
         others = [each for each in self.results if each is not method and each is not self.local]
-        return holm({each.method: paired_difference(method, each, point) for each in others})
+        return holm({each.method: self._minus(method, each, point) for each in others})
 
     @once
     def margins(self, point: str) -> Differences:
         """Return the difference of the first of the `leaders` to each other method at a point."""
         first = self.leaders(point)[:1]
         others = [each for each in self.results if each not in first]
-        return holm({each.method: paired_difference(first[0], each, point) for each in others} if first else {})
+        return holm({each.method: self._minus(first[0], each, point) for each in others} if first else {})
 
     def clear_best(self, point: str = AFTER_TRANSFER) -> MethodResult | None:
         """Return the best method if it is significantly better than every other method with the point, or None."""
         margins, others = self.margins(point), self.ranked(point)[1:]
         clear = all((found := margins[each.method]) and found.sign > 0 for each in others if each.method in margins)
         return self.leaders(point)[0] if others and clear and len(self.leaders(point)) == 1 else None
+
+    def _minus(self, a: MethodResult, b: MethodResult, point: str) -> Difference | None:
+        return paired_difference(a, b, point, self.fresh.apart)
 
     def stated(self, point: str) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
         """Yield (a, b, a - b) at a point: the report's subject and each baseline, and each method and local-only."""
@@ -234,7 +248,10 @@ class Comparison:
                 if self.local and found
             ],
         }
-        return frames.of_runs(self.results) | {name: frames.frame(each) for name, each in rows.items() if each}
+        left_out = {(each.seed, each.client): each.text for each in self.fresh.left_out if each.whole}
+        return frames.of_runs(self.results, left_out) | {
+            name: frames.frame(each) for name, each in rows.items() if each
+        }
 
     def to_dict(self, name: str) -> dict[str, Any]:
         """Return the values of the comparison `name` that the overview of all comparisons needs, as plain values.
@@ -286,14 +303,18 @@ def warnings(results: Iterable[MethodResult]) -> list[Warned]:
     return list(dict.fromkeys(each for result in results for run in result.runs for each in run.warnings))
 
 
-def paired_difference(a: MethodResult, b: MethodResult, point: str = AFTER_TRANSFER) -> Difference | None:
+def paired_difference(
+    a: MethodResult, b: MethodResult, point: str = AFTER_TRANSFER, without: Collection[int] = ()
+) -> Difference | None:
     """Return the difference a - b in final mean accuracy at an evaluation point, paired by seed, in -1..1.
 
-    Returns None if the methods have no common seed, or if one of them was not evaluated at the point.
+    Seeds in `without` are left out. Returns None if the methods have no common seed, or if one of them was not
+    evaluated at the point.
     """
     if point not in a.final or point not in b.final:
         return None
-    return paired(*(dict(zip(each.seeds, each.final[point].per_seed, strict=True)) for each in (a, b)))
+    values = [zip(each.seeds, each.final[point].per_seed, strict=True) for each in (a, b)]
+    return paired(*({seed: mean for seed, mean in each if seed not in without} for each in values))
 
 
 def means(result: MethodResult, measure: str) -> list[float]:

@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -32,12 +33,15 @@ def to_csv(table: Any) -> str:
     return str(table.map(lambda x: f"'{x}" if isinstance(x, str) and x[:1] in FORMULA else x).to_csv(index=False))
 
 
-def of_runs(results: Sequence[MethodResult]) -> dict[str, Any]:
-    """Return the DataFrames of all runs by name; one without rows is left out."""
+def of_runs(results: Sequence[MethodResult], left_out: Mapping[tuple[int, str | int], str]) -> dict[str, Any]:
+    """Return the DataFrames of all runs by name; one without rows is left out.
+
+    `left_out` are the reasons of clients that do not count, by seed and name.
+    """
     made: dict[str, Callable[[FinishedRun, Collection[str]], Iterator[Row]]] = {
         "runs": _finals,
         "rounds": _rounds,
-        "clients": _clients,
+        "clients": partial(_clients, left_out),
         "classes": _classes,
         "confusion": _confusion,
         "theorem": _theorem,
@@ -73,13 +77,14 @@ def _rounds(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
         yield {"round": record.round, **run.means(record), **_bytes(traffic), **record.counts, **own}
 
 
-def _clients(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
+def _clients(left_out: Mapping[tuple[int, str | int], str], run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
     values = {**{point: run.final(point) for point in points}, **run.measures}
     if run.majority:
         values["majority_class"] = run.majority
     for place, (client, architecture) in enumerate(zip(run.client_ids, run.architectures, strict=True)):
         named: Row = {"owner": run.names[place]} if run.names else {}
         named |= {"malicious": int(place in run.adversaries)} if run.adversaries else {}
+        named |= {"left_out": left_out.get((run.seed, run.client_names[place]), "")} if left_out else {}
         own = {name: each[place] for name, each in values.items()}
         yield {"client": client, **named, "architecture": architecture, **own}
 

@@ -84,17 +84,22 @@ class Point:
 
     value: Any  #: the value of a sweep, or the folder of a comparison's report
     settings: dict[str, Any]  #: settings that all methods share
-    methods: dict[str, MethodResult]  #: results by registry name
+    given: dict[str, MethodResult]  #: results with all values, by registry name
 
     @cached_property
     def comparison(self) -> Comparison:
         """The comparison of the methods."""
-        return Comparison(list(self.methods.values()))
+        return Comparison(list(self.given.values()))
+
+    @cached_property
+    def methods(self) -> dict[str, MethodResult]:
+        """The results without values that cannot be compared (`Comparison.fresh`), by registry name."""
+        return {result.method: result for result in self.comparison}
 
     def led(self, headline: str) -> "Point":
         """Return the point with the setting ``headline``, which no run depends on, among its results' settings."""
-        own = {name: {**each.settings, "headline": headline} for name, each in self.methods.items()}
-        return replace(self, methods={name: replace(self.methods[name], settings=own[name]) for name in own})
+        own = {name: {**each.settings, "headline": headline} for name, each in self.given.items()}
+        return replace(self, given={name: replace(self.given[name], settings=own[name]) for name in own})
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ KINDS = {
     "Absent classes": "classes that the source names and that no sample has",
     "One feature per value": "columns of ids or of free text that became one feature for each value",
     "Another processor": "a run that continued on another processor, whose results may differ in the last digits",
-    "Participation": "clients that were in no round's cohort, so that the means count models that were never trained",
+    "Participation": "clients that were in no round's cohort, so that their models were never trained",
 }
 """The kinds of warnings, each with one line that says what is warned of. Reports show a kind as the warning's title."""
 

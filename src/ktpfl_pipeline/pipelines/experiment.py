@@ -105,7 +105,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
     comparison = Comparison(methods)
     made = build(name, comparison, here_and_now())
     lead = comparison.headline
-    metrics = {f"headline/{slug(each.method)}": each.final[lead].mean for each in methods}
+    metrics = {f"headline/{slug(each.method)}": each.final[lead].mean for each in comparison}
     metrics |= {f"gain/{slug(method)}": gain.mean for method, gain in comparison.gains(lead).items() if gain}
     children = [run.run_id for each in methods for run in each.runs] if len(methods) > 1 else []
     title = f"report · {name} · {made.variant}"

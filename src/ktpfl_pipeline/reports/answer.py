@@ -25,7 +25,12 @@ def summary(comparison: Comparison) -> str:
     elif local is None:
         first = f"{main.title} reaches {reached} after transfer; {NO_LOCAL}"
     else:
-        first = _verdict(main, comparison.gains(comparison.headline)[main.method], kind) + _other_point(comparison)
+        found = comparison.gains(comparison.headline)[main.method]
+        lacking = (
+            f"{main.title} and local-only training have no {'client' if comparison.fresh.apart else 'seed'} in common"
+        )
+        none = f"{lacking}, so they cannot be compared."
+        first = _verdict(main, found, kind) + _other_point(comparison) if found else none
     return " ".join(filter(None, (first, _the_best(comparison), _the_others(comparison))))
 
 
@@ -69,9 +74,7 @@ def _the_others(comparison: Comparison) -> str:
     return " ".join(f"Significantly {side} local-only: {names}." for side, names in listed.items() if names)
 
 
-def _verdict(main: MethodResult, found: Difference | None, kind: str) -> str:
-    if found is None:
-        return f"{main.title} and local-only training have no seed in common, so they cannot be compared."
+def _verdict(main: MethodResult, found: Difference, kind: str) -> str:
     corrected = f", corrected for {found.family} methods" if found.family > 1 else ""
     over = f"95 % interval {between(found)} over {found.seeds} seeds{corrected}"
     if found.ends and not found.sign:

@@ -88,6 +88,7 @@ def by_architecture(comparison: Comparison) -> list[Block]:
 
 def fairness(comparison: Comparison) -> list[Block]:
     """Return the spread of accuracy over clients, and the share of clients that are worse than with local-only."""
+    every = {result.method: result for result in comparison.given}  # with clients that were never sampled
 
     def worse_off(result: MethodResult) -> Entry:
         return None if result is comparison.local else mean(comparison.worse_off(result))
@@ -126,7 +127,7 @@ def fairness(comparison: Comparison) -> list[Block]:
             "Sampled",
             "%",
             "clients that were in at least one round's cohort.",
-            lambda result: mean(of_clients(result, True)),
+            lambda result: mean(of_clients(every[result.method], True)),
         ),
         Column(
             "never_sampled",
@@ -134,7 +135,7 @@ def fairness(comparison: Comparison) -> list[Block]:
             "%",
             "clients that were in no cohort; they are evaluated with the model that the server would send them now. "
             "Mean over the seeds that have such clients.",
-            lambda result: mean(of_clients(result, False)),
+            lambda result: mean(of_clients(every[result.method], False)),
         ),
     ]
     table = _table("fairness", comparison, shown, "How evenly accuracy after transfer is spread over the clients.")

@@ -10,11 +10,11 @@ from ktpfl_pipeline.reports.answer import NO_LOCAL
 
 
 def alerts(comparison: Comparison) -> dict[str, str]:
-    """Return the warnings of a comparison by kind: unequal treatment, untrained clients, and the runs' own warnings."""
+    """Return the warnings of a comparison by kind: unequal treatment, clients left out, and the runs' own warnings."""
     unequal = inequalities(comparison)
     found = {
         "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
-        "Participation": participation(list(comparison.runs)),
+        "Left out": left_out(comparison),
         **warned(comparison),
     }
     return {kind: text for kind, text in found.items() if text}
@@ -38,6 +38,28 @@ def remarks(comparison: Comparison) -> dict[str, str]:
     return {term: text for term, text in found.items() if text}
 
 
+def left_out(comparison: Comparison) -> str:
+    """Return which clients are left out, because they have no value that can be compared, and why; empty if none."""
+    found: dict[tuple[bool, str], list[str]] = {}
+    for each in comparison.fresh.left_out:
+        seed = f" (seed {each.seed})" * (max(len(result.seeds) for result in comparison) > 1)
+        found.setdefault((each.whole, each.text), []).append(f"{each.client}{seed}")
+    whole, partly = (
+        "; ".join(f"{words.few(names)}: {why}" for (of, why), names in found.items() if of == all_)
+        for all_ in (True, False)
+    )
+    apart = " Without any other client, methods are not compared." * bool(comparison.fresh.apart)
+    return " ".join(
+        filter(
+            None,
+            (
+                f"These clients count in no number and in no figure. {whole}.{apart}" if whole else "",
+                f"These clients count without these rounds, for every method. {partly}." if partly else "",
+            ),
+        )
+    )
+
+
 def participation(runs: Sequence[FinishedRun]) -> str:
     """Return how many clients were never trained, and what to do; empty where almost all were in some cohort."""
     least = min(runs, key=lambda run: run.sampled_share)
@@ -45,8 +67,8 @@ def participation(runs: Sequence[FinishedRun]) -> str:
         return ""
     seed = f" with seed {least.seed}" * (len({run.sampled_share for run in runs}) > 1)
     return (
-        f"only {100 * least.sampled_share:.0f} % of the clients were in any round's cohort{seed}, so the means count "
-        "models that were never trained: compare the sampled clients in the report, run more rounds, or set "
+        f"only {100 * least.sampled_share:.0f} % of the clients were in any round's cohort{seed}, so others have a "
+        "model that was never trained, and comparisons leave them out: run more rounds, or set "
         "evaluation.closing_round to true."
     )
 

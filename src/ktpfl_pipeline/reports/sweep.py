@@ -78,6 +78,9 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     malicious = any(run.adversaries for result in results for run in result.runs)
     led = Comparison(results)
     told = {"Headline": notes.other_headline(led), "Malicious clients": uploads * malicious}
+    left_out = " ".join(
+        f"{title} = {setting(point.value)}: {text}" for point in points if (text := notes.left_out(point.comparison))
+    )
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
     drawn = Picture("accuracy", figure, _caption(points, title, lean))
@@ -102,7 +105,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
             ),
         ],
         brief=[main],
-        warnings=notes.warned(results),
+        warnings={**({"Left out": left_out} if left_out else {}), **notes.warned(results)},
         data={"table.csv": to_csv(frame([_csv(parameter, row, led.headline) for row in rows]))},
     )
 
