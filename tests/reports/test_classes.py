@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import blank
 import pytest
+from finished_runs import under
 from written import keys, row
 
 from ktpfl_pipeline.analysis.comparison import Comparison
@@ -87,6 +88,47 @@ class TestMajority:
         assert Comparison(study).majority == {}
         assert measures.by_class(Comparison(study)) == []
         assert MAJORITY.title not in [row["method"] for row in tables.comparison_table(Comparison(study)).rows]
+
+
+class TestNothingLearned:
+    def of(self, study, *predicted, **settings):
+        """The three methods; `predicted` are the numbers of classes that both clients' models predict, by method."""
+        numbers = zip(study, predicted, strict=True)
+        return under(
+            settings,
+            [
+                replace(each, runs=[replace(run, predicted=classes, majority=[0.5, 0.7]) for run in each.runs])
+                for each, classes in numbers
+            ],
+        )
+
+    def test_is_said_first_with_likely_causes(self, study):
+        made = self.of(study, [1, 1], [1, 1], [1, 1], training={"learning_rate": 0.001, "epochs": 2})
+        assert comparison.summary(made) == (
+            "Nothing was learned: with every method, the model of each client predicts one class for all samples, as "
+            "always predicting the most frequent class does (60.0 %). So methods cannot be compared. Likely causes: a "
+            "learning rate that is too low or too high, too few rounds or epochs, or features of very different "
+            "scales. They were 1 round, learning_rate 0.001, epochs 2."
+        )
+        with blank.blank_figures():
+            built = comparison.build("x", made)
+        assert "Against local-only" not in [section.title for section in built.sections]
+        assert "do not differ" not in built.markdown
+
+    def test_single_models_are_counted_by_method(self, study):
+        made = self.of(study, [1, 3], [2, 3], [1, 1])
+        assert notes.alerts(made)["One class"].startswith(
+            "models predict one class for all of their client's test samples, which have several: 3 of 6 with KT-pFL, "
+            "6 of 6 with Local-only. Likely causes:"
+        )
+        assert comparison.summary(made).startswith("KT-pFL is 2.0 percentage points above")
+
+    def test_a_client_with_one_class_learns_by_naming_it(self, study):
+        runs = [replace(run, predicted=[1, 2], majority=[1.0, 0.7]) for run in study[0].runs]
+        made = Comparison([replace(study[0], runs=runs)])
+        assert made.constant == {"kt_pfl": (0, 3)}
+        assert not made.nothing_learned
+        assert not Comparison(study).nothing_learned, "what was predicted is unknown"
 
 
 class TestHeadline:

@@ -231,6 +231,19 @@ class Comparison:
         return {seed: mean_over_clients(run.majority, run.adversaries) for seed, run in sorted(runs.items())}
 
     @cached_property
+    def constant(self) -> dict[str, tuple[int, int]]:
+        """The number of models that predict one class for all test samples, and of all models, by method.
+
+        Models of all seeds are counted. A model counts if its client has test samples of several classes.
+        """
+        return {result.method: _constant(result.runs) for result in self.results}
+
+    @cached_property
+    def nothing_learned(self) -> bool:
+        """Whether every model of every method predicts one class for all test samples."""
+        return all(number == every > 0 for number, every in self.constant.values())
+
+    @cached_property
     def frames(self) -> dict[str, Any]:
         """The unrounded numbers as pandas DataFrames, by the name of their CSV file; see `frames.of_runs`."""
         by_architecture = self.gains_by_architecture if len(self.gains_by_architecture) > 1 else {}
@@ -346,6 +359,17 @@ def _means(result: MethodResult, wanted: Callable[[FinishedRun], Collection[int]
         if values := benign(run.final(AFTER_TRANSFER), {*run.adversaries, *places}):
             found[run.seed] = fmean(values)
     return found
+
+
+def _constant(runs: Iterable[FinishedRun]) -> tuple[int, int]:
+    """Return the number of models that predict one class, and of all models, of clients with several test classes."""
+    places = [
+        (run, place)
+        for run in runs
+        for place, share in enumerate(run.majority)
+        if run.predicted and share < 1 and place not in run.adversaries  # NaN: left out
+    ]
+    return sum(run.predicted[place] == 1 for run, place in places), len(places)
 
 
 def reached(run: FinishedRun, target: float) -> Reached | None:

@@ -122,6 +122,8 @@ class FinishedRun(Kept):
     #: (K, K) numbers of test samples of all benign clients by true class (row) and predicted class (column), with the
     #: models after the last round; empty if the server does not know the labels
     confusion: list[list[int]] = field(default_factory=list)
+    #: (N,) number of classes that each client's final model predicts on its test samples; empty if unknown
+    predicted: list[int] = field(default_factory=list)
     #: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1; empty if
     #: the server does not know the labels
     majority: list[float] = field(default_factory=list)

@@ -12,11 +12,17 @@ from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabyte
 from ktpfl_pipeline.reports.style import VERDICTS
 from ktpfl_pipeline.reports.words import leading, point_title, too_few
 
+CAUSES = (
+    "Likely causes: a learning rate that is too low or too high, too few rounds or epochs, or features of very "
+    "different scales."
+)
 NO_LOCAL = "the comparison has no local-only training, so it cannot show whether exchanging knowledge helped."
 
 
 def summary(comparison: Comparison) -> str:
     """Return the outcome in words. The difference of the report's subject to local-only training comes first."""
+    if comparison.nothing_learned:
+        return nothing_learned(comparison)
     main, local, kind = comparison.main, comparison.local, leading(comparison.headline)
     reached = f"{accuracy(main.final[comparison.headline])} %{kind}"
     if main is local:
@@ -32,6 +38,18 @@ def summary(comparison: Comparison) -> str:
         none = f"{lacking}, so they cannot be compared."
         first = _verdict(main, found, kind) + _other_point(comparison) if found else none
     return " ".join(filter(None, (first, _the_best(comparison), _the_others(comparison))))
+
+
+def nothing_learned(comparison: Comparison) -> str:
+    """State that no method learned anything, and what may be the cause."""
+    training = comparison.settings.get("training", {})
+    used = ", ".join(f"{name} {training[name]:g}" for name in ("learning_rate", "epochs") if name in training)
+    guesses = percent(fmean(comparison.majority.values()))
+    return (
+        "Nothing was learned: with every method, the model of each client predicts one class for all samples, as "
+        f"always predicting the most frequent class does ({guesses} %). So methods cannot be compared. {CAUSES} They "
+        f"were {plural(comparison.main.rounds, 'round')}{used and ', '}{used}."
+    )
 
 
 def _the_best(comparison: Comparison) -> str:

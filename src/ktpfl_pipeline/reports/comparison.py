@@ -175,9 +175,10 @@ def _differences(comparison: Comparison) -> list[Block]:
         f"Mean {what} after transfer minus that of local-only, {words.PAIRED}. Filled: significant, the interval "
         "excludes zero. Bold: the subject of this report."
     )
-    shown = any(comparison.gains(lead).values())
+    shown = any(comparison.gains(lead).values()) and not comparison.nothing_learned
     drawn: list[Block] = [Picture("differences", figures.differences(comparison), caption)] if shown else []
-    return [*drawn, Notes(advice(comparison))] if len(comparison) > 1 else []
+    advised = len(comparison) > 1 and not comparison.nothing_learned
+    return [*drawn, Notes(advice(comparison))] if advised else []
 
 
 def _by_round(comparison: Comparison) -> list[Block]:

@@ -6,7 +6,7 @@ from ktpfl_pipeline.analysis.comparison import Comparison, warnings
 from ktpfl_pipeline.analysis.results import TRAINED_SHARE, FinishedRun, MethodResult
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER, LEADING
 from ktpfl_pipeline.reports import columns, paper, words
-from ktpfl_pipeline.reports.answer import NO_LOCAL
+from ktpfl_pipeline.reports.answer import CAUSES, NO_LOCAL
 
 
 def alerts(comparison: Comparison) -> dict[str, str]:
@@ -15,6 +15,7 @@ def alerts(comparison: Comparison) -> dict[str, str]:
     found = {
         "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
         "Left out": left_out(comparison),
+        "One class": one_class(comparison),
         **warned(comparison),
     }
     return {kind: text for kind, text in found.items() if text}
@@ -36,6 +37,19 @@ def remarks(comparison: Comparison) -> dict[str, str]:
         "Length of training": words.gaining(comparison.local) if comparison.local else "",
     }
     return {term: text for term, text in found.items() if text}
+
+
+def one_class(comparison: Comparison) -> str:
+    """Return how many models predict one class only, by method, if these are more than a tenth; otherwise empty.
+
+    If nothing was learned at all, the summary says so, and this is empty.
+    """
+    titles = {result.method: result.title for result in comparison}
+    found = {method: counts for method, counts in comparison.constant.items() if 10 * counts[0] > counts[1]}
+    if not found or comparison.nothing_learned:
+        return ""
+    listed = ", ".join(f"{number} of {every} with {titles[method]}" for method, (number, every) in found.items())
+    return f"models predict one class for all of their client's test samples, which have several: {listed}. {CAUSES}"
 
 
 def left_out(comparison: Comparison) -> str:

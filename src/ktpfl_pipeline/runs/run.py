@@ -235,7 +235,7 @@ def log_end(
 def _untested(run: FinishedRun) -> FinishedRun:
     """Return a run without results on test samples: only validation accuracies and training losses remain."""
     history = list(map(_untested_round, run.history))
-    return replace(run, history=history, theorem=None, newcomers=None, confusion=[], majority=[])
+    return replace(run, history=history, theorem=None, newcomers=None, confusion=[], predicted=[], majority=[])
 
 
 def _untested_round(record: RoundRecord) -> RoundRecord:
