@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 from measure import ROOT
@@ -16,7 +17,8 @@ from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.comparison import paired_difference
 from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.analysis.study import Cell
-from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
+from ktpfl_pipeline.core.errors import plural
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports import paper
 from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
 
@@ -35,6 +37,10 @@ COLUMNS = {
     "CIFAR-10 with two classes": ("hetero_cifar", "two labels"),
 }
 """The columns of Table 1: experiment and label."""
+TABLE_1, LOSSES = "table1_t2", {"table1_t2": "T²", "table1": "plain", "table1_mean": "mean"}
+"""The part that the page shows as Table 1, and the loss of distillation by part."""
+DISTILLED = ("kt_pfl", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft")
+"""The methods whose clients distill, without averages of parameters."""
 MINUS_KT_PFL = [(PAPERS, AFTER_TRANSFER), (PAPERS, AFTER), (JOINT, AFTER)]
 MINUS_JOINT = [(PAPERS, AFTER), (JOINT, AFTER_TRANSFER), (JOINT, AFTER)]
 """What the tables of differences show besides the differences to local-only training: a method minus the row's."""
@@ -95,7 +101,7 @@ def table_1(kept: Kept) -> str:
     """Return the accuracies of Table 1, after adaptation in parentheses, next to the paper's numbers."""
     titles = [name.replace(" with", ",").removesuffix(" classes") for name in COLUMNS]
     lines: list[list[Entry]] = [["method", *(each for name in titles for each in (name, "paper"))]]
-    columns = [kept.of("table1", *column) for column in COLUMNS.values()]
+    columns = [kept.of(TABLE_1, *column) for column in COLUMNS.values()]
     for method in METHODS:
         line: list[Entry] = [named(method)]
         for cells in columns:
@@ -106,6 +112,38 @@ def table_1(kept: Kept) -> str:
             before, after = (f"{100 * own.final[point].mean:.1f}" for point in BOTH)
             line += [f"{before} ({after})", cited(cells[method])]
         lines.append(line)
+    return drawn(lines)
+
+
+def after_local(kept: Kept) -> str:
+    """Return the accuracies of Table 1 after local training, and their differences to local-only training."""
+    lines: list[list[Entry]] = [
+        ["method", *(each for name in COLUMNS for each in (name.replace(" with", ","), "minus local"))]
+    ]
+    columns = [kept.of(TABLE_1, *column) for column in COLUMNS.values()]
+    for method in (*DISTILLED, LOCAL):
+        line: list[Entry] = [named(method)]
+        for cells in columns:
+            own, local = (result(cells[name]) for name in (method, LOCAL))
+            assert own
+            assert local
+            line += [f"{100 * own.final[AFTER_LOCAL].mean:.1f}", minus(own, local, AFTER_LOCAL)]
+        lines.append(line)
+    return drawn(lines)
+
+
+def losses(kept: Kept) -> str:
+    """Return the accuracies after transfer, and after local training, with each loss of distillation and seeds."""
+    lines: list[list[Entry]] = [["method", "loss", *(name.replace(" with", ",") for name in COLUMNS)]]
+    for method, (part, shown) in product(DISTILLED, LOSSES.items()):
+        line: list[Entry] = [named(method), shown]
+        for column in COLUMNS.values():
+            cell = kept.of(part, *column).get(method)
+            own = result(cell) if cell else None
+            points = [f"{100 * own.final[point].mean:.1f}" for point in (AFTER_TRANSFER, AFTER_LOCAL)] if own else []
+            line.append(f"{points[0]} ({points[1]}), {plural(len(own.runs), 'seed')}" if own else "")
+        if any(line[2:]):
+            lines.append(line)
     return drawn(lines)
 
 
@@ -159,8 +197,10 @@ def pages() -> Iterator[tuple[Path, Tables]]:
         PAGE,
         {
             "## Table 1: several architectures": table_1(light),
-            above[first]: differences(light.of("table1", *COLUMNS[first]), MINUS_JOINT),
-            **{above[name]: differences(light.of("table1", *COLUMNS[name]), MINUS_KT_PFL) for name in rest},
+            "### At the released code's point of evaluation": after_local(light),
+            "### With other losses of distillation": losses(light),
+            above[first]: differences(light.of(TABLE_1, *COLUMNS[first]), MINUS_JOINT),
+            **{above[name]: differences(light.of(TABLE_1, *COLUMNS[name]), MINUS_KT_PFL) for name in rest},
             "## Tables 3 to 6: settings of KT-pFL": settings(two_cores, SETTINGS),
             "### At the scale light": settings(light, LIGHT_SETTINGS),
         },

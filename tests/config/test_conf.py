@@ -457,8 +457,9 @@ class TestPaperPresets:
                     assert (each.rounds, each.training.batch_size, each.distillation.batch_size) == (30, 128, 256)
 
     def test_distillation_is_the_released_codes(self, columns: dict[str, Any]) -> None:
-        found = {(each.distillation.temperature, each.distillation.batch_norm) for _, _, each in columns["table1"]}
-        assert found == {(10.0, "train")}
+        for part, loss in {"table1": "plain", **{name: "mean" for name in columns if name == "table1_mean"}}.items():
+            found = [each.distillation for _, _, each in columns[part]]
+            assert {(each.temperature, each.loss, each.batch_norm) for each in found} == {(10.0, loss, "train")}
 
     def test_table_2_has_all_labels_in_lognormal_amounts_and_no_public_part(self, columns: dict[str, Any]) -> None:
         for part in ("table2", "figure4"):
