@@ -177,3 +177,13 @@ def test_adaptation_is_the_local_part_of_the_next_round() -> None:
     expected = trained | {n: combined(parts[n]) for n in cohort}
     assert toy.distance(method.adapt(state, models, 2, fed), expected) < 1e-12
     assert toy.distance(select(expected, cohort), fed.fine_tune(select(models, cohort), 2)) > 1e-3
+
+
+def test_two_clients_of_one_architecture_can_compute_each_others_model() -> None:
+    """docs/privacy.md: v_n is a mixture of two, so that h_m = (v_n - d_nn h_n) / (1 - d_nn)."""
+    fed, method = toy.federation(2, architectures=("linear",), dtype="float64"), KTpFLJoint()
+    state, _ = method.round(method.init(fed), [3, 7], 1, fed)
+    starts, weights = method.starts(state, [3, 7], fed)
+    for n, m, own in zip((3, 7), (7, 3), map(float, weights), strict=True):
+        computed = combined([(1 / (1 - own), starts[n]), (-own / (1 - own), state.taught[n])])
+        assert toy.distance({m: computed}, {m: state.taught[m]}) < 1e-12
