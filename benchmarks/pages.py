@@ -1,4 +1,4 @@
-"""Tables of docs/results from kept runs: public sets, people's sensors and new clients.
+"""Tables of docs/results from kept runs: public sets, people's sensors, cameras and new clients.
 
     python benchmarks/pages.py keep public_images FILE...   adds the runs of cells.json of a sweep, or of result.json of
                                                             a method, both in data/07_model_output
@@ -134,9 +134,13 @@ def public_images(rows: Rows) -> str:
     return drawn(lines)
 
 
-def people(rows: Rows) -> str:
-    """Return the table of people's sensors, the best method first, with corrected differences."""
-    runs, adapted = Runs(rows), f"{ADAPTED}5"
+def natural(rows: Rows) -> str:
+    """Return the table of people's sensors or of cameras, the best method first, with corrected differences."""
+    runs = Runs(rows)
+    adapted = max(
+        (point for point in runs.clients[LOCAL] if point.startswith(ADAPTED)),
+        key=lambda point: int(point.removeprefix(ADAPTED)),
+    )
     gains, gains_adapted = runs.corrected(), runs.corrected(adapted)
     head = (
         "method",
@@ -171,7 +175,8 @@ def newcomers(rows: Rows) -> str:
 
 TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
     "public_images": ("public_images.md", "with the same private samples, in percentage points", public_images),
-    "har": ("natural_federations.md", "## People (UCI HAR)", people),
+    "har": ("natural_federations.md", "## People (UCI HAR)", natural),
+    "camera_traps": ("natural_federations.md", "## Cameras (iWildCam 2020)", natural),
     "newcomers": ("newcomers.md", "below it the difference to local-only training's new clients", newcomers),
 }
 """The page, the text above the table and the function of each table, by the name of the kept rows."""
@@ -180,7 +185,8 @@ TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
 def table() -> None:
     """Write the tables of all kept runs into their pages."""
     for name, (page, above, draw) in TABLES.items():
-        write(PAGES / page, {above: draw(read(name))})
+        if rows := read(name):
+            write(PAGES / page, {above: draw(rows)})
 
 
 COMMANDS: dict[str, Callable[..., None]] = {"keep": keep, "table": table}

@@ -7,7 +7,7 @@ import pytest
 from page_tables import replaced
 
 
-@pytest.mark.parametrize("name", pages.TABLES)
+@pytest.mark.parametrize("name", [name for name in pages.TABLES if pages.read(name)])
 def test_the_page_shows_the_kept_rows(name: str) -> None:
     page, above, draw = pages.TABLES[name]
     text = (pages.PAGES / page).read_text("utf-8")
