@@ -1,7 +1,7 @@
-"""Tables of every setting, made from the dataclasses that declare them.
+"""Tables of every setting and of the kinds of warnings, made from the source that declares them.
 
-In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings``, ``paper``, ``parts`` or ``methods`` is written
-in a block named ``{settings}``.
+In a page, ``experiments``, ``augmentations``, ``sweeps``, ``tunings``, ``paper``, ``parts``, ``methods`` or
+``warnings`` is written in a block named ``{settings}``.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from ktpfl_pipeline.core import recipe, validation
 from ktpfl_pipeline.core import settings as groups_of_settings
 from ktpfl_pipeline.core.settings import CHANGES
 from ktpfl_pipeline.core.validation import Rule, default, meanings, plain, rules
+from ktpfl_pipeline.core.warnings import KINDS
 from ktpfl_pipeline.data import settings as data_settings
 from ktpfl_pipeline.methods import METHODS, create, title
 
@@ -65,6 +66,8 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def page(what: str) -> str:
     """Return the tables of one kind of section, in Markdown."""
+    if what == "warnings":
+        return table(["warning", "what it says"], [[kind, meaning] for kind, meaning in KINDS.items()])
     if what == "methods":
         return "\n\n".join(map(hyperparameters, METHODS))
     kinds: dict[str, type] = {

@@ -29,23 +29,37 @@ def pfllib(folder: Path, out: Path) -> None:
 @convert.command("csv")
 @click.argument("table", type=click.Path(path_type=Path))
 @OUT
-@click.option("--label", required=True, help="The column that contains the class of each row.")
+@click.option("--label", help="The column that contains the class of each row. Needed without --like.")
 @click.option("--client", help="The column that contains the client of each row, such as the hospital.")
+@click.option("--group", help="The column of what belongs together, such as the patient; see docs/how_to/own_data.md.")
 @click.option("--drop", multiple=True, help="A column to leave out, such as an id; may be given several times.")
 @click.option(
     "--missing", multiple=True, help="A string that means a missing value, in any column; may be given several times."
 )
+@click.option(
+    "--text", multiple=True, help="A column of categories that look like numbers; may be given several times."
+)
 @click.option("--drop-rows", is_flag=True, help="Leave out rows with a missing value instead of filling it.")
 @click.option("--decimal", default=".", show_default=True, help="The decimal separator of numbers.")
-def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -> None:
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path),
+    help="An .npz file of this command: encode TABLE with its features, and missing cells with its medians.",
+)
+def csv(table: Path, out: Path, label: str | None, client: str | None, like: Path | None, **others: Any) -> None:
     """Convert a CSV file: TABLE contains features and a label column; OUT is the new .npz file.
 
     A numeric column becomes one feature with the same values. A text column is one-hot encoded, one feature per value.
     """
     from ktpfl_pipeline.data.converters import tables
+    from ktpfl_pipeline.data.sources import npz
+
+    if not (label or like):
+        raise click.UsageError("Missing option '--label'.")
 
     def arrays() -> Any:
-        made, columns = tables.convert(table, label, client, **others)
+        known = None if like is None else npz.encoding(like)
+        made, columns = tables.convert(table, label, client, **others, like=known)
         for line in columns:
             click.echo(line)
         return made
@@ -53,12 +67,12 @@ def csv(table: Path, out: Path, label: str, client: str | None, **others: Any) -
     _write(out, arrays)
 
 
-def _read(partial: Path, out: Path) -> Any:
-    """Return the samples of the unfinished file `partial`. Raises InputError, whose message names `out` instead."""
+def _read(partial: Path, out: Path, labeled: bool) -> Any:
+    """Return the inputs of the unfinished file `partial`. Raises InputError, whose message names `out` instead."""
     from ktpfl_pipeline.data.sources import npz
 
     try:
-        return npz.read(partial)
+        return npz.read(partial).inputs if labeled else npz.unlabeled(str(partial), partial.parent)[0]
     except InputError as error:
         raise InputError(str(error).replace(str(partial), str(out))) from error
 
@@ -79,9 +93,9 @@ def _write(out: Path, arrays: Any) -> None:
         with replacing(out, summed=True) as partial:
             with partial.open("wb") as file:
                 np.savez_compressed(file, **made)
-            samples = _read(partial, out)
+            inputs = _read(partial, out, "labels" in made)
     except InputError as error:
         raise click.ClickException(str(error)) from error
-    shape, clients = tuple(samples.inputs.shape[1:]), made.get("clients")
+    shape, clients = tuple(inputs.shape[1:]), made.get("clients")
     who = "" if clients is None else f", {plural(len(np.unique(clients)), 'client')}"
-    click.echo(f"{out}: {plural(len(samples), 'sample')} of shape {shape}{who}; private.source: npz:{out.absolute()}")
+    click.echo(f"{out}: {plural(len(inputs), 'sample')} of shape {shape}{who}; private.source: npz:{out.absolute()}")

@@ -142,6 +142,14 @@ def shuffled(argument, folder):
     return LabeledDataset(torch.rand(6, 5), torch.arange(6) % 3)
 
 
+def last(argument, folder):
+    return LabeledDataset(torch.zeros(6, 12, 12, 3, dtype=torch.uint8), torch.arange(6) % 3)
+
+
+def twice(argument, folder):
+    return LabeledDataset(torch.ones(6, 5), torch.arange(6) % 3, class_names=("No", "no", "yes"))
+
+
 def unclear(one, other, third):
     return None
 """
@@ -186,6 +194,15 @@ def test_what_passes_all_checks_ends_with_0(given: list[str]) -> None:
     assert found.exit_code == 0
 
 
+def test_names_that_are_nearly_equal_are_told() -> None:
+    found = checked("checked_own.others:twice")
+    assert (
+        "ok      has channels first, and names that are told apart\n        the classes 'No' and 'no' differ"
+        in found.output
+    )
+    assert found.exit_code == 0
+
+
 BROKEN = {
     "Writes": ("leaves its arguments as they were", "wrote to models["),
     "Draws": ("repeats bit for bit", "draw from fed.stream('what for', t, n)"),
@@ -224,6 +241,7 @@ def test_an_error_shows_the_lines_of_ones_own_only(package: Path) -> None:
         (["checked_own.others:noisy", "--shape=20"], "FAILED  repeats bit for bit"),
         (["checked_own.others:gap"], "FAILED  numbers its classes"),
         (["checked_own.others:shuffled"], "FAILED  returns the same samples again"),
+        (["checked_own.others:last"], "12 channels of 12 × 3. If they are 12 × 12 with 3 channels"),
         (["checked_own.others:in_place", "--shape=1,8,8", "--classes=3"], "does not take inputs of 1 x 8 x 8"),
         (["checked_own.others:short", "--shape=12", "--vocabulary=30"], "FAILED  trains"),
         (["checked_own.others:bag", "--vocabulary=30"], "--shape is '1,28,28'; with --vocabulary it must be one"),

@@ -98,3 +98,29 @@ def test_a_tuning_without_a_section_is_told_how_to_have_one(tmp_path: Path) -> N
     context(tmp_path)
     with pytest.raises(ClickException, match=r"a section tune_digits in conf/, such as `tune_digits: {like: tune_het"):
         register_pipelines()["tune_digits"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mine: {seeds: [010, 011]}", "parameters.yml, line 1: YAML reads 010 as 8. Write 10, or put quotes around it"),
+        ("mine:\n  rounds: 08", "line 2: YAML reads 08 as a text. Write 8"),
+        ("mine: {private: {samples: -0_12}}", "YAML reads -0_12 as -10. Write -12"),
+        ("mine: {rounds: 1:30}", "YAML reads 1:30 as a number of minutes or seconds"),
+        ("mine: {rounds: 1:30:00.5}", "YAML reads 1:30:00.5 as a number of minutes"),
+        ("mine: {methods: {010: {}}}", "YAML reads 010 as 8"),
+    ],
+)
+def test_a_number_that_yaml_changes_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    made = context(tmp_path)
+    (tmp_path / "conf" / "local" / "parameters.yml").write_text(text)
+    with pytest.raises(ClickException) as refused:
+        ProjectHooks().after_context_created(made)
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize("value", ["007", "0", "0.05", "'010'", "1e-3", "[0, 00]", "'1:30'", "2024-01-05", "h:5000"])
+def test_a_number_that_yaml_leaves_as_it_is_is_read(value: str) -> None:
+    content = f"a: {value}  # 010".encode()
+    if reading.CHANGED.search(content):
+        reading._check_numbers(Path("x.yml"), content)

@@ -152,6 +152,12 @@ def test_a_wrong_part_of_a_list() -> None:
         ("seeds", [3, 0, 3], "mine.seeds has 3 twice; list each item once."),
         ("private.classes", [1, "two"], "mine.private.classes.1 is 'two'; it must be an integer."),
         ("architectures", ["lenet", 5], "mine.architectures.1 is 5; it must be a string."),
+        (
+            "architectures",
+            ["lenet", False],
+            "mine.architectures.1 is false (YAML reads yes, no, on and off as true and false; quotes make a string); "
+            "it must be a string.",
+        ),
     ):
         with case(path, value):
             assert refusal(path, value) == message

@@ -84,7 +84,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
         b"\x80\x04cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87RK\x01K\x02\x86b.",
         "not a whole pickle of arrays",
     ),
-    "objects out of bytes": (forged_objects(), "has no arrays 'x' and 'y'"),
+    "objects out of bytes": (forged_objects(), "only lists and lists of pairs are read"),
     "items of no list": (b"\x80\x04K\x01K\x02a.", "not a whole pickle of arrays"),
     "items of no dict": (b"\x80\x04]K\x01K\x02s.", "not a whole pickle of arrays"),
     "keys that are no text": (b"\x80\x04}]K\x02s.", "not a whole pickle of arrays"),
@@ -100,9 +100,12 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "a million marks": (b"(" * 1_000_001, "not a whole pickle of arrays"),
     "a number": (pickle.dumps(7), "has no arrays 'x' and 'y'"),
     "x alone": (pickle.dumps({"x": np.zeros((1, 2))}, 4), "has no arrays 'x' and 'y'"),
-    "a list of texts": (pickle.dumps({"x": ["a"], "y": np.zeros(1, "i8")}, 4), "contains texts"),
-    "whole numbers": (pickle.dumps({"x": np.zeros((1, 2), int), "y": np.zeros(1, "i8")}, 4), "'x' of int64"),
-    "labels that are no numbers": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(1)}, 4), "'y' of float64"),
+    "a list of texts": (pickle.dumps({"x": ["a"], "y": np.zeros(1, "i8")}, 4), "has texts as"),
+    "integers that are no tokens": (
+        pickle.dumps({"x": np.zeros((1, 2, 2), int), "y": np.zeros(1, "i8")}, 4),
+        "tokens have (n, length)",
+    ),
+    "labels that are no integers": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.full(1, 0.5)}, 4), "label 0.5 in row"),
     "a label too many": (pickle.dumps({"x": np.zeros((1, 2)), "y": np.zeros(2, "i8")}, 4), "labels of shape (2,)"),
 }
 """Cases by description: the pickle, and words of the error message."""

@@ -118,3 +118,23 @@ def test_predictions_are_those_of_the_engine(
     if "tokens" in arrays:
         with pytest.raises(InputError, match="the input has the id 99 in row 0, place 4"):
             served.predict({"client": [0], "input": [[1, 2, 3, 4, 99]]})
+
+
+@pytest.mark.parametrize("fill", [None, torch.tensor([1.5, 20.0])])
+def test_a_missing_value_is_replaced_or_refused_and_never_answered_with_nan(
+    tmp_path: Path, fill: torch.Tensor | None
+) -> None:
+    weights = {0: params_of(models.build("mlp", (2,), 3))}
+    examples = LabeledDataset(torch.ones(1, 2), torch.zeros(1, dtype=torch.int64), fill=fill, columns=("age", "bmi"))
+    personal_models.save(tmp_path / "bundle", weights, {0: "mlp"}, examples, 3)
+    served = personal_models.PersonalModels(tmp_path / "bundle")
+    assert json.loads((tmp_path / "bundle" / personal_models.CLIENTS).read_text())["columns"] == ["age", "bmi"]
+    given = {"client": [0], "input": torch.tensor([[1.0, 2.0], [torch.nan, 2.0]])}
+    if fill is None:
+        with pytest.raises(InputError, match=r"Input 1 \(from 0\) has a value that is not finite"):
+            served.predict(given)
+    else:
+        whole = served.predict({"client": [0], "input": torch.tensor([[1.0, 2.0], [1.5, 2.0]])})
+        np.testing.assert_array_equal(served.predict(given), whole)
+        with pytest.raises(InputError, match="not finite"):
+            served.predict({"client": [0], "input": torch.tensor([[torch.inf, 2.0]])})

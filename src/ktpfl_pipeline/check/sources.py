@@ -8,6 +8,7 @@ from ktpfl_pipeline.check.methods import demand
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.data.inspection import axes, names
 from ktpfl_pipeline.data.owned import OwnedDataset
 
 
@@ -30,6 +31,11 @@ def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None
         empty = (counts == 0).nonzero().flatten().tolist()
         demand(not empty, f"no sample has class {empty[:1]}, though higher numbers occur: number classes without gaps")
 
+    def usual() -> list[str]:
+        order = axes(found[0].shape)
+        demand(not order, f"{order}, or return them in this order")
+        return names(found[0])
+
     def repeats() -> None:
         where = toy.difference(found[0], sources.load(source, folder))
         demand(not where, f"it returned other samples the second time ({where}): seed what it draws, and sort files")
@@ -37,5 +43,6 @@ def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None
     return {
         "returns samples that can be used": reads,
         "numbers its classes from 0 without gaps": numbers,
+        "has channels first, and names that are told apart": usual,
         "returns the same samples again": repeats,
     }

@@ -62,6 +62,7 @@ class LabeledDataset:
     #: (M,) int64, the group of each sample, such as a patient; no split separates samples of a group. None without
     groups: Tensor | None = field(default=None, kw_only=True)
     columns: tuple[str, ...] | None = field(default=None, kw_only=True)  #: (F,) names of the features of vectors
+    fill: Tensor | None = field(default=None, kw_only=True)  #: (F,) float32, the features' values where one is missing
     warnings: tuple[Warned, ...] = field(default=(), kw_only=True)  #: what was found when the samples were read
 
     def __len__(self) -> int:

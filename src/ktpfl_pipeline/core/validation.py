@@ -237,7 +237,9 @@ def value_of(rule: Rule, given: Any, where: str) -> Any:
             _check_items(found, [*rule.metadata, *part.metadata], where)
             return float(found) if part.plain is float else found  # 2 and 2.0 are one setting, and one run
     example = _example(rule.groups[0], where) if rule.groups and len(parts) == 1 else ""
-    raise InputError(f"{where} is {written(given)}; it must be {rule}{example}.")
+    named = isinstance(given, bool) and "string" in str(rule)
+    said = " (YAML reads yes, no, on and off as true and false; quotes make a string)" * named
+    raise InputError(f"{where} is {written(given)}{said}; it must be {rule}{example}.")
 
 
 def plain(value: Any) -> Any:

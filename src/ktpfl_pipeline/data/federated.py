@@ -13,6 +13,9 @@ from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 from ktpfl_pipeline.data.standardization import Fitted, FrequentTokens, Standardization
 
+_KEPT = ("inputs", "labels", "native", "class_names", "columns", "fill")
+"""The fields of private samples that prepared data keep, besides the vocabulary."""
+
 
 @dataclass(frozen=True, eq=False)
 class PublicSet:
@@ -179,8 +182,7 @@ class FederatedData:
         partitions = {seed: {n: tuple(own) for n, own in clients.items()} for seed, clients in self.partitions.items()}
         return {
             **{name: getattr(self, name) for name in ("settings", "skew", "names", "pretrained")},
-            "private": {name: getattr(private, name) for name in ("inputs", "labels", "native", "class_names")}
-            | {"vocabulary": known and astuple(known)},
+            "private": {name: getattr(private, name) for name in _KEPT} | {"vocabulary": known and astuple(known)},
             "public": {name: getattr(self.public, name) for name in ("inputs", "indices")},
             "partitions": partitions,
             "warnings": [astuple(each) for each in self.warnings],

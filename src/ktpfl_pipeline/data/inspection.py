@@ -36,12 +36,21 @@ _UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
 def of_samples(samples: LabeledDataset, where: str) -> None:
     """Warn of class and client names that are nearly equal, and of axes in an unusual order."""
-    owners = samples.names if isinstance(samples, OwnedDataset) else ()
-    for what, plurals, names in (("class", "classes", samples.class_names or ()), ("client", "clients", owners)):
-        if found := alike(names):
-            warn("Names alike", f"{where}: {differ(found, plurals)}: if they are one {what}, give it one name.")
+    for each in names(samples):
+        warn("Names alike", f"{where}: {each}")
     if order := axes(samples.shape):
         warn("Axes", f"{where}: {order}.")
+
+
+def names(samples: LabeledDataset) -> list[str]:
+    """Return what is wrong with the names of classes and clients, in sentences."""
+    owners = samples.names if isinstance(samples, OwnedDataset) else ()
+    given = (("class", "classes", samples.class_names or ()), ("client", "clients", owners))
+    return [
+        f"{differ(found, plurals)}: if they are one {what}, give it one name."
+        for what, plurals, known in given
+        if (found := alike(known))
+    ]
 
 
 def alike(names: Iterable[str]) -> list[list[str]]:
@@ -63,7 +72,8 @@ def _form(name: str) -> object:
 def differ(groups: Sequence[Sequence[str]], what: str) -> str:
     """Return in words that the names of each group are nearly equal; `what` is their noun."""
     *first, last = map(repr, groups[0])
-    more = f", as do {plural(len(groups) - 1, 'other group')} of names" if len(groups) > 1 else ""
+    others = len(groups) - 1
+    more = f", as do{'es' * (others == 1)} {plural(others, 'other group')} of names" if others else ""
     return (
         f"the {what} {', '.join(first)} and {last} differ only in capitals, blanks, Unicode form or the format of a "
         f"number{more}"

@@ -64,7 +64,8 @@ def save(
         torch.save(plain, file)  # with a path, torch would hide the system's error message
     built = {"architectures": dict(architectures), "shape": example.shape[1:], "classes": classes}
     known = {"scale": scale and scale.plain(), "vocabulary": vocabulary and astuple(vocabulary)}
-    built |= {"kind": examples.kind.name, **known}
+    fill = None if examples.fill is None else examples.fill.tolist()
+    built |= {"kind": examples.kind.name, **known, "class_names": names, "columns": examples.columns, "fill": fill}
     (folder / CLIENTS).write_text(json.dumps(built), encoding="utf-8")
     metadata = None if names is None else {"class_names": list(names)}
     model = Model(signature=ModelSignature(takes, gives), metadata=metadata)
@@ -87,6 +88,7 @@ class PersonalModels:
             self.vocabulary = known = Vocabulary(*given)
             shape = TokenShape(shape, known.frequent or known.size, known.padding)
         self.kind = kinds.KINDS[built["kind"]]
+        self.fill = None if built["fill"] is None else torch.tensor(built["fill"])
         self.models = {}
         build = partial(models.build, shape=shape, classes=built["classes"])
 
@@ -106,8 +108,11 @@ class PersonalModels:
             given: ``client``: (B,) client ids, or (1,), one id for all inputs; ``input``: (B, ...) inputs in the form
                 of the source.
 
+        A missing value, NaN, is replaced by the value that `ktpfl convert csv` stored for its feature.
+
         Raises:
-            InputError: if a client or a token id does not exist, or the numbers of ids and inputs differ.
+            InputError: if a client or a token id does not exist, the numbers of ids and inputs differ, or a value is
+                not finite and cannot be replaced.
         """
         clients, inputs = torch.as_tensor(given["client"]), torch.as_tensor(given["input"])
         if unknown := sorted({*clients.tolist()} - {*self.models}):
@@ -119,11 +124,24 @@ class PersonalModels:
             )
         if self.vocabulary is not None:
             check_ids(inputs, self.vocabulary.size, "the input")
+        inputs = self._finite(inputs) if inputs.is_floating_point() else inputs
         numbers = self.kind.to_float(self.scale(inputs) if self.scale else inputs)
         each = zip(clients.expand(len(inputs)).tolist(), numbers, strict=True)
         with torch.no_grad():
             answers = [self.models[n](number[None]).softmax(dim=1) for n, number in each]
         return torch.cat(answers).numpy()
+
+    def _finite(self, inputs: Tensor) -> Tensor:
+        """Return features whose missing values are replaced. Raises InputError if a value is not finite."""
+        if self.fill is not None and inputs.shape[1:] == self.fill.shape:
+            inputs = inputs.where(~inputs.isnan(), self.fill)
+        wrong = ~inputs.isfinite().flatten(1).all(dim=1)
+        if wrong.any():
+            raise InputError(
+                f"Input {int(wrong.nonzero()[0])} (from 0) has a value that is not finite, and no value for missing "
+                "ones is known: replace it. Tables that `ktpfl convert csv` converted have such values."
+            )
+        return inputs
 
 
 def _load_pyfunc(path: str) -> PersonalModels:

@@ -183,3 +183,59 @@ def test_files_not_written_by_pfllib_are_rejected(tmp_path: Path) -> None:
             make(place)
             with input_error(*words):
                 pfllib.convert(place)
+
+
+def news(lengths: list[int]) -> Any:
+    """Return texts as PFLlib writes those of AG News: pairs of ids and their number."""
+    pairs = np.empty((len(lengths), 2), dtype=object)
+    for row, length in enumerate(lengths):
+        pairs[row, 0], pairs[row, 1] = [row + 1] * length, length
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("x", "name", "rows", "padding"),
+    [
+        (np.array([[1, 5], [2, 3]]), "tokens", [[1, 5], [2, 3]], None),  # as of Shakespeare
+        (news([2, 2]), "tokens", [[1, 1], [2, 2]], None),
+        (news([3, 1]), "tokens", [[1, 1, 1], [2, 3, 3]], 3),
+        ([[1, 2, 3], [4]], "tokens", [[1, 2, 3], [4, 5, 5]], 5),
+        ([[0.5, 1.0], [2.0, 3.0]], "features", [[0.5, 1.0], [2.0, 3.0]], None),  # as of its synthetic dataset
+    ],
+)
+def test_texts_and_lists_are_read(x: Any, name: str, rows: list[Any], padding: int | None, tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        shard(tmp_path / f"pfl/{part}/0.npz", x, [1.0, 0.0])  # labels in a list, as floats
+    made = pfllib.convert(tmp_path / "pfl")
+    assert made[name].tolist() == rows * 2
+    assert made["labels"].tolist() == [1, 0, 1, 0]
+    assert made.get("padding") == padding
+    np.savez(tmp_path / "mine.npz", **made)
+    samples = load("npz:mine.npz", tmp_path)
+    assert samples.inputs.tolist() == rows * 2
+    assert samples.vocabulary is None or samples.vocabulary.padding == padding
+
+
+def test_texts_of_several_lengths_are_filled_up_over_all_files(tmp_path: Path) -> None:
+    shard(tmp_path / "train/0.npz", np.array([[1, 2]]), np.array([0]))
+    shard(tmp_path / "test/0.npz", np.array([[3, 4, 5]]), np.array([1]))
+    made = pfllib.convert(tmp_path)
+    assert made["tokens"].tolist() == [[1, 2, 6], [3, 4, 5]]
+    assert made["padding"] == 6
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (["a text", "another"], [0, 1], "has texts as 'x': write them to a table"),
+        (np.zeros((2, 3, 4), int), [0, 1], "integers 'x' of shape (2, 3, 4), and tokens have (n, length)"),
+        ([[1.0, 2.0], [3.0, 4.0]], [0.5, 1.0], "has the label 0.5 in row 0"),
+        ([[1.0, 2.0], [3.0]], [0, 1], "several lengths and are not ids of tokens"),
+        ([], [], "no arrays 'x' and 'y'"),
+    ],
+)
+def test_what_is_neither_is_refused(x: Any, y: Any, words: str, tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        shard(tmp_path / f"{part}/0.npz", x, y)
+    with input_error("0.npz", words):
+        pfllib.convert(tmp_path)

@@ -1,5 +1,6 @@
 """`ktpfl convert csv`: tables as spreadsheets and hospitals write them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from ktpfl_pipeline.convert import convert
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.converters import tables
-from ktpfl_pipeline.data.sources import load
+from ktpfl_pipeline.data.sources import load, load_public
 
 PATIENTS = """\ufeffid,age,sex,chol,"site, city",diagnosis
 p1,50,m,200,"Zürich, CH",sick
@@ -133,3 +134,109 @@ def test_a_column_that_counts_the_rows_is_pointed_out(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("row,label\n1,a\n2,b\n3,a\n", encoding="utf-8")
     _, said = tables.convert(tmp_path / "mine.csv", "label")
     assert any("count the rows" in line and "--drop 'row'" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        (["36,4", "37", "38,25"], "write --decimal ',' if it has decimal commas. If they are"),
+        (["1,234", "2,500", "17"], "decimal commas, or write its numbers as digits with a decimal point, without"),
+        (["1.234,5", "36,4", "2"], ": write its numbers as digits with a decimal point, without separators of thou"),
+        (["1 234", "2\u00a0500", "7"], ": write its numbers as digits with a decimal point"),
+        (["1'234.5", "2'500", "7"], ": write its numbers as digits with a decimal point"),
+        ([*map(str, range(20)), "n.b."], ": write --missing 'n.b.' if 'n.b.' means a missing number"),
+        ([*(f"{n},5" for n in range(20)), "n.b."], "decimal commas, or write --missing 'n.b.'"),
+    ],
+)
+def test_numbers_in_another_format_are_no_categories(cells: list[str], advice: str, tmp_path: Path) -> None:
+    rows = "".join(f"{cell};{'ab'[place % 2]}\n" for place, cell in enumerate(cells))
+    (tmp_path / "mine.csv").write_text(f"dose;label\n{rows}", encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(advice)) as caught:
+        tables.convert(tmp_path / "mine.csv", "label")
+    assert "--drop" not in str(caught.value)
+    made, _ = tables.convert(tmp_path / "mine.csv", "label", text=("dose",))
+    assert made["features"].shape == (len(cells), len(cells))
+
+
+@pytest.mark.parametrize("cells", [["18-25", "26-40"], ["1.2.20", "3.4.20"], ["1", "2", "x"], ["C1", "C2"], ["10:30"]])
+def test_texts_with_digits_are_categories(cells: list[str], tmp_path: Path) -> None:
+    rows = "".join(f"{cell};{'ab'[place % 2]}\n" for place, cell in enumerate([*cells, *cells, "y"]))
+    (tmp_path / "mine.csv").write_text(f"dose;label\n{rows}", encoding="utf-8")
+    assert tables.convert(tmp_path / "mine.csv", "label")[0]["features"].shape[1] == len(cells) + 1
+
+
+def test_the_sign_of_minus_is_a_minus(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("x,label\n\u22121.5,a\n2,b\n", encoding="utf-8")
+    assert tables.convert(tmp_path / "mine.csv", "label")[0]["features"].tolist() == [[-1.5], [2]]
+
+
+def test_values_that_look_wrong_are_pointed_out(tmp_path: Path) -> None:
+    """Names that differ only in form, in every kind of column, and a code for no data."""
+    pairs = (("Graz", "yes"), ("graz", "Yes"))
+    rows = [f"{','.join(pairs[n % 2])},{-9999 if n == 3 else n % 7}.0,{n // 20}\n" for n in range(40)]
+    (tmp_path / "mine.csv").write_text(f"site,smoker,age,label\n{''.join(rows)}", encoding="utf-8")
+    _, said = tables.convert(tmp_path / "mine.csv", "label", "site")
+    assert any("the names 'Graz' and 'graz' differ only in capitals" in line for line in said)
+    assert any("the names 'Yes' and 'yes' differ only in capitals" in line for line in said)
+    (age,) = (line for line in said if line.startswith("age:"))
+    assert "-9999, and its other values are from 0 to 6: if that means no data, add --missing '-9999.0'" in age
+    (tmp_path / "mine.csv").write_text("x,label\n1,1\n2,1.0\n3,2\n", encoding="utf-8")
+    _, said = tables.convert(tmp_path / "mine.csv", "label")
+    assert any("the names '1' and '1.0' differ" in line for line in said)
+
+
+def test_groups_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("patient,site,x,label\n7,a,1,u\n7,a,2,v\n7,b,3,u\n8,b,4,v\n,b,4,v\n")
+    made, said = tables.convert(tmp_path / "mine.csv", "label", "site", group="patient")
+    assert made["groups"].tolist() == ["7", "7", "7", "8"]
+    assert "patient: the group, 2 of them" in said
+    np.savez(tmp_path / "mine.npz", **made)
+    assert load("npz:mine.npz", tmp_path).groups.tolist() == [0, 0, 1, 2], "patient 7 at two sites is two patients"
+
+
+class TestAnotherTable:
+    """A new patient is encoded with the columns, categories and medians of the table of the clients."""
+
+    @pytest.fixture
+    def known(self, patients: Path) -> Path:
+        out = patients.with_name("mine.npz")
+        given = ["csv", str(patients), str(out), "--label", "diagnosis", "--client", "site, city", "--drop", "id"]
+        assert CliRunner().invoke(convert, given).exit_code == 0
+        return out
+
+    def encoded(self, known: Path, rows: str, *options: str) -> Any:
+        table, out = known.with_name("new.csv"), known.with_name("new.npz")
+        table.write_text(rows, encoding="utf-8")
+        return CliRunner().invoke(convert, ["csv", str(table), str(out), "--like", str(known), *options])
+
+    def test_is_encoded_in_the_same_columns(self, known: Path) -> None:
+        done = self.encoded(known, "chol,note,sex,age\n,x,m,55\n240,y,,\n")
+        assert done.exit_code == 0, done.output
+        made = np.load(known.with_name("new.npz"))
+        assert made["features"].tolist() == [[55, 0, 1, 250], [60, 0, 1, 240]], "the medians, and the most frequent sex"
+        assert made["columns"].tolist() == ["age", "sex=f", "sex=m", "chol"]
+        assert load_public("npz:new.npz", "digits", known.parent).shape == (2, 4)
+
+    def test_keeps_the_numbers_of_the_classes(self, known: Path) -> None:
+        assert self.encoded(known, "chol,sex,age,d\n1,m,2,well\n1,m,2,well\n", "--label", "d").exit_code == 0
+        assert np.load(known.with_name("new.npz"))["labels"].tolist() == [1, 1]
+
+    @pytest.mark.parametrize(
+        ("rows", "words"),
+        [
+            ("chol,sex,age\n1,x,2\n", "column 'sex' of .* has 'x' in row 2: its values are \\['f', 'm'\\]"),
+            ("chol,age\n1,2\n", "has no column 'sex': add it; its cells may be empty"),
+            ("chol,sex,age\nhigh,m,2\n", "column 'chol' of .* has texts, and numbers are needed"),
+            ("chol,sex,age,d\n1,m,2,dead\n", "has the class 'dead', which is not among \\['sick', 'well'\\]"),
+        ],
+    )
+    def test_that_does_not_fit_is_refused(self, known: Path, rows: str, words: str) -> None:
+        done = self.encoded(known, rows, *(["--label", "d"] if ",d" in rows else []))
+        assert done.exit_code == 1
+        assert re.search(words, done.output)
+        assert not known.with_name("new.npz").exists()
+
+    def test_needs_a_file_of_the_command(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "other.npz", features=np.ones((2, 1)), labels=[0, 1])
+        done = self.encoded(tmp_path / "other.npz", "x\n1\n")
+        assert "has no array 'columns': name a file that `ktpfl convert csv` wrote" in done.output

@@ -96,7 +96,31 @@ def test_what_does_not_fit_is_refused():
         (replace(DATA, test=OWNERS != 1), {}, "client 'ann' of the source has 0 samples to train and validate on"),
         (replace(DATA, test=OWNERS == 0), {}, "client 'ann' of the source has 0 samples to train and validate on"),
         (replace(DATA, test=OWNERS < 0), {}, "and 0 to test on, and each client needs at least 2 to train on, 1 to"),
-        (DATA, {"pool": torch.arange(0)}, "federation of 0 clients is not possible: the source has 0 of them. Choose"),
+        (
+            DATA,
+            {"pool": torch.arange(0)},
+            "federation of 0 clients is not possible: the source has 0 of them. The",
+        ),
     ):
         with case(words), pytest.raises(InputError, match=re.escape(words)):
             natural(data, **{"clients": None, "seed": 0} | changes)
+
+
+def devices(sizes, **settings):
+    owners = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    names = tuple(f"device-{n}" for n in range(len(sizes)))
+    samples = OwnedDataset(torch.zeros(len(owners), 2), torch.arange(len(owners)) % 2, owners, names)
+    return natural(samples, None, 0, **settings)
+
+
+def test_the_advice_about_small_clients_can_be_followed():
+    """Four samples are the fewest with two to train on, one to validate and one to test on."""
+    assert len(devices([8, 3, 4, 2], minimum=4)) == 2
+    for sizes, changes, words in (
+        ([8, 3, 4, 2], {}, "partition.minimum: 4, as 2 of 4 clients have as many, or lower public.share"),
+        ([8, 3, 4, 2], {"minimum": 10}, "The largest client has 8 samples: lower partition.minimum, to 4 or more"),
+        ([3, 3], {}, "The largest client has 3 samples, and 4 are needed: lower public.share"),
+        ([8, 8], {"test_share": 0.01, "validation_share": 0.9}, "The largest client has 8 samples, and 17 are needed"),
+    ):
+        with case(words), pytest.raises(InputError, match=re.escape(words)):
+            devices(sizes, **changes)

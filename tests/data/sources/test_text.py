@@ -220,3 +220,24 @@ def test_a_file_of_leaf_is_whole_json(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(json.dumps({"users": ["ann"], "user_data": {"ann": {"x": ["a"], "y": []}}}))
     with pytest.raises(InputError, match="has 1 input and 0 labels"):
         load("leaf:mine.json", tmp_path)
+
+
+THAI, HINDI = ["ส", "วั", "ส", "ดี"], "\u0928\u092e\u0938\u094d\u0924\u0947"
+PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("\u4eca\u5929 2024\u5e74\u3002", ["\u4eca", "\u5929", "2024", "\u5e74", "\u3002"]),  # Chinese
+        ("\u304d\u3087\u3046", ["\u304d", "\u3087", "\u3046"]),  # Japanese
+        (f"{''.join(THAI)} ok", [*THAI, "ok"]),  # vowels above a letter belong to it
+        ("\u179f\u17d2\u179a", ["\u179f\u17d2", "\u179a"]),  # Khmer
+        (f"{HINDI} {HINDI}", [HINDI, HINDI]),  # a word with its vowel signs
+        (PERSIAN, [PERSIAN]),  # with a character that separates letters of one word
+        ("\ub098\ub294 \ud559\uad50", ["\ub098\ub294", "\ud559\uad50"]),  # Korean has spaces
+        ("It's na\u0131\u0308ve", ["it", "'", "s", "na\u0131\u0308ve"]),  # a mark without a composed form
+    ],
+)
+def test_words_of_every_script(text: str, parts: list[str]) -> None:
+    assert tokens.words(text) == parts

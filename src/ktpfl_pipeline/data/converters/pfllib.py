@@ -14,10 +14,12 @@ from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.converters import pickles
 from ktpfl_pipeline.data.sources.folder import files_in, subfolders
+from ktpfl_pipeline.data.sources.labels import class_numbers
 from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.data.sources.npz import read_header
 
 DATA = "data.npy"
+FILLER = np.iinfo(np.int64).min  # stands for the padding of tokens, whose id is known when all files are read
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
@@ -28,8 +30,9 @@ def convert(folder: Path) -> Arrays:
         folder: a folder that contains the folders `train` and `test` of PFLlib.
 
     Returns:
-        ``images`` or ``features``; ``labels``; ``clients``, the number of each sample's client; and ``test``, whether
-        the sample is for test. All arrays have one row per sample.
+        ``images``, ``features`` or ``tokens``; ``labels``; ``clients``, the number of each sample's client; and
+        ``test``, whether the sample is for test. All have one row per sample. Tokens of different lengths have
+        ``padding`` too.
 
     Raises:
         InputError: if files are missing or do not have the format of PFLlib.
@@ -48,14 +51,15 @@ def convert(folder: Path) -> Arrays:
     check_claim(folder, 2 * sum(_size(file) for _, _, file in files), "take fewer clients")
     shards = [_shard(file) for _, _, file in files]
     for (_, _, file), (x, _) in zip(files, shards, strict=True):
-        if (x.shape[1:], x.dtype) != (shards[0][0].shape[1:], shards[0][0].dtype):
+        alike = x.shape[1:] == shards[0][0].shape[1:] or x.dtype.kind == "i"  # tokens are filled up
+        if not alike or x.dtype != shards[0][0].dtype:
             raise InputError(
                 f"{file} has inputs of shape {x.shape[1:]}, {x.dtype}, and {files[0][2]} of {shards[0][0].shape[1:]},"
                 f" {shards[0][0].dtype}: convert clients whose data are alike."
             )
     sizes = [len(y) for _, y in shards]
     return {
-        **_inputs(np.concatenate([x for x, _ in shards])),
+        **_inputs([x for x, _ in shards]),
         "labels": np.concatenate([y for _, y in shards]),
         "clients": np.repeat([n for n, _, _ in files], sizes),
         "test": np.repeat([test for _, test, _ in files], sizes),
@@ -79,26 +83,58 @@ def _shard(file: Path) -> tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]:
             raise ValueError("its array 'data' is not the dict of a client")
         data = pickles.read(content.read(archive.getinfo(DATA).file_size))
     x, y = (data.get(name) if isinstance(data, dict) else None for name in "xy")
-    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
+    if not all(isinstance(each, list | np.ndarray) and len(each) for each in (x, y)):
+        raise InputError(f"{file} has no arrays 'x' and 'y', or lists: it is not a file of PFLlib.")
+    with readable(file, "has an 'x' or 'y' that is not of numbers"):
+        inputs, labels = _numbers(x, file), np.asarray(y, dtype=np.float64 if isinstance(y, list) else None)
+    if not (inputs.dtype == np.uint8 or inputs.dtype.kind in "fi") or not 2 <= inputs.ndim <= 4:
         raise InputError(
-            f"{file} has no arrays 'x' and 'y': it is not a file of PFLlib, or it contains texts, which cannot be "
-            "converted."
+            f"{file} has 'x' of {inputs.dtype}, shape {inputs.shape}: it must be images, features or tokens, one row"
+            " per sample."
         )
-    if not (x.dtype == np.uint8 or x.dtype.kind == "f") or not 2 <= x.ndim <= 4 or y.dtype.kind not in "iu":
+    if inputs.dtype.kind == "i" and inputs.ndim != 2:
+        raise InputError(f"{file} has integers 'x' of shape {inputs.shape}, and tokens have (n, length).")
+    if labels.shape != (len(inputs),):
         raise InputError(
-            f"{file} has 'x' of {x.dtype}, shape {x.shape}, and 'y' of {y.dtype}: 'x' must be images or features, one"
-            " row per sample, and 'y' class numbers."
+            f"{file} has {plural(len(inputs), 'input')} and labels of shape {labels.shape}: the file is incomplete;"
+            " generate it again."
         )
-    if y.shape != (len(x),):
-        raise InputError(
-            f"{file} has {plural(len(x), 'input')} and labels of shape {y.shape}: the file is incomplete; generate"
-            " it again."
-        )
-    return x, y
+    return inputs, class_numbers(labels, str(file))
 
 
-def _inputs(x: "np.ndarray[Any, Any]") -> Arrays:
-    """Return inputs by the name of their array in our `.npz` files: images with channels last, or features."""
+def _numbers(x: Any, file: Path) -> "np.ndarray[Any, Any]":
+    """Return inputs as an array, (n, ...): lists of numbers as features or tokens, pairs of ids and length as tokens.
+
+    Tokens of different lengths are filled up with `FILLER`.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    rows = [pickles.plain(row) for row in x]
+    if any(isinstance(row, str) for row in rows):
+        raise InputError(f"{file} has texts as 'x': write them to a table, which the source text:<file> reads.")
+    if all(len(row) == 2 and not np.isscalar(row[0]) for row in rows):  # as for AG News
+        rows = [list(pickles.plain(ids))[:length] for ids, length in rows]
+    if len({len(row) for row in rows}) == 1:
+        return np.array(rows)
+    if np.concatenate([np.asarray(row) for row in rows]).dtype.kind != "i":
+        raise ValueError("its rows have several lengths and are not ids of tokens")
+    check_claim(file, 8 * len(rows) * (longest := max(map(len, rows))), "cut long texts")
+    ids = np.full((len(rows), longest), FILLER)
+    for place, row in zip(ids, rows, strict=True):
+        place[: len(row)] = row
+    return ids
+
+
+def _inputs(shards: list["np.ndarray[Any, Any]"]) -> Arrays:
+    """Return inputs by the name of their array in our `.npz` files: images with channels last, features, or tokens."""
+    if shards[0].dtype.kind == "i":
+        length = max(each.shape[1] for each in shards)
+        filled = [np.pad(x, ((0, 0), (0, length - x.shape[1])), constant_values=FILLER) for x in shards]
+        ids = np.concatenate(filled)
+        padding = ids.max() + 1
+        padded = (ids == FILLER).any()
+        return {"tokens": np.where(ids == FILLER, padding, ids), **({"padding": padding} if padded else {})}
+    x = np.concatenate(shards)
     if x.dtype != np.uint8:  # PFLlib writes series, such as HAR's, as (n, 9, 1, 128)
         return {"features": x.squeeze(2) if x.ndim == 4 and x.shape[2] == 1 < x.shape[3] else x}
     return {"images": x.transpose(0, 2, 3, 1) if x.ndim == 4 else x}

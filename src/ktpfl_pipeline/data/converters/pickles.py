@@ -39,8 +39,12 @@ class _Array:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, by_column, values = state
-        if kind.text == "O8":  # a dict in an array without dimensions, or a list of strings
-            self.values = values if shape else values[0]
+        if kind.text == "O8":  # a dict in an array without dimensions, or a list of lists, pairs or strings
+            rows, columns = (*shape, 1, 1)[:2]
+            if len(shape) > 2 or (by_column is True and columns > 1) or len(values) != rows * columns:
+                raise ValueError(f"it has objects of shape {shape}, and only lists and lists of pairs are read")
+            pairs = [values[row * columns : (row + 1) * columns] for row in range(rows)] if len(shape) == 2 else values
+            self.values = pairs if shape else values[0]
         else:
             array = np.frombuffer(values, np.dtype(kind.order + kind.text))
             self.values = array.reshape(shape, order="F" if by_column is True else "C")

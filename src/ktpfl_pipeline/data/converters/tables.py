@@ -1,12 +1,13 @@
 """Converter of CSV files with features, a label column and optionally a client column: `ktpfl convert csv`.
 
 A numeric column becomes one feature with the same values. A text column is one-hot encoded: one feature per value, 0 or
-1. A text column with more than `MAX_VALUES` values, such as an id, a name or free text, is an error.
+1. A text column with more than `MAX_VALUES` values, such as an id, a name or free text, is an error, and so is one of
+numbers in another format. The names of the features and their values for missing cells encode rows of another table.
 """
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,16 +15,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ktpfl_pipeline.core.errors import InputError, listed, meant, plural
+from ktpfl_pipeline.data.columns import VALUES, outliers
+from ktpfl_pipeline.data.inspection import alike, differ
 from ktpfl_pipeline.data.owned import composed
 from ktpfl_pipeline.data.sources.features import check_told_apart, extent
 from ktpfl_pipeline.data.sources.labels import NUMBER, numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
 MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
-"""Cells that count as missing in feature columns. In the columns of labels and clients they are names."""
+"""Cells that count as missing in feature columns. In the columns of labels, clients and groups they are names."""
 LARGEST = float(np.finfo(np.float32).max)
 MAX_VALUES = 50  # of a text column; more values are probably not categories
 DECIMALS = (".", ",")
+NUMERAL = re.compile(r"[+-]?(\d{1,3}([ .,'\u2019\u00a0\u202f]\d{3})+|\d+)([.,]\d*)?|[+-]?[.,]\d+", re.ASCII)
+"""A number with a point or a comma, and possibly with separators of thousands."""
+THOUSANDS = re.compile(r"\d[ .,'\u2019\u00a0\u202f]\d{3}(?!\d)", re.ASCII)
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII)
 """A number with points as thousands separators and a comma as decimal separator."""
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -31,28 +37,35 @@ Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 def convert(
     file: Path,
-    label: str,
+    label: str | None,
     client: str | None = None,
     drop: Sequence[str] = (),
     missing: Sequence[str] = (),
     *,
+    group: str | None = None,
+    text: Sequence[str] = (),
     drop_rows: bool = False,
     decimal: str = ".",
+    like: Mapping[str, Any] | None = None,
 ) -> tuple[Arrays, list[str]]:
     """Return the arrays for an `.npz` file, and one line of text about the conversion of each column.
 
     A cell is missing if it is empty or one of `missing`. In a feature column, a cell in `MISSING` is missing too. Rows
-    without a label, or without a client, are left out.
+    without a label, a client or a group are left out.
 
     Args:
         file: the CSV file.
-        label: the column of labels.
+        label: the column of labels; None, only with `like`, if there are no labels.
         client: the column of clients; None if there is none.
         drop: columns to leave out.
         missing: further strings that mean a missing value.
+        group: the column of groups, such as patients; None if there is none.
+        text: columns whose values are categories although they look like numbers.
         drop_rows: whether to leave out all rows with a missing value. Otherwise, a missing number is replaced by the
             median of its column, and a missing text is a separate value.
         decimal: the decimal separator, ``"."`` or ``","``.
+        like: the arrays of an earlier conversion. Its features, classes and values for missing cells are used, and
+            other columns are ignored.
 
     Raises:
         InputError: if the file is not a table, a column does not exist, there is only one class, or a column cannot be
@@ -61,71 +74,114 @@ def convert(
     if decimal not in DECIMALS:
         raise InputError(f"--decimal is {decimal!r}, and only '.' and ',' are possible: choose one of them.")
     table: Table = read(file)
-    for option, wanted in (("label", label), ("client", client), *(("drop", name) for name in drop)):
-        if wanted is not None and wanted not in table:
-            near, columns = meant(wanted, table), listed([*table])
-            raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {columns}.")
-    needed = [label, *([client] if client else [])]
+    _check_columns(file, table, {"label": [label], "client": [client], "group": [group], "drop": drop, "text": text})
+    needed = [name for name in (label, client, group) if name]
     if both := [name for name in needed if name in drop]:
         raise InputError(f"--drop is {both[0]!r}, which is the column of the label or the client: do not drop it.")
     said = [f"{name}: left out" for name in drop]
     unknown = {name: {*missing} if name in needed else {*MISSING, *missing} for name in table if name not in drop}
     table = {name: [None if cell in texts else cell for cell in table[name]] for name, texts in unknown.items()}
-    rows = zip(*(table[name] for name in (table if drop_rows else needed)), strict=True)
-    kept = [None not in row for row in rows]
+    rows = list(zip(*(table[name] for name in (table if drop_rows else needed)), strict=True))
+    kept = [None not in row for row in rows] or [True] * len(next(iter(table.values()), ()))
     if lost := kept.count(False):
         what = "a value" if drop_rows else " or ".join(needed)
         said.append(f"{lost:,} of {plural(len(kept), 'row')} without {what}: left out")
     table = {name: list(compress(cells, kept)) for name, cells in table.items()}
     if not any(kept):
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
-    names, labels = numbered(table[label])
+    arrays: Arrays = {}
+    if label:
+        arrays |= _labels(file, label, table[label], like)
+        names = arrays["classes"].tolist()
+        said.append(f"{label}: the label, {len(names)} classes ({listed(names)}){_alike(names)}")
+    for what, column in (("client", client), ("group", group)):
+        if column:
+            arrays[f"{what}s"] = np.array([composed(cell) for cell in table[column]])
+            names = np.unique(arrays[f"{what}s"]).tolist()
+            said.append(f"{column}: the {what}, {len(names)} of them{_alike(names)}")
+    for name in needed:
+        if odd := sorted({*MISSING}.intersection(map(str, table[name]))):
+            said.append(f"{name}: {odd[0]!r} is a name here; if it means a missing value, add --missing {odd[0]!r}")
+    rows_kept = [row for row, keep in enumerate(kept, 2) if keep]  # row numbers in the file, where row 1 has the names
+    if like is not None:
+        features = {name: cells for name, cells in table.items() if name not in needed}
+        return arrays | _encoded(file, features, like, rows_kept, decimal), said
+    parts = [
+        _feature(file, name, cells, rows_kept, decimal, name in text)
+        for name, cells in table.items()
+        if name not in needed
+    ]
+    if not parts:
+        raise InputError(f"{file} has no column besides {' and '.join(needed)}: features are needed.")
+    arrays["features"] = np.concatenate([part.values for part in parts], axis=1)
+    arrays["columns"] = np.array([name for part in parts for name in part.names])
+    arrays["fill"] = np.concatenate([part.fill for part in parts]).astype(np.float32)
+    return arrays, [*said, *(part.said for part in parts)]
+
+
+def _check_columns(file: Path, table: Table, asked: Mapping[str, Sequence[str | None]]) -> None:
+    """Raise InputError if a column that an option names is not in the table."""
+    for option, wanted in ((option, name) for option, names in asked.items() for name in names):
+        if wanted is not None and wanted not in table:
+            near, columns = meant(wanted, table), listed([*table])
+            raise InputError(f"--{option} is {wanted!r}, and {file} has no such column{near}: it has {columns}.")
+
+
+def _labels(file: Path, label: str, cells: Cells, like: Mapping[str, Any] | None) -> Arrays:
+    """Return the class numbers of the cells of the label column, and the names of the classes."""
+    if like is not None and "classes" in like:
+        numbers = {str(name): number for number, name in enumerate(like["classes"])}
+        if new := sorted({str(cell) for cell in cells} - {*numbers}):
+            raise InputError(f"column {label!r} of {file} has the class {new[0]!r}, which is not among {[*numbers]}.")
+        return {"labels": np.array([numbers[str(cell)] for cell in cells]), "classes": np.array([*numbers])}
+    names, labels = numbered(cells)
     if len(names) == 1:
         raise InputError(
             f"column {label!r} of {file} has one class, {names[0]!r} (rows kept: {len(labels):,}): name a column of"
             " two or more classes with --label, or convert a larger part of the table."
         )
-    said.append(f"{label}: the label, {len(names)} classes ({listed(names)})")
-    arrays: Arrays = {"labels": labels.numpy(), "classes": np.array(names)}
-    if client:
-        arrays["clients"] = np.array([composed(cell) for cell in table[client]])
-        said.append(f"{client}: the client, {len(np.unique(arrays['clients']))} of them")
-    for name in needed:
-        if odd := sorted({*MISSING}.intersection(map(str, table[name]))):
-            said.append(f"{name}: {odd[0]!r} is a name here; if it means a missing value, add --missing {odd[0]!r}")
-    rows_kept = [row for row, keep in enumerate(kept, 2) if keep]  # row numbers in the file, where row 1 has the names
-    parts = [_feature(file, name, cells, rows_kept, decimal) for name, cells in table.items() if name not in needed]
-    if not parts:
-        raise InputError(f"{file} has no column besides {' and '.join(needed)}: features are needed.")
-    arrays["features"] = np.concatenate([part.values for part in parts], axis=1)
-    arrays["columns"] = np.array([name for part in parts for name in part.names])
-    return arrays, [*said, *(part.said for part in parts)]
+    return {"labels": labels.numpy(), "classes": np.array(names)}
+
+
+def _alike(names: Sequence[str]) -> str:
+    """Return a note on names that differ only in form; empty if there are none."""
+    found = alike(names)
+    return f"; warning: {differ(found, 'names')}: correct them if they are one" if found else ""
 
 
 class _Feature(NamedTuple):
-    """The features of one column: values, (N, F) float32, names of the F features, and a line of text about them."""
+    """The features of one column.
+
+    Attributes:
+        values: (N, F) float32.
+        names: the names of the F features.
+        fill: the values of the F features for a missing cell: the median, or the most frequent category.
+        said: a line of text about them.
+    """
 
     values: "np.ndarray[Any, Any]"
     names: list[str]
+    fill: "np.ndarray[Any, Any]"
     said: str
 
 
-def _feature(file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: str) -> _Feature:
+def _feature(file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: str, categories: bool) -> _Feature:
     absent = cells.count(None)
     if absent == len(cells):
         raise InputError(f"column {name!r} of {file} has no value: leave it out with --drop {name!r}.")
-    numbers = _as_numbers(file, name, cells, rows, decimal)
+    numbers = None if categories else _as_numbers(file, name, cells, rows, decimal)
     if numbers is None:
-        return _one_hot(file, name, cells, absent, decimal)
-    said = f"{name}: numbers"
+        return _one_hot(file, name, cells, absent, None if categories else decimal)
+    said, middle = f"{name}: numbers", float(np.nanmedian(numbers))
     if absent:
-        middle = float(np.nanmedian(numbers))
         numbers = np.where(np.isnan(numbers), middle, numbers)
         said += f", {absent:,} missing, which are now the median of all rows, {middle:g}"
     elif len(numbers) > 2 and (np.diff(numbers) == 1).all():
         said += f" that count the rows, which no model should learn from: leave them out with --drop {name!r}"
+    if found := outliers(numbers):
+        said += f"; warning: {found}: if that means no data, add --missing {cells[found.places[0]]!r}"
     check_told_apart([extent(numbers[:, None])], lambda _: f"column {name!r} of {file}")
-    return _Feature(numbers[:, None].astype(np.float32), [name], said)
+    return _Feature(numbers[:, None].astype(np.float32), [name], np.array([middle]), said)
 
 
 def _as_numbers(
@@ -135,6 +191,7 @@ def _as_numbers(
 
     Raises InputError for a number that is ambiguous or too large. `rows` has the row numbers for the message.
     """
+    cells = [cell and cell.replace("\N{MINUS SIGN}", "-") for cell in cells]
     given = [(row, cell) for row, cell in zip(rows, cells, strict=True) if cell is not None]
     if not all(_is_plain(cell, decimal) or (decimal == "," and GROUPED.fullmatch(cell)) for _, cell in given):
         return None
@@ -156,18 +213,65 @@ def _is_plain(cell: str, decimal: str) -> bool:
     return NUMBER.fullmatch(cell.replace(decimal, ".")) is not None
 
 
-def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str) -> _Feature:
+def _check_categories(file: Path, name: str, values: Sequence[str], decimal: str) -> None:
+    """Raise InputError if the values of a text column are numbers in another format, or numbers with a few texts."""
+    numbers = [value for value in values if NUMERAL.fullmatch(value) or _is_plain(value, decimal)]
+    texts = [value for value in values if value not in numbers]
+    if not numbers or (texts and not (len(numbers) > VALUES and len(texts) < len(numbers) / 2)):
+        return
+    odd = [number for number in numbers if not _is_plain(number, decimal)]
+    advice = []
+    if odd and all(_is_plain(number, ",") for number in numbers):
+        advice.append("write --decimal ',' if it has decimal commas")
+    if odd and not (advice and not any(map(THOUSANDS.search, odd))):
+        advice.append("write its numbers as digits with a decimal point, without separators of thousands")
+    if texts:
+        advice.append(f"write --missing {texts[0]!r} if {texts[0]!r} means a missing number")
+    raise InputError(
+        f"column {name!r} of {file} has numbers such as {(odd or numbers)[0]!r}, which would become a feature for each "
+        f"value: {', or '.join(advice)}. If they are categories, write --text {name!r}."
+    )
+
+
+def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str | None) -> _Feature:
+    """Return the features of a text column; `decimal` None takes numbers as categories too."""
     texts = ["missing" if cell is None else cell for cell in cells]
     values = sorted(set(texts))
+    if decimal is not None:
+        _check_categories(file, name, sorted({cell for cell in cells if cell is not None}), decimal)
     if len(values) > MAX_VALUES:
-        others = [text for text in values if not _is_plain(text, decimal) and text != "missing"]
-        hint = ""
-        if len(others) < len(values) / 2:
-            hint = f", or write --missing {others[0]!r} if {others[0]!r} means a missing number"
         raise InputError(
             f"column {name!r} of {file} has {len(values):,} different texts in {len(texts):,} rows, which would be as"
-            f" many features: leave it out with --drop {name!r}{hint}."
+            f" many features: leave it out with --drop {name!r}."
         )
     one_hot = (np.array(texts)[:, None] == np.array(values)).astype(np.float32)
+    usual = values.index("missing") if absent else int(one_hot.sum(axis=0).argmax())
     said = f"{name}: {plural(len(values), 'feature')}, one per value ({listed(values)})"
-    return _Feature(one_hot, [f"{name}={value}" for value in values], said + f", {absent:,} missing" * (absent > 0))
+    said += f", {absent:,} missing" * (absent > 0) + _alike(values)
+    return _Feature(one_hot, [f"{name}={value}" for value in values], np.eye(len(values))[usual], said)
+
+
+def _encoded(file: Path, table: Table, like: Mapping[str, Any], rows: Sequence[int], decimal: str) -> Arrays:
+    """Return the features of another table in the form of the arrays `like`, (N, F) float32."""
+    columns, fill = [str(name) for name in like["columns"]], np.asarray(like["fill"])
+    features = np.tile(fill, (len(rows), 1))
+    categories: dict[str, dict[str, int]] = {}  # the place of each category's feature, by column and category
+    for place, name in enumerate(columns):
+        source, _, value = name.partition("=")
+        if name in table:
+            numbers = _as_numbers(file, name, table[name], rows, decimal)
+            if numbers is None:
+                raise InputError(f"column {name!r} of {file} has texts, and numbers are needed: correct them.")
+            features[:, place] = np.where(np.isnan(numbers), fill[place], numbers)
+        elif source in table:
+            categories.setdefault(source, {})[value] = place
+        else:
+            raise InputError(f"{file} has no column {source!r}: add it; its cells may be empty.")
+    for name, places in categories.items():
+        for place, (row, cell) in enumerate(zip(rows, table[name], strict=True)):
+            if cell is not None and cell not in places:
+                raise InputError(f"column {name!r} of {file} has {cell!r} in row {row}: its values are {[*places]}.")
+            if cell is not None:
+                features[place, [*places.values()]] = 0
+                features[place, places[cell]] = 1
+    return {"features": features.astype(np.float32), "columns": np.array(columns), "fill": fill}

@@ -9,7 +9,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.validation import check
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.partition.split import ClientIndices, is_whole, shortage, split, stream
+from ktpfl_pipeline.data.partition.split import ClientIndices, is_whole, least_samples, shortage, split, stream
 from ktpfl_pipeline.data.settings import Partition
 
 NATURAL = "natural"
@@ -70,16 +70,28 @@ def natural(
         clients = len(kept)
     if not 1 <= clients <= len(kept):
         enough = f" with {plural(how.minimum, 'sample')} or more (partition.minimum)" if how.minimum else ""
+        most = f"Choose at most {len(kept):,}, or null for all." if len(kept) else _lower(how, sizes)
         raise InputError(
             f"a federation of {plural(clients, 'client')} is not possible: the source has {len(kept):,} of"
-            f" them{enough}. Choose at most that many, or null for all."
+            f" them{enough}. {most}"
         )
     if clients < len(kept):
         kept = np.sort(stream(seed, "partition", NATURAL).permutation(kept)[:clients])
     for owner in kept.tolist():
         if not is_whole(own := parts[owner], how):
             raise InputError(
-                f"client {dataset.names[owner]!r} of the source has {shortage(own, how)}. Leave such clients out with"
-                " partition.minimum, such as 10."
+                f"client {dataset.names[owner]!r} of the source has {shortage(own, how)}. {_lower(how, sizes)}"
             )
     return {client: parts[owner] for client, owner in enumerate(kept.tolist())}
+
+
+def _lower(how: Partition, sizes: "np.ndarray[Any, Any]") -> str:
+    """Return what to do about clients that are too small. `sizes` are the clients' numbers of samples, (n,)."""
+    needed, largest = least_samples(how), int(sizes.max())
+    shares = "public.share, if public.source is open_part, partition.test_share or partition.validation_share"
+    if largest < needed:
+        return f"The largest client has {plural(largest, 'sample')}, and {needed} are needed: lower {shares}."
+    if largest < how.minimum:
+        return f"The largest client has {plural(largest, 'sample')}: lower partition.minimum, to {needed} or more."
+    have = f"{int((sizes >= needed).sum()):,} of {plural(len(sizes), 'client')} have as many"
+    return f"Leave such clients out with partition.minimum: {needed}, as {have}, or lower {shares}."

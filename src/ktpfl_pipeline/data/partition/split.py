@@ -1,5 +1,6 @@
 """The split of a client's samples into train, validation and test."""
 
+import itertools
 import math
 from bisect import bisect_left
 from typing import NamedTuple
@@ -29,6 +30,11 @@ def least(how: Partition) -> str:
     """Return the numbers of samples that a client needs, as text for messages."""
     validated = "1 to validate on, " if how.validation_share else ""
     return f"each client needs at least 2 to train on, {validated}and 1 to test on"
+
+
+def least_samples(how: Partition) -> int:
+    """Return the smallest number of samples of a client that can be split."""
+    return next(samples for samples in itertools.count(3) if fits(samples, how))
 
 
 def shortage(own: ClientIndices, how: Partition) -> str:

@@ -30,7 +30,7 @@ Headers = dict[str, Header]
 INPUTS = ("images", "features", "tokens")
 _PER_SAMPLE = ("labels", "clients", "test", "groups")
 _OF_TOKENS = ("vocabulary", "padding")
-_KNOWN = (*INPUTS, *_PER_SAMPLE, "classes", "columns", *_OF_TOKENS, "public")
+_KNOWN = (*INPUTS, *_PER_SAMPLE, "classes", "columns", "fill", *_OF_TOKENS, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
@@ -47,6 +47,7 @@ def load(argument: str, folder: Path) -> LabeledDataset:
         clients: optional: N integers or texts, the client that owns each sample.
         classes: optional: K texts, the names of the classes in the order of their numbers.
         columns: optional: F texts, the names of the features of vectors, for messages.
+        fill: optional, with columns: F numbers, the value of each feature where it is missing, such as its median.
         groups: optional: N integers or texts, such as patients; samples of a group stay on one side of every split.
         test: optional, only with clients: N booleans, or integers 0 and 1, whether each sample is a test sample.
         public: optional: see `included`.
@@ -111,6 +112,8 @@ def read(path: Path, extents: list[Extent] | None = None) -> LabeledDataset:
     common: dict[str, Any] = {"class_names": called, "vocabulary": known}
     if "columns" in arrays and inputs.shape[1:] == arrays["columns"].shape:
         common["columns"] = tuple(map(str, _texts(path, arrays["columns"])))
+        if "fill" in arrays and inputs.shape[1:] == arrays["fill"].shape:
+            common["fill"] = as_float32(arrays["fill"][None], f"the array 'fill' in {path}")[0]
     mine, names = owners_of(_texts(path, arrays["clients"]), path) if "clients" in arrays else (None, ())
     if "groups" in arrays:
         common["groups"] = groups_of(_texts(path, arrays["groups"]), mine)
@@ -155,6 +158,15 @@ def names(argument: str, folder: Path) -> list[str]:
     """Return the names of the arrays in a file."""
     with _opened(_file(argument, folder)) as archive:
         return _names(archive)
+
+
+def encoding(path: Path) -> dict[str, Any]:
+    """Return the arrays `columns`, `fill` and, if there are any, `classes` of a file of `ktpfl convert csv`."""
+    with _opened(path) as archive:
+        found = _arrays(path, archive, _headers(archive, "columns", "fill", "classes"))
+    if lacking := [name for name in ("columns", "fill") if name not in found]:
+        raise InputError(f"{path} has no array {lacking[0]!r}: name a file that `ktpfl convert csv` wrote.")
+    return found
 
 
 def claim(path: Path) -> int:
@@ -216,7 +228,9 @@ def read_header(file: IO[bytes]) -> Header:
 
 def _checked(path: Path, archive: zipfile.ZipFile, labeled: bool) -> tuple[str, Headers]:
     """Return the name of the inputs in a file, one of `INPUTS`, and the headers. Raises InputError if one is wrong."""
-    headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes", "columns") if labeled else ()))
+    headers = _headers(
+        archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes", "columns", "fill") if labeled else ())
+    )
     found = [name for name in INPUTS if name in headers]
     if len(found) > 1:
         raise InputError(f"{path} has the array {found[0]!r} and the array {found[1]!r}: save only one of them.")
@@ -236,19 +250,12 @@ def _checked(path: Path, archive: zipfile.ZipFile, labeled: bool) -> tuple[str, 
 
 
 class _Form(NamedTuple):
-    """The requirements for an array other than the inputs.
+    """The requirements for an array other than the inputs, and advice for messages."""
 
-    Attributes:
-        kinds: the allowed dtype kinds, as in ``numpy.dtype.kind``.
-        what: the required type and shape, for messages.
-        save: the advice to save other content, for messages.
-        plain: the advice to save something other than Python objects, for messages.
-    """
-
-    kinds: str
-    what: str
-    save: str
-    plain: str
+    kinds: str  # the allowed dtype kinds, as in ``numpy.dtype.kind``
+    what: str  # the required type and shape
+    save: str  # what to save instead of other content
+    plain: str  # what to save instead of Python objects
 
 
 _FORMS = {
@@ -273,6 +280,7 @@ _FORMS = {
     ),
     "groups": _Form("iuUS", "integers or text of shape (N,)", "one group per sample", "text, with .astype(str)"),
     "columns": _Form("US", "text of shape (F,)", "the names of the features", "the names as text, with .astype(str)"),
+    "fill": _Form("f", "floats of shape (F,)", "one value per feature", "numbers, with .astype('float32')"),
     "vocabulary": _Form(
         "US", "text of shape (V,)", "the token of each id, in the order of the ids", "text, with .astype(str)"
     ),

@@ -4,6 +4,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,12 @@ SPECIAL = ("[PAD]", "[UNK]")
 """The names of the tokens `PADDING` and `UNKNOWN` in the built-in tokenizers."""
 PADDINGS = ("[PAD]", "<pad>", "<|padding|>", "<|endoftext|>")
 """Names of the padding token in tokenizer files, the most usual first."""
-_WORD = re.compile(r"\w+|[^\w\s]")
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9d"  # Japanese syllables
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Chinese characters
+)
+"""Characters of scripts without spaces between words: each is a word."""
 
 
 Tokens = tuple[Tensor, Vocabulary]
@@ -100,8 +106,20 @@ def _tokenizer_of(known: Vocabulary) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the tokens of a text: words in lower case, and single punctuation marks; ``it's`` has three tokens."""
-    return [word[:MAX_WORD] for word in _WORD.findall(unicodedata.normalize("NFC", text).lower())]
+    """Return the tokens of a text: words in lower case, and single punctuation marks; ``it's`` has three tokens.
+
+    Combining marks belong to the character before them. Scripts without spaces, such as Chinese, Japanese and Thai, are
+    split into characters.
+    """
+    return [word[:MAX_WORD] for word in _word().findall(unicodedata.normalize("NFC", text).lower())]
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """Return the pattern of a token."""
+    marks = "".join(chr(code) for code in range(0x300, 0x1E950) if unicodedata.category(chr(code))[0] == "M")
+    joined = rf"{marks}\u200c\u200d"  # two invisible characters join or separate letters of one word
+    return re.compile(rf"[{UNSPACED}][{joined}]*|(?:(?![{UNSPACED}])[\w{joined}])+|[^\w\s]")
 
 
 def _check_none_empty(parts: Sequence[Sequence[Any]], where: str) -> None:
