@@ -121,6 +121,13 @@ def test_a_process_reads_the_result_that_it_wrote(tmp_path: Path) -> None:
     assert ResultDataset(filepath=str(tmp_path / "result.json")).load().to_dict() == theirs.to_dict()
 
 
+def test_an_owner_that_a_spreadsheet_would_run_is_text(tmp_path: Path) -> None:
+    dataset = CSVDataset(filepath=str(tmp_path / "partition.csv"))
+    dataset.save(TABLE.assign(owner=["=cmd|' /C calc'!A0", "Ulm", "-1"]))
+    assert dataset.load()["owner"].tolist() == ["'=cmd|' /C calc'!A0", "Ulm", "'-1"]
+    assert dataset.load()["index"].tolist() == [7, 8, 9]
+
+
 class TestFederation:
     """The data of all seeds cross from box to box as they are."""
 

@@ -16,6 +16,9 @@ from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.methods import METHODS
 from ktpfl_pipeline.reports import comparison
 from ktpfl_pipeline.reports.answer import advice, tiles
+from ktpfl_pipeline.reports.columns import Column
+from ktpfl_pipeline.reports.model import Content, Links, Notes, Picture, Section, Table, Text
+from ktpfl_pipeline.reports.render import markdown
 from ktpfl_pipeline.reports.render.html import joined
 from ktpfl_pipeline.reports.style import look, readable
 
@@ -198,6 +201,15 @@ class TestPage:
         assert "<b>_mine" not in built.html
         assert name in "".join(page.text)
         assert r"\textless{}b\textgreater{}\_mine \& co" in built.latex
+
+    def test_no_name_is_a_link_or_html_in_markdown(self):
+        name = "[a](javascript:1)<img src=x>"
+        blocks = [Text(name), Notes({name: name}), Links({name: "page.html"}), Picture("curve", None, name)]
+        blocks.append(Table("t", [Column("name", name)], [{"name": name}]))
+        content = Content(name, name, name, [name], [Section(name, blocks)], [], name, warnings={"Kind": name})
+        written = markdown.document(content)
+        assert written.count("javascript:1") == 13
+        assert re.findall(r"(?<!\\)\]\((?!page.html|figures/)|(?<!\\)<", written) == []
 
     @pytest.mark.usefixtures("blank_figures")
     def test_the_same_results_give_the_same_report(self, study, settings):

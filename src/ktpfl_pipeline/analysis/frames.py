@@ -30,7 +30,12 @@ def to_csv(table: Any) -> str:
 
     A text that a spreadsheet would run as a formula, such as ``=1+1``, begins with an apostrophe.
     """
-    return str(table.map(lambda x: f"'{x}" if isinstance(x, str) and x[:1] in FORMULA else x).to_csv(index=False))
+    safe = table.apply(lambda column: column if column.dtype.kind in "ifb" else column.map(_as_text))
+    return str(safe.to_csv(index=False))
+
+
+def _as_text(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 def of_runs(results: Sequence[MethodResult], left_out: Mapping[tuple[int, str | int], str]) -> dict[str, Any]:

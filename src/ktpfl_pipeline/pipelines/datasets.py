@@ -147,7 +147,9 @@ class CSVDataset(_WholeFile):
         return pd.read_csv(io.StringIO(super()._read(place)))
 
     def _write(self, data: Any, place: Path) -> None:
-        super()._write(data.to_csv(index=False), place)
+        from ktpfl_pipeline.analysis.frames import to_csv
+
+        super()._write(to_csv(data), place)
 
 
 class FederationDataset(_WholeFile):

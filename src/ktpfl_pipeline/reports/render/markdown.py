@@ -12,10 +12,10 @@ _SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<[]"})
 def document(report: Content) -> str:
     """Return the whole report."""
     warned = "\n".join(f"> - **{kind}:** {text.translate(_SIGNS)}" for kind, text in report.warnings.items())
-    parts = [f"# {report.title}", warned, f"**{report.summary}**", " · ".join(report.facts)]
+    parts = [f"# {_plain(report.title)}", warned, f"**{_plain(report.summary)}**", _plain(" · ".join(report.facts))]
     parts.append("\n".join(f"- {what}: `{told}`" for what, told in report.made.items() if told))
     for section in report.sections:
-        parts += [f"## {section.title}" if section.title else "", *map(_block, section.blocks)]
+        parts += [f"## {_plain(section.title)}" if section.title else "", *map(_block, section.blocks)]
         files = ", ".join(f"[{name}]({name})" for name in section.files if name in report.data)
         parts.append(f"The numbers, with their runs: {files}" if files else "")
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -24,18 +24,23 @@ def document(report: Content) -> str:
 def _block(block: Block) -> str:
     match block:
         case Text(text):
-            return text
+            return _plain(text)
         case Notes(entries):
-            return "\n".join(f"- *{term}:* {text}" for term, text in entries.items())
+            return "\n".join(f"- *{_plain(term)}:* {_plain(text)}" for term, text in entries.items())
         case Links(addresses):
-            return "\n".join(f"- [{title}]({address})" for title, address in addresses.items())
+            return "\n".join(f"- [{title.translate(_SIGNS)}]({address})" for title, address in addresses.items())
         case Settings(groups):
             return "\n".join(["```yaml", *(line for group in groups.items() for line in _group(*group)), "```"])
         case Picture(name, _, caption):
-            alternative = block.alternative.replace("[", "(").replace("]", ")")
-            return f"![{alternative}](figures/{name}.svg)\n\n{caption}"
+            alternative = _plain(block.alternative.replace("[", "(").replace("]", ")"))
+            return f"![{alternative}](figures/{name}.svg)\n\n{_plain(caption)}"
         case Table():
             return table(block)
+
+
+def _plain(text: str) -> str:
+    """Return a sentence in which no name is read as a link or as HTML; brackets of intervals stay as they are."""
+    return text.replace("](", r"]\(").replace("<", r"\<")
 
 
 def _group(title: str, values: Mapping[str, str]) -> list[str]:
