@@ -14,10 +14,10 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare paper external results viz ui docs docs-check test flower check lint types layers gpu-check lock clean
+.PHONY: help setup run compare paper external results viz ui docs docs-check test test-portable flower check lint types layers gpu-check lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## make .venv with the locked packages
 
@@ -98,6 +98,15 @@ docs-check: $(READY)  ## check that the documentation is true: commands, links, 
 
 test: $(READY)  ## the whole test suite, in two processes
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10
+
+# The tests that compare numbers, with only the instructions that every x86-64 processor has.
+PORTABLE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
+OF_NUMBERS := tests/methods $(addprefix tests/core/,client matrix knowledge test_linalg.py) tests/models/test_pooling.py \
+	$(addprefix tests/data/,test_feature_skew.py test_standardization.py sources/test_adaptation.py)
+NOT_OF_NUMBERS := $(addprefix --ignore=tests/methods/test_,contract.py own_models.py texts.py features.py)
+
+test-portable: $(READY)  ## the tests of numbers, as on another processor
+	@$(PORTABLE) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(OF_NUMBERS) $(NOT_OF_NUMBERS)
 
 # Flower forces other versions of packages than the project takes beside it: an environment and a lock of its own.
 FLOWER := .venv-flower
