@@ -24,7 +24,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from ablation import MeanOfProbabilities, PlainAverage
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -37,6 +36,7 @@ from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
 from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
 from ktpfl_pipeline.reports.numbers import interval, points
@@ -57,6 +57,25 @@ SETTINGS = {
     "training": {"epochs": EPOCHS, "batch_size": 32, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
 }
+
+
+class PlainAverage(KTpFLJoint):
+    """KT-pFL (joint) whose clients start from the average of their architecture, independent of their labels."""
+
+    title = "KT-pFL (joint), plain average"
+
+    def weights(self, common: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        """Return the data shares as every client's weights."""
+        return shares.expand_as(common)
+
+
+class MeanOfProbabilities(KTpFLJoint):
+    """KT-pFL (joint) with the teachers of KT-pFL, which are arithmetic means of soft predictions."""
+
+    title = "KT-pFL (joint), mean of probabilities"
+    teachers = KTpFL.teachers
+
+
 PARTS: dict[str, tuple[str, Method[Any]]] = {
     "joint_average": ("joint, plain average", PlainAverage()),
     "joint_mean": ("joint, mean of probabilities", MeanOfProbabilities()),

@@ -17,15 +17,15 @@ from typing import Any
 
 import measure
 import torch
+from kedro.config import OmegaConfigLoader
 from matplotlib.figure import Figure
 from measure import ROOT
 from membership_attacks import Inference, attack, surrogates
-from precision import experiment
 from torch import Tensor
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import difference
-from ktpfl_pipeline.config import schema
+from ktpfl_pipeline.config import parsing, schema
 from ktpfl_pipeline.core import privacy
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
@@ -34,6 +34,7 @@ from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.runs.assembly import assemble
 from ktpfl_pipeline.runs.preparation import prepare
+from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS
 
 EXPERIMENT = "hetero_digits"
 SEEDS, PRIVATE_SEEDS = range(5), range(3)
@@ -64,7 +65,9 @@ class Played:
 
 def settings(changes: dict[str, Any]) -> schema.Experiment:
     """Return the experiment with some settings changed."""
-    return experiment(EXPERIMENT, "quick", {"executor": "serial"}, changes)
+    loader = OmegaConfigLoader(conf_source=str(ROOT / "conf"), env="quick", **CONFIG_LOADER_ARGS)
+    changed = {**changes, "seeds": list(SEEDS), "compute": {"device": "cpu", "executor": "serial"}}
+    return parsing.parse(EXPERIMENT, parsing.merged(loader["parameters"], {EXPERIMENT: changed})[EXPERIMENT])
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The workloads of `training.py` and `profiles.py`, in a module that the workers of a cluster can import."""
+"""The workloads of `training.py`, in a module that the workers of a cluster can import."""
 
 from dataclasses import dataclass
 from functools import partial
