@@ -51,7 +51,7 @@ FILES = {
 class Written:
     """A report of some text, with all that is written of it."""
 
-    variant = failed = ""
+    folder = failed = ""
     pictures = Report.pictures
     preview = property(Report.preview.func)
     write = Report.write
@@ -63,6 +63,9 @@ class Written:
         self.files["table.txt"] = f"{text} ─ ±"
         self.console = f"{text} ── ±"  # in a wider terminal
         vars(self).update(changes)
+
+    def latex(self, columns: Any = ()) -> dict[str, str]:
+        return {}
 
 
 def report(text: str = "new", **changes: Any) -> Any:
@@ -375,34 +378,34 @@ class TestReport:
 
 class TestVariants:
     def test_side_by_side(self, dataset: ReportDataset) -> None:
-        for variant in ("two_labels-mnist", "dirichlet-0.3-mnist"):
-            dataset.save(report(variant, variant=variant))
-            assert dataset.page == dataset.place / variant / "report.html", "the last one is what is read"
-            assert dataset.load() == f"# {variant} ±"
-            assert dataset.console() == f"{variant} ── ±"
+        for folder in ("two_labels-mnist", "dirichlet-0.3-mnist"):
+            dataset.save(report(folder, folder=folder))
+            assert dataset.page == dataset.place / folder / "report.html", "the last one is what is read"
+            assert dataset.load() == f"# {folder} ±"
+            assert dataset.console() == f"{folder} ── ±"
         assert files(dataset.place) == {
-            f"{variant}/{file}" for variant in ("two_labels-mnist", "dirichlet-0.3-mnist") for file in FILES
+            f"{folder}/{file}" for folder in ("two_labels-mnist", "dirichlet-0.3-mnist") for file in FILES
         }
 
     def test_a_variant_is_replaced_whole_and_the_others_stay(self, dataset: ReportDataset) -> None:
-        dataset.save(report("other", variant="other"))
-        dataset.save(report("old", variant="mine", figures={"gone": Figure()}))
-        dataset.save(report("new", variant="mine"))
+        dataset.save(report("other", folder="other"))
+        dataset.save(report("old", folder="mine", figures={"gone": Figure()}))
+        dataset.save(report("new", folder="mine"))
         assert files(dataset.place / "mine") == FILES
         assert (dataset.place / "other" / "report.md").read_text() == "# other ±"
         assert sorted(folder.name for folder in dataset.place.iterdir()) == ["mine", "other"]
 
     def test_a_failure_leaves_the_old_variant(self, dataset: ReportDataset) -> None:
-        dataset.save(report("old", variant="mine"))
+        dataset.save(report("old", folder="mine"))
         with pytest.raises(DatasetError):
-            dataset.save(report("new", variant="mine", figures={"accuracy": BrokenFigure()}))
+            dataset.save(report("new", folder="mine", figures={"accuracy": BrokenFigure()}))
         assert dataset.load() == "# old ±"
         assert dataset.page == dataset.place / "mine" / "report.html", "not the half-written one"
 
     def test_a_failure_at_the_very_end_leaves_the_old_variant(
         self, dataset: ReportDataset, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        dataset.save(report("old", variant="mine"))
+        dataset.save(report("old", folder="mine"))
         replace = Path.replace
 
         def fail(self: Path, target: Path) -> Path:
@@ -412,7 +415,7 @@ class TestVariants:
 
         with monkeypatch.context() as patched, pytest.raises(DatasetError):
             patched.setattr(Path, "replace", fail)
-            dataset.save(report("new", variant="mine"))
+            dataset.save(report("new", folder="mine"))
         assert dataset.load() == "# old ±"
 
 

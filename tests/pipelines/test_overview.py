@@ -22,7 +22,7 @@ def test_it_gathers_what_comparisons_left(untracked: Project, monkeypatch: pytes
     untracked.run("overview")
     folder = reports / "overview"
     figures = [f"figures/{name}.svg" for name in ("accuracy", "communication")]
-    assert {"report.html", "report.md", "table.tex", "table.txt", *figures} <= {
+    assert {"report.html", "report.md", "tables/accuracy.tex", "table.txt", *figures} <= {
         file.relative_to(folder).as_posix() for file in folder.rglob("*")
     }
     header = (folder / "report.md").read_text().split("## Accuracy")[1].split("|---")[0]

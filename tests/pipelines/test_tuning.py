@@ -114,7 +114,7 @@ class TestFinished:
         assert held == {
             "report.html",
             "report.md",
-            "table.tex",
+            "tables",
             "table.txt",
             "figures",
             "trials.csv",
@@ -126,7 +126,8 @@ class TestFinished:
             assert parent.data.metrics[f"validation/{method}"] == made["validation"]
 
     def test_table(self, tuned: Project) -> None:
-        with (tuned.folder / "data" / "08_reporting" / NAME / "trials.csv").open() as file:
+        (trials,) = (tuned.folder / "data" / "08_reporting" / NAME).glob("*/trials.csv")
+        with trials.open() as file:
             rows = list(csv.DictReader(file))
         assert [(row["method"], row["trial"]) for row in rows] == [
             *(("kt_pfl_params", "1"), ("kt_pfl_params", "2"), ("ditto", "1"), ("ditto", "2"), ("local", "1")),
@@ -195,7 +196,7 @@ class TestComparison:
             assert {f"method.{name}": str(value) for name, value in made["values"].items()} == {
                 name: value for name, value in run.data.params.items() if name.startswith("method.")
             }
-        (folder,) = (compared.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}").glob("*-tuned")
+        (folder,) = (compared.folder / "data" / "08_reporting" / f"compare_{EXPERIMENT}").glob("digits-two_labels-*")
         assert "Tuned for every method" in (folder / "report.md").read_text()
 
     def test_equal_values_are_the_same_runs_wherever_they_are_from(self, compared: Project) -> None:
@@ -251,7 +252,8 @@ class TestDiverging:
         assert second["value"]["coupling"] >= 1e5
         assert second["kept"] is None
         assert chosen(untracked)["methods"]["ditto"]["values"] == first["hyperparameters"]
-        page = (untracked.folder / "data" / "08_reporting" / NAME / "report.md").read_text()
+        (place,) = (untracked.folder / "data" / "08_reporting" / NAME).glob("*/report.md")
+        page = place.read_text()
         assert "diverged" in page.partition("## Trials")[2]
 
     def test_all_candidates(self, untracked: Project) -> None:

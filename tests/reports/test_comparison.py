@@ -200,7 +200,7 @@ class TestPage:
         assert built.html.count("<script") == 1  # the page's own
         assert "<b>_mine" not in built.html
         assert name in "".join(page.text)
-        assert r"\textless{}b\textgreater{}\_mine \& co" in built.latex
+        assert r"\textless{}b\textgreater{}\_mine \& co" in built.latex()["tables/table.tex"]
 
     def test_no_name_is_a_link_or_html_in_markdown(self):
         name = "[a](javascript:1)<img src=x>"
@@ -215,10 +215,10 @@ class TestPage:
     def test_the_same_results_give_the_same_report(self, study, settings):
         """Drawings too: see `TestDrawing.test_svg`."""
         one, other = (comparison.build("compare_hetero_digits", under(settings, study)) for _ in range(2))
-        assert (one.html, one.markdown, one.latex, one.console) == (
+        assert (one.html, one.markdown, one.latex(), one.console) == (
             other.html,
             other.markdown,
-            other.latex,
+            other.latex(),
             other.console,
         )
 
@@ -367,16 +367,25 @@ class TestOtherForms:
 
     def test_latex(self, built):
         tables = 7  # accuracy, by architecture, fairness, work, differences, traffic, time
-        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2 * tables
-        assert r"\label{tab:compare-hetero-digits}" in built.latex
-        assert r"\label{tab:compare-hetero-digits-differences}" in built.latex
-        assert built.latex.isascii()
-        assert "two labels" in " ".join(built.latex.split())
+        written = built.latex()
+        assert len(written) == tables
+        assert all(text.count(r"\begin{") == text.count(r"\end{") == 1 for text in written.values())
+        assert all(text.isascii() for text in written.values())
+        caption, table = written["tables/table.tex"].split(r"\begin{tabular}")
+        assert "two labels" in " ".join(caption.replace("\n%", "").split())
+        assert all(line.startswith("%") for line in caption.splitlines())
+        assert r"\shortstack[r]{After\\transfer\\(\%)}" in table
+
+    def test_columns_of_latex_can_be_chosen(self, built):
+        for names in (["minus_local", "Traffic"], ["Minus local-only", "traffic"]):
+            table = built.latex(names)["tables/table.tex"].split(r"\begin{tabular}")[1]
+            assert table.startswith("{lrr}")
+            assert "transfer" not in table
 
     def test_differences_are_everywhere(self, built):
         assert "**+10.0** [+7.5, +12.5]" in built.markdown
         assert '<strong>+10.0</strong><span class="spread"> [+7.5, +12.5]</span>' in built.html
-        assert r"\textbf{+10.0} [+7.5, +12.5]" in built.latex
+        assert r"\textbf{+10.0} [+7.5, +12.5]" in built.latex()["tables/differences.tex"]
 
     @pytest.mark.usefixtures("blank_figures")
     def test_everything_that_was_kept_is_shown(self, whole, result, settings):
@@ -389,13 +398,13 @@ class TestOtherForms:
             assert "Theorem 1" in text
             assert "4 of 4" in text
             assert "better by more than 5.0e-09 nats" in text  # the largest certificate
-        assert r"\label{tab:x-theorem}" in built.latex
+        assert "tables/theorem.tex" in built.latex()
         assert Page(built.html).open == []
 
     def test_what_was_not_kept_is_left_out(self, built, alone):
         for each in (built, alone):
             assert not {"theorem", "matrix_over_rounds"} & each.figures.keys()
-            assert "Theorem 1" not in each.html + each.markdown + each.latex
+            assert "Theorem 1" not in each.html + each.markdown + str(each.latex())
         assert "minus each rival" not in alone.html + alone.markdown
 
     def test_other_matrices_share_a_figure(self, run, settings):
@@ -413,10 +422,10 @@ class TestOtherForms:
     def test_data(self, built, study, settings):
         assert json.loads(built.data["comparison.json"]) == under(settings, study).to_dict("compare_hetero_digits")
         assert built.files.keys() == {
-            *("report.html", "report.md", "table.tex", "table.txt", "comparison.json"),
+            *("report.html", "report.md", "table.txt", "comparison.json"),
             *("runs.csv", "rounds.csv", "clients.csv", "differences.csv", "architectures.csv"),
         }
-        assert built.variant == "digits-2_clients-two_labels-open_part"
+        assert re.fullmatch("digits-two_labels-[0-9a-f]{8}", built.folder)
 
     def test_console(self, built, alone):
         for text in (built.console, alone.console):
@@ -550,7 +559,6 @@ class TestFacts:
 
         told = facts(native=[1, 8, 8], shape=[1, 28, 28])
         assert told.facts[1] == "8 × 8 gray, resized to 28 × 28"
-        assert "8x8x1_to_28x28x1" in told.variant
         assert facts(native=[9, 128], shape=[9, 128]).facts[1] == "series of 9 × 128"
         assert facts(native=[80], shape=[80], kind="tokens").facts[1] == "texts of 80 tokens"
         assert facts(native=[80], shape=[80], kind="features").facts[1] == "vectors of 80"
@@ -600,7 +608,6 @@ class TestFacts:
         assert told in comparison.build("x", results).facts
         lying = replace(honest, runs=[replace(run, adversaries=[1]) for run in honest.runs])
         assert "Malicious clients are shown too." in comparison.build("x", Comparison([lying])).markdown
-        assert comparison.variant(given) == "digits-2_clients-two_labels-open_part-flipped-0.1"
         none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
         assert "adversaries" not in str(comparison.build("x", under(none, [result("kt_pfl", 0.8)])).facts)
 

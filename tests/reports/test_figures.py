@@ -430,6 +430,15 @@ class TestDifferences:
         said = [text.get_text().replace("\n", " ") for text in figure.findobj(Text)]
         assert f"Difference to local-only, {told}, and an interval needs at least 3" in said
 
+    def test_no_text_covers_another_also_with_long_titles(self, result):
+        names = ("kt_pfl_paper_literal", "per_fedavg_hf", "local_matched", "local")
+        with blank.blank_figures(placed=True):
+            (axes,) = figures.differences([result(name, 0.8, 0.82, 0.83 + n) for n, name in enumerate(names)]).axes
+        boxes = [note.get_window_extent() for note in axes.texts]
+        assert len(boxes) == 9
+        assert not any(one.overlaps(other) for n, one in enumerate(boxes) for other in boxes[n + 1 :])
+        assert all(box.x0 >= 0 and box.x1 <= axes.figure.bbox.width for box in boxes)
+
     def test_without_local_only(self, study):
         with pytest.raises(ValueError, match="need local-only"):
             figures.differences(study[:2])

@@ -99,7 +99,7 @@ class TestByArchitecture:
     def test_in_every_form_of_the_report(self, study, paper_settings):
         built = comparison.build("x", under(paper_settings, study))
         assert "## By architecture" in built.markdown
-        assert "minus local-only by architecture" in built.latex
+        assert "minus local-only by architecture" in built.latex()["tables/architectures.tex"]
         assert "By architecture" in built.files["report.html"]
 
 

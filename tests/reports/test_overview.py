@@ -256,7 +256,7 @@ class TestOneArchitecture:
             *("Differences", "Differences, one architecture", "Accuracy by round"),
         ]
         assert built.html.count("<h2>") > 8
-        assert built.latex.count(r"\begin{table}") == 4
+        assert len(built.latex()) == 4
         first, second, *_ = re.findall(r"## Accuracy.*?(?=\n## )", built.markdown, re.DOTALL)
         assert "FedAvg" not in first
         assert "FedMD" not in second
@@ -319,9 +319,18 @@ class TestReport:
             assert "../compare_b/two_labels/report.html" in text
             assert "training.epochs" in text
         assert re.findall(r"!\[[^]]*\]\(figures/(\w+)\.svg\)", built.markdown) == list(built.figures)
-        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 4
-        assert "±" not in built.latex
+        assert len(built.latex()) == 2
+        assert "±" not in str(built.latex())
         assert max(map(len, built.console.splitlines())) <= 100
+
+    def test_of_the_reports_on_one_federation_the_newest_is_shown(self, content):
+        """With more rounds it is another report; with other data it is another comparison."""
+        rounds = {f"compare_x/emnist-{t}": content(rounds=t) for t in (1, 2)}
+        built = overview.build({**rounds, "compare_x/other": content(private={"source": "digits"})})
+        assert built.facts[0] == "2 comparisons"
+        links = {section.title: section.blocks for section in built.sections if "eports" in section.title}
+        assert {place.split("/")[2] for place in links["Reports"][0].addresses.values()} == {"emnist-2", "other"}
+        assert list(links["Earlier reports"][0].addresses) == ["compare_x/emnist-1"]
 
     def test_the_page_needs_nothing_else(self, built):
         html = built.html

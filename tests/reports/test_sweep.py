@@ -74,6 +74,14 @@ def built(points: list[Point]) -> Report:
     return sweep.build("sweep_rho", RHO, points)
 
 
+@pytest.mark.usefixtures("blank_figures")
+def test_a_hyperparameter_of_an_own_method_has_its_name(points: list[Point]) -> None:
+    built = sweep.build("sweep_tau", "methods.my_package.entropy:EntropyMD.tau", points)
+    assert built.facts[0].startswith("tau: ")
+    assert "my_package" not in built.html
+    assert sweep.title_of("training.learning_rate") == "training.learning_rate"
+
+
 def without(points: Sequence[Point], method: str) -> list[Point]:
     return [replace(p, given={name: r for name, r in p.methods.items() if name != method}) for p in points]
 
@@ -265,12 +273,13 @@ class TestReport:
 
     def test_other_forms(self, built: Report) -> None:
         assert "](figures/accuracy.svg)" in built.markdown
-        assert built.latex.count(r"\begin{") == built.latex.count(r"\end{") == 2
-        assert r"\label{tab:sweep-rho}" in built.latex
-        assert not set("ρ±−–·") & set(built.latex), "LaTeX has its own signs"
+        ((name, text),) = built.latex().items()
+        assert name == "tables/table.tex"
+        assert text.count(r"\begin{") == text.count(r"\end{") == 1
+        assert not set("ρ±−–·") & set(text), "LaTeX has its own signs"
         assert max(map(len, built.console.splitlines())) <= 100
         assert "**" not in built.console
-        assert set(built.files) == {"report.html", "report.md", "table.tex", "table.txt", "table.csv"}
+        assert set(built.files) == {"report.html", "report.md", "table.txt", "table.csv"}
 
     def test_the_swept_hyperparameter_is_not_among_what_is_fixed(self, built: Report) -> None:
         assert "<dt>a</dt>" in built.html

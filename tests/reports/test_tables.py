@@ -384,13 +384,6 @@ class TestRenderings:
             r"\textbackslash{} \& \% \$ \# \_ \{ \} \textasciitilde{} \textasciicircum{}"  # each once
         )
 
-    def test_only_the_first_sentence_is_the_caption(self):
-        assert latex.first_sentence("KT-pFL is +2.0 points ahead. More. And more.") == (
-            "KT-pFL is +2.0 points ahead.",
-            "More. And more.",
-        )
-        assert latex.first_sentence("One sentence.") == ("One sentence.", "")
-
     def test_latex_writes_powers_and_greek(self):
         assert latex.escape("10⁶ bytes, ρ, α") == r"10$^{6}$ bytes, $\rho$, $\alpha$"
 

@@ -134,7 +134,7 @@ class TestSummary:
 class TestReport:
     def test_every_form_tells_the_choice_and_every_run_is_named(self, tuning: Study) -> None:
         made = report.build("tune_homo_mine", tuning, "{}\n")
-        assert all("coupling=2.0" in text for text in (made.html, made.markdown, made.latex, made.console))
+        assert all("coupling=2.0" in text for text in (made.html, made.markdown, str(made.latex()), made.console))
         assert all("coupling-2.0-1" in text for text in (made.html, made.markdown))
         assert "0.05 to 2.0" in made.html
 

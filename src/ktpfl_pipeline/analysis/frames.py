@@ -15,7 +15,7 @@ from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 
 Row = dict[str, Any]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""The first characters of texts that a spreadsheet runs as formulas."""
+"""The first characters of a text that a spreadsheet runs as a formula."""
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> Any:

@@ -1,8 +1,8 @@
 """The values on which methods are compared: of clients that were measured in the same round with every method.
 
-A client's value in a round does not count with a method if the client was not evaluated in this round, so that an
-earlier value was carried on; if its training diverged in this round; if it was absent; or if it has been in no cohort
-yet, so that its model is not trained. A client counts with a seed if, of the rounds of the final value in which its
+A client's value in a round does not count with a method in four cases. The client was not evaluated in this round, and
+an earlier value was carried on. Its training diverged in this round. It was absent. It has been in no cohort yet, so
+its model is not trained. A client counts with a seed if, of the rounds of the final value in which its
 value counts with some method, it counts with all methods in more than half. The values of the other rounds are left out
 for every method, and so are the clients that do not count. A left-out value becomes NaN.
 """

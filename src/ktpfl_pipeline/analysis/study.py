@@ -16,12 +16,21 @@ from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import FinishedRun, Kept, MethodResult, summarize
 from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.identity import differences
+from ktpfl_pipeline.core.identity import differences, digest
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
 from ktpfl_pipeline.methods import title
 
 CIRCUMSTANCES = ("private", "partition", "adversaries", "availability", "stragglers", "budgets", "newcomers")
 """Settings that describe a federation, and that therefore cannot be chosen by validation accuracy."""
+
+
+def circumstances(settings: Mapping[str, Any]) -> str:
+    """Return a hash of the settings that describe a federation, its data and what clients may send."""
+    names = (*CIRCUMSTANCES, "clients", "participation", "knowledge", "hyperparameters")
+    public, privacy = (
+        settings.get(group, {}).get(name) for group, name in (("public", "source"), ("training", "privacy"))
+    )
+    return digest([public, privacy, *(settings.get(name) for name in names)])
 
 
 @dataclass(frozen=True)

@@ -204,13 +204,13 @@ class ComparisonsDataset(_Place):
     """
 
     def load(self) -> dict[str, Any]:
-        """Return the content of every ``comparison.json``, except in half-written reports.
+        """Return the content of every ``comparison.json``, the oldest first, except in half-written reports.
 
         Raises:
             InputError: if a file cannot be read or is not JSON.
         """
         found = {}
-        for file in sorted(self.place.glob(f"**/{RESULTS}")):
+        for file in sorted(self.place.glob(f"**/{RESULTS}"), key=lambda file: (file.stat().st_mtime_ns, file)):
             if file.parent.suffix == PARTIAL:
                 continue
             try:
@@ -222,20 +222,21 @@ class ComparisonsDataset(_Place):
 
 
 class ReportDataset(_Place):
-    """The folder of reports. A report has an HTML page, Markdown, LaTeX, CSV, and the figures as SVG.
+    """The folder of a pipeline's reports. A report has an HTML page, Markdown, LaTeX, CSV, and the figures as SVG.
 
-    A report that names a variant has a separate folder below this one. Loading returns the report that was saved last.
+    A report that names a folder has a separate folder below this one, so that a report on other runs does not replace
+    it. Loading returns the report that was saved last.
     """
 
     _shown = ""  # the last report of this process as text, as wide as its terminal
     _saved: Path | None = None  # the folder of the last report of this process
     failed = ""  #: what could not be run for the report that this process saved last, in a sentence
 
-    def __init__(self, *, figures: Sequence[str] = (), **place: Any) -> None:
-        """Store the path, and the file formats of figures in addition to SVG: ``png``, ``pdf``."""
+    def __init__(self, *, figures: Sequence[str] = (), columns: Sequence[str] = (), **place: Any) -> None:
+        """Store the path, the file formats of figures in addition to SVG, and the columns of LaTeX tables."""
         super().__init__(**place)
         check_kinds(figures)
-        self.figures = figures
+        self.figures, self.columns = figures, columns
 
     @property
     def made(self) -> bool:
@@ -246,7 +247,7 @@ class ReportDataset(_Place):
     def page(self) -> Path:
         """The page of the report that this process saved last, or the newest page if this process saved no report.
 
-        If there is no page, this is the path of the page of a report without a variant.
+        If there is no page, this is the path of the page of a report without a folder.
         """
         if self._saved is not None:
             return self._saved / PAGE
@@ -258,11 +259,11 @@ class ReportDataset(_Place):
         return self.page.with_name(MARKDOWN).read_text(encoding="utf-8")
 
     def save(self, data: Any) -> None:
-        """Write a `Report` next to the old report of the same variant, then replace the old report."""
-        with replacing(self.place / data.variant) as partial:
-            data.write(partial, self.figures)
+        """Write a `Report` next to the old report of the same folder, then replace the old report."""
+        with replacing(self.place / data.folder) as partial:
+            data.write(partial, self.figures, self.columns)
             (partial / SUMS).write_text(_report_sums(partial), encoding="utf-8")
-        self._shown, self._saved, self.failed = data.console, self.place / data.variant, data.failed
+        self._shown, self._saved, self.failed = data.console, self.place / data.folder, data.failed
 
     def console(self) -> str:
         """Return the comparison table as plain text for a terminal."""
@@ -283,6 +284,6 @@ class ReportDataset(_Place):
 
 
 def _report_sums(place: Path) -> str:
-    """Return the checksums of a report's files. Reports of variants in folders below are not included."""
-    files = [*place.glob("*"), *place.glob("figures/*")]
+    """Return the checksums of a report's files. Reports in folders below are not included."""
+    files = [*place.glob("*"), *place.glob("figures/*"), *place.glob("tables/*")]
     return sums(place, (file for file in files if file.is_file() and file.name != SUMS))

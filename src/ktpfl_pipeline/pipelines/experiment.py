@@ -108,7 +108,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
     metrics = {f"headline/{slug(each.method)}": each.final[lead].mean for each in comparison}
     metrics |= {f"gain/{slug(method)}": gain.mean for method, gain in comparison.gains(lead).items() if gain}
     children = [run.run_id for each in methods for run in each.runs] if len(methods) > 1 else []
-    title = f"report · {name} · {made.variant}"
+    title = f"report · {name} · {made.folder}"
     log_report(methods[0].runs[0].experiment, title, identity(comparison), made, metrics, children)
     return made
 

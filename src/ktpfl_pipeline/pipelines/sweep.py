@@ -4,6 +4,7 @@ The experiment is a setting, which can be changed on the command line. The nodes
 sections of the configuration by name.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, An
     """
     points = parsing.points(name, sweep, parameters)
     study = read(name, results, plain(sweep), [point.shared() for point in points])
-    made = build(name, sweep.parameter, [point.led(points[0].headline) for point in study.points])
+    led = [point.led(points[0].headline) for point in study.points]
+    made = replace(build(name, sweep.parameter, led), folder=study.key[:8])
     log_report(name, name, study.key, made)
     return made
 

@@ -153,7 +153,7 @@ def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *
         InputError: if the results were made with other settings.
     """
     study, values = _choice(tune, experiment, results, name)
-    made = build(name, study, values)
+    made = replace(build(name, study, values), folder=study.key[:8])
     log_report(name, name, study.key, made)
     return made
 

@@ -1,6 +1,7 @@
 """The report on the methods of one experiment."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import asdict
 from pathlib import PurePath
@@ -25,7 +26,6 @@ from ktpfl_pipeline.reports.numbers import percent
 from ktpfl_pipeline.reports.paper import DATASETS
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import NAMED, RESULTS, architecture_title, look
-from ktpfl_pipeline.reports.variant import asked, variant
 from ktpfl_pipeline.reports.words import aggregates, over_seeds, plain
 
 SOURCES = {
@@ -37,6 +37,14 @@ SOURCES = {
     "cifar100": "CIFAR-100",
 }
 """The titles of private data sources."""
+PARAMETERS = {
+    **{"dirichlet": "alpha", "quantity": "alpha"},
+    **{"k_labels": "labels_per_client", "shards": "shards_per_client"},
+    "lognormal": "sigma",
+}
+"""The setting that describes a partition, by scheme."""
+SHOWN = 40
+"""The most characters of a source in the name of a folder."""
 
 
 def build(name: str, comparison: Comparison, made: Provenance | None = None) -> Report:
@@ -49,7 +57,7 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
         raise ValueError("A report needs the result of at least one method.")
     if len({result.clients for result in comparison}) > 1:
         raise ValueError("A report needs methods with the same clients; these have different numbers of them.")
-    settings, first = comparison.settings, comparison.main.runs[0]
+    settings = comparison.settings
     outcome, facts, remarks = summary(comparison), _facts(comparison), notes.remarks(comparison)
     caption = f"{outcome} Setting: {'; '.join(facts)}. Accuracy: {notes.final_values(comparison)} Bold: {words.BOLD}"
     table = tables.comparison_table(comparison, caption)
@@ -69,7 +77,7 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
             *map(Text, filter(None, [adapted(comparison)])),
         ],
         warnings=notes.alerts(comparison),
-        variant=variant(settings, first.native, first.shape),
+        folder=folder(settings, identity(comparison)),
         data={
             RESULTS: json.dumps(comparison.to_dict(name), indent=1) + "\n",
             **{f"{name}.csv": to_csv(frame) for name, frame in comparison.frames.items()},
@@ -126,6 +134,21 @@ def identity(comparison: Comparison) -> str:
     return f"report-{digest([[result.method, *(run.key for run in result.runs)] for result in comparison])}"
 
 
+def folder(settings: dict[str, Any], report: str) -> str:
+    """Return the folder of a report below those of its pipeline: data, partition, and the end of the report's hash."""
+    source = str(settings.get("private", {}).get("source", "")).rstrip("/")
+    names = (re.split("[/:]", source)[-1][:SHOWN], settings.get("partition", {}).get("scheme", ""), report[-8:])
+    return re.sub(r"[^\w.-]+", "_", "-".join(filter(None, names))).strip("._")
+
+
+def partitioned(partition: dict[str, Any]) -> str:
+    """Return a partition with the setting that describes it, in words: ``dirichlet 0.3 balanced rotation``."""
+    scheme, skew = partition.get("scheme", ""), partition.get("feature_skew", "none")
+    balanced = "balanced" if scheme == "dirichlet" and partition.get("balanced") else ""
+    found = [scheme, partition.get(PARAMETERS.get(scheme, ""), ""), balanced, "" if skew == "none" else skew]
+    return plain(" ".join(str(part) for part in found if part != ""))
+
+
 def _facts(comparison: Comparison) -> list[str]:
     main, settings = comparison.main, comparison.settings
     run, adversaries = main.runs[0], settings.get("adversaries", {})
@@ -133,14 +156,14 @@ def _facts(comparison: Comparison) -> list[str]:
     models, *others = [Counter(map(architecture_title, each.architectures)) for each in main.runs]
     have = ", ".join(f"{count} {model}" for model, count in models.items())
     have += f" with seed {run.seed}" * any(other != models for other in others)  # other clients are newcomers
-    compressed = [text for _, text in words.lean(settings)]
+    compressed = words.lean(settings)
     present, share, kind = len(first.sampled), adversaries.get("share"), adversaries.get("kind")
     diverged = {r.title: sum(len(t.diverged) for each in r.runs for t in each.history) for r in comparison}
     listed = ", ".join(f"{title} {count}" for title, count in diverged.items() if count)
     facts = [
         SOURCES[source] if source == "real_clients" else DATASETS.get(source.partition(":")[0], source),
         converted(run.native, run.shape, run.kind) if run.shape else "",
-        f"partition {plain(' '.join(asked({'scheme': run.partition, **settings.get('partition', {})})))}",
+        f"partition {partitioned({'scheme': run.partition, **settings.get('partition', {})})}",
         f"{plural(main.clients, 'client')}: {have}",
         f"{present} of them per round" if present < main.clients else "",
         plural(main.rounds, "round") if run.patience is None else _stopping(comparison),
@@ -148,7 +171,7 @@ def _facts(comparison: Comparison) -> list[str]:
         f"{100 * share:g} % of the clients are malicious and upload {kind} predictions; means are over the others"
         if share
         else "",
-        *(text for _, text in words.unreliable(settings)),
+        *words.unreliable(settings),
         f"predictions: {', '.join(compressed)}" if compressed else "",
         words.private(settings, [each for run in comparison.runs for each in run.history[-1].epsilon]),
         f"training diverged and a client was skipped or restored: {listed}" if listed else "",

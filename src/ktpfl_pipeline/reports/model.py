@@ -179,7 +179,7 @@ class Content:
     title: str = ""  # heading of the page
     made: Mapping[str, str] = field(default_factory=dict)  # time, versions, command and machine, by name
     tiles: Sequence[Tile] = ()  # the numbers at the top of the page
-    variant: str = ""  # folder below the folder of the experiment's reports; empty for the latter
+    folder: str = ""  # below the folder of the pipeline's reports; empty for the latter, which is replaced each time
     data: Mapping[str, str] = field(default_factory=dict)  # the numbers of the report, as text by file name
     warnings: Mapping[str, str] = field(default_factory=dict)  # the box at the top, by kind: what may make it wrong
     failed: str = ""  # runs that failed, in the command's last sentence; empty if none

@@ -13,7 +13,7 @@ from typing import Any
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
-from ktpfl_pipeline.analysis.study import Point
+from ktpfl_pipeline.analysis.study import Point, circumstances
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
@@ -71,11 +71,17 @@ COMPARISON = Column("comparison", "Comparison", value=str)
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     """Return the report on all finished comparisons, from the contents of their ``comparison.json`` by folder.
 
+    The contents are in the order in which they were written. Of several reports of one pipeline on the same data and
+    circumstances, the last is shown, and the section with the reports links to the others too.
+
     Raises:
         InputError: if no comparison has two methods, or a content is not a comparison.
     """
     comparisons = [read(place, content) for place, content in contents.items()]
-    columns = titled([each for each in comparisons if len(each.methods) > 1])
+    compared = [each for each in comparisons if len(each.methods) > 1]
+    newest = {(each.value.partition("/")[0], circumstances(each.settings)): each for each in compared}
+    columns = titled([*newest.values()])
+    earlier = {each.value: f"../{each.value}/{PAGE}" for each in compared if each not in newest.values()}
     if not columns:
         example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to show; run one first, for example {example}.")
@@ -107,6 +113,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/{PAGE}" for name, each in columns.items()})]),
+        Section("Earlier reports", [Links(earlier)] if earlier else [], folded=True),
         runs(named, [SETTING.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [AFTER_TRANSFER]),
     ]
     return Report(

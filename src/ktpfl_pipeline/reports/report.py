@@ -26,10 +26,9 @@ class Report(Content):
         """The report as Markdown, with links to ``figures/<name>.svg``."""
         return markdown.document(self)
 
-    @cached_property
-    def latex(self) -> str:
-        """The tables with captions as LaTeX, which needs the package booktabs."""
-        return latex.tables(self)
+    def latex(self, columns: Collection[str] = ()) -> Mapping[str, str]:
+        """Return the tables with captions as LaTeX, by file name; see `latex.tables`."""
+        return latex.tables(self, columns)
 
     @cached_property
     def console(self) -> str:
@@ -38,8 +37,8 @@ class Report(Content):
 
     @property
     def files(self) -> Mapping[str, str]:
-        """The texts of the report by file name."""
-        texts = {PAGE: self.html, MARKDOWN: self.markdown, "table.tex": self.latex}
+        """The texts of the report by file name, except LaTeX."""
+        texts = {PAGE: self.html, MARKDOWN: self.markdown}
         return {**texts, BRIEF: terminal.text(self, terminal.USUAL), **self.data}
 
     def pictures(self, kinds: Collection[str] = ()) -> dict[str, bytes]:
@@ -55,10 +54,10 @@ class Report(Content):
         """The first figure as kedro-viz shows it."""
         return preview(next(block.figure for block in self.blocks if isinstance(block, Picture)))
 
-    def write(self, folder: Path, kinds: Collection[str] = ()) -> None:
-        """Write all files below a folder, and figures below ``figures/``; see `pictures` for `kinds`."""
+    def write(self, folder: Path, kinds: Collection[str] = (), columns: Collection[str] = ()) -> None:
+        """Write all files below a folder; see `pictures` for `kinds`, and `latex` for `columns`."""
         pictures = {f"figures/{name}": content for name, content in self.pictures(kinds).items()}
-        texts = {name: text.encode() for name, text in self.files.items()}
-        (folder / "figures" if pictures else folder).mkdir(parents=True)
+        texts = {name: text.encode() for name, text in {**self.files, **self.latex(columns)}.items()}
         for name, content in {**texts, **pictures}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)

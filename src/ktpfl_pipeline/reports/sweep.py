@@ -53,7 +53,7 @@ class Row:
 
 def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
     """Return the report on a sweep of the setting with the path `parameter`; all points have the same methods."""
-    title, rows, outcome = TITLES.get(parameter, parameter), table_rows(points), summary(points, parameter)
+    title, rows, outcome = title_of(parameter), table_rows(points), summary(points, parameter)
     results = [row.result for row in rows]
     main, settings, one = table(rows, title, outcome), points[0].settings, rows[0].result
 
@@ -90,7 +90,7 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         kind="Sweep",
         summary=outcome,
         facts=[
-            f"{parameter}: {', '.join(setting(point.value) for point in points)}",
+            f"{title}: {', '.join(setting(point.value) for point in points)}",
             *(fact for path, fact in facts.items() if fixed(path)),
         ],
         sections=[
@@ -108,6 +108,12 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         warnings={**({"Left out": left_out} if left_out else {}), **notes.warned(results)},
         data={"table.csv": to_csv(frame([_csv(parameter, row, led.headline) for row in rows]))},
     )
+
+
+def title_of(parameter: str) -> str:
+    """Return the title of a setting: that of the paper's tables, a hyperparameter's name, or its path."""
+    own = parameter.rpartition(".")[2] if parameter.startswith("methods.") else parameter
+    return TITLES.get(parameter, own)
 
 
 def table_rows(points: Sequence[Point]) -> list[Row]:
@@ -189,7 +195,7 @@ def _skew(row: Row) -> Number | None:
 
 def summary(points: Sequence[Point], parameter: str) -> str:
     """Return the value that validation accuracy chooses for each method, and its test accuracy, in words."""
-    rows, title = table_rows(points), TITLES.get(parameter, parameter)
+    rows, title = table_rows(points), title_of(parameter)
     picked = [row for row in rows if row.chosen]
     if not picked:
         return f"No value of {title} was chosen: {study.no_choice(points, points[0].methods)}."

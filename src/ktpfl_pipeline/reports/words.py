@@ -105,37 +105,29 @@ def listed_seeds(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
-Special = list[tuple[str, str]]
-"""Settings that differ from the defaults: each as a part of a folder name, and in words."""
-
-
-def unreliable(settings: Mapping[str, Any]) -> Special:
+def unreliable(settings: Mapping[str, Any]) -> list[str]:
     """Return how clients of an experiment are unreliable, and the share of clients held out of training."""
     late, limited = Stragglers(**settings.get("stragglers", {})), Budgets(**settings.get("budgets", {}))
     chance, held = settings.get("availability", Reliability.availability), settings.get("newcomers", 0.0)
-    slow, delay, poor, epochs = late.share, late.delay, limited.share, limited.epochs
     stated = {
-        (f"available-{chance}", f"a sampled client is available with probability {chance:g}"): chance < 1,
-        (f"late-{slow}-{delay}", f"{100 * slow:g} % of the clients are {plural(delay, 'round')} late"): slow,
-        (
-            f"budgets-{poor}-{epochs}",
-            f"{100 * poor:g} % of the clients have limited compute: {100 * epochs:g} % of the local epochs",
-        ): poor,
-        (f"newcomers-{held}", f"{100 * held:g} % of the clients are new: they join after the last round"): held,
+        f"a sampled client is available with probability {chance:g}": chance < 1,
+        f"{100 * late.share:g} % of the clients are {plural(late.delay, 'round')} late": late.share,
+        f"{100 * limited.share:g} % of the clients have limited compute: {100 * limited.epochs:g} % of the local "
+        "epochs": limited.share,
+        f"{100 * held:g} % of the clients are new: they join after the last round": held,
     }
     return [each for each, applies in stated.items() if applies]
 
 
-def lean(settings: Mapping[str, Any]) -> Special:
+def lean(settings: Mapping[str, Any]) -> list[str]:
     """Return how an experiment's predictions are sent: their compression and noise."""
     asked = Knowledge(**settings.get("knowledge", {}))
-    encoding, cache, select, top = asked.encoding, asked.cache, asked.select, asked.encoding == "top_k"
-    sent = f"the {asked.k} most probable classes" if top else plain(encoding)
+    sent = f"the {asked.k} most probable classes" if asked.encoding == "top_k" else plain(asked.encoding)
     stated = {
-        (f"{encoding}{asked.k if top else ''}", f"sent as {sent}"): encoding != Knowledge.encoding,
-        (f"cache-{cache}", f"not sent again within {plural(cache, 'round')}"): cache,
-        (f"select-{select}", f"only the {100 * select:g} % with the highest confidence"): select < 1,
-        (f"noise-{asked.noise}", f"with noise of σ = {asked.noise:g} in each probability"): asked.noise,
+        f"sent as {sent}": asked.encoding != Knowledge.encoding,
+        f"not sent again within {plural(asked.cache, 'round')}": asked.cache,
+        f"only the {100 * asked.select:g} % with the highest confidence": asked.select < 1,
+        f"with noise of σ = {asked.noise:g} in each probability": asked.noise,
     }
     return [each for each, applies in stated.items() if applies]
 

@@ -7,7 +7,6 @@ with all common kinds of color blindness (Okabe and Ito's colors, and Tol's for 
 
 import io
 import re
-import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ktpfl_pipeline.reports.style import BLUE, GRAY, INK, MUTED, NEUTRAL, ON_DARK, ON_LIGHT, PAPER, RULE, readable
+from ktpfl_pipeline.reports.words import wrapped
 
 P = ParamSpec("P")
 
@@ -133,7 +133,7 @@ def grid_of_panels(
     for axes in panels[len(titles) :]:
         axes.set_visible(False)
     for axes, title in zip(panels, titles, strict=False):
-        axes.set_title(textwrap.fill(title, wrap))
+        axes.set_title("\n".join(wrapped(title, wrap)))
     return figure, panels[: len(titles)]
 
 
@@ -208,7 +208,7 @@ def head(axes: Axes, title: str, handles: dict[str, Any], **options: Any) -> Non
     needed = put(most, title)
     arrange(axes)
     width = axes.get_window_extent().width
-    lines = textwrap.fill(title, int(width * scale / 4.8))
+    lines = "\n".join(wrapped(title, int(width * scale / 4.8)))
     while needed > width and columns > 1:
         columns -= 1
         needed = put(columns, lines)

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ktpfl_pipeline.analysis.comparison import Comparison
@@ -14,13 +15,15 @@ from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import title as title_of
-from ktpfl_pipeline.reports.figures.base import arrange, head, plain, single, styled
+from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, points
 from ktpfl_pipeline.reports.style import INK, MUTED, PAPER, VERDICTS, look, readable
 from ktpfl_pipeline.reports.words import leading, too_few
 
 NO_INTERVAL = ("no interval", MUTED)
 """The verdict with too few seeds for an interval, and its color."""
+GAP = 8
+"""The space next to the axes, in typographic points."""
 FAR = 4
 """Differences larger than this multiple of the median difference are drawn at the edge, next to their numbers."""
 
@@ -39,12 +42,13 @@ def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
     ranked = sorted(((titles[name], each) for name, each in found.items() if each), key=lambda pair: -pair[1].mean)
     if not ranked:
         raise ValueError("Differences to local-only need local-only and another method with a seed in common.")
-    figure, axes = single(0.22 * len(ranked) + 1.15, width=6.0)
+    figure, axes = single(0.22 * len(ranked) + 1.15)
     ends = [each.ends or (each.mean, each.mean) for _, each in ranked]
     reach = [max(map(abs, pair)) for pair in ends]
     limit = 1.08 * max(min(max(reach), FAR * median(reach)), 0.005)  # of half a point at least
     axes.set_xlim(max(-limit, 1.15 * min(-0.1 * limit, *(low for low, _ in ends))), limit)
     left, right = axes.get_xlim()
+    beside = list[Annotation]()
     for row, ((title, each), (low, high)) in enumerate(zip(ranked, ends, strict=True)):
         verdict, color = _verdict(each)
         axes.plot([max(low, left), min(high, right)], [row, row], color=color, linewidth=2, zorder=2)
@@ -52,11 +56,14 @@ def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
         look: Any = {"marker": "<" if each.mean < left else ">" if each.mean > right else "o", "markersize": 6}
         look |= {"color": color, "markerfacecolor": color if each.sign or outside else PAPER, "clip_on": False}
         axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
-        weight: Any = {"fontweight": "bold" if title == main.title else "normal"}
-        beside: Any = {"transform": axes.get_yaxis_transform(), "va": "center", "color": INK, **weight}
-        axes.text(1.035, row, verdict, **{**beside, "color": color})
-        axes.text(1.4, row, str(interval(each)), **beside)
-        axes.text(-0.035, row, title, ha="right", **beside)
+        texts = [(verdict, 1, "left", color), (str(interval(each)), 1, "left", INK), (title, 0, "right", INK)]
+        place: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
+        place |= {"fontweight": "bold" if title == main.title else "normal"}
+        for text, side, ha, tint in texts:
+            beside.append(axes.annotate(text, (side, row), ((2 * side - 1) * GAP, 0), ha=ha, color=tint, **place))
+    verdicts_wide = max(note.get_window_extent().width for note in beside[::3]) * 72 / figure.dpi
+    for note in beside[1::3]:  # the numbers are right of the widest verdict
+        note.set_position((verdicts_wide + 2.5 * GAP, 0))
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
@@ -70,11 +77,9 @@ def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
         for verdict in (*VERDICTS.values(), NO_INTERVAL)
         if verdict in verdicts
     }
-    corrected = "Holm-corrected" if any(each.family > 1 for _, each in ranked) else "95 % interval"
+    corrected = "Holm-corrected" if any(each.family > 1 for _, each in ranked) else "95\N{NO-BREAK SPACE}% interval"
     which = corrected if any(each.ends for _, each in ranked) else too_few(max(each.seeds for _, each in ranked))
     head(axes, f"Difference to local-only, {which}", handles)
-    for _ in range(2):  # the numbers move with the width of the axes, so the layout is repeated until it fits
-        arrange(figure)
     return figure
 
 

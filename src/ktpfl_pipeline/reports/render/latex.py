@@ -1,4 +1,7 @@
-r"""A report's tables as LaTeX, which needs ``\usepackage{booktabs}``."""
+r"""A report's tables as LaTeX, one file each, which need ``\usepackage{booktabs}``."""
+
+from collections.abc import Collection
+from dataclasses import replace
 
 from ktpfl_pipeline.reports.model import Content, Table
 from ktpfl_pipeline.reports.numbers import MINUS, NONE, Entry, Number
@@ -16,30 +19,19 @@ _SIGNS = str.maketrans(
 )
 
 
-def tables(report: Content) -> str:
-    """Return the report's tables that have a caption, each as a ``table``."""
-    lines = ["% needs \\usepackage{booktabs}"]
-    label = f"tab:{report.name.lower().replace('_', '-')}"
+def tables(report: Content, columns: Collection[str] = ()) -> dict[str, str]:
+    """Return the tables that have a caption, each as a ``tabular`` below its caption in comments, by file name.
+
+    `columns` are the keys or titles of the columns to keep next to the first one; empty keeps all.
+    """
+    found = {}
     for given in report.tables.values():
         if given.latex:
-            short, rest = first_sentence(given.latex)
-            lines += [
-                r"\begin{table}",
-                r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-                *wrapped(rf"\caption{{{escape(short)}}}", 110),
-                rf"\label{{{label if given.name == 'table' else f'{label}-{given.name}'}}}",
-                table(given).strip(),
-                *(wrapped(rf"\par\medskip\parbox{{\linewidth}}{{{escape(rest)}}}", 110) if rest else []),
-                r"\end{table}",
-                "",
-            ]
-    return "\n".join(lines)
-
-
-def first_sentence(caption: str) -> tuple[str, str]:
-    """Return a caption's first sentence, which is the caption in LaTeX, and the rest, which follows the table."""
-    first, stop, rest = caption.partition(". ")
-    return first + stop.strip(), rest
+            kept = [each for each in given.columns[1:] if not columns or {each.key, each.title} & {*columns}]
+            shown = replace(given, columns=[given.columns[0], *kept])
+            caption = "".join(f"% {line}\n" for line in wrapped(escape(given.latex), 110))
+            found[f"tables/{given.name}.tex"] = f"% needs \\usepackage{{booktabs}}\n{caption}{table(shown)}"
+    return found
 
 
 def table(given: Table) -> str:
