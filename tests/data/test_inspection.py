@@ -1,5 +1,7 @@
 """What looks wrong in samples and splits is a warning; what is usual is none."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from ktpfl_pipeline.core.warnings import collected
 from ktpfl_pipeline.data.inspection import alike, axes, of_samples, of_splits
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices, natural, partition
+from ktpfl_pipeline.data.sources import load
 
 NUMBERS = np.random.default_rng(0)
 ROWS = torch.from_numpy(NUMBERS.normal(size=(200, 4)).astype("f4"))
@@ -305,3 +308,21 @@ def test_the_worst_seed_is_named() -> None:
         of_splits(samples, {3: good, 7: bad}, {}, "mine")
     (one,) = found
     assert one.text.startswith("mine, seed 7: ")
+
+
+@pytest.mark.skipif("KTPFL_REAL_DATA" not in os.environ, reason="KTPFL_REAL_DATA names no folder")
+@pytest.mark.parametrize(
+    "name", ["har", "camera_traps", "shakespeare", "mnist", "fashion_mnist", "cifar10", "cifar100"]
+)
+def test_real_data_cause_no_warning(name: str) -> None:
+    folder = Path(os.environ["KTPFL_REAL_DATA"])
+    if not (folder / f"{name}.npz").exists():
+        pytest.skip(f"{name}.npz is not there")
+    with collected() as found:
+        samples = load(f"npz:{name}.npz", folder)
+        of_samples(samples, name)
+        natural_ = isinstance(samples, OwnedDataset)
+        for scheme in ("natural",) if natural_ else ("iid", "dirichlet", "all_labels"):
+            parts = natural(samples, None, 0) if natural_ else partition(samples.labels, 10, scheme, 0)
+            of_splits(samples, {0: parts}, {0: samples.names if natural_ else ()}, name)
+    assert not found

@@ -23,6 +23,7 @@ KINDS = {
     "Transparent images": "images with transparent pixels, which are laid over white",
     "Further pages": "image files with several pages or frames, of which the first is read",
     "Skipped files": "files next to the samples, or images and arrays outside of the folders that are read",
+    "Unread columns": "columns of a table with nearly the name of a column that would be read, such as `clients`",
     "Unreadable files": "image files that are missing or damaged and are left out (`image.unreadable: skip`)",
     "Cut texts": "texts that are longer than `text.length`",
     "Unknown words": "texts whose words are mostly unknown to the vocabulary",

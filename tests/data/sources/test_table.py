@@ -8,6 +8,7 @@ import pytest
 from images import GREY, draw
 
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.warnings import collected
 from ktpfl_pipeline.data.sources import Reading, load, load_public
 
 HEAD = "path,label,client,split,age\n"
@@ -35,6 +36,32 @@ def test_images_labels_clients_and_split(shots: Path, caplog: pytest.LogCaptureF
     assert samples.owners.tolist() == [0, 1, 0]
     assert samples.test.tolist() == [False, True, False]
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("clients,splits", "'clients' ('client'?), 'splits' ('split'?)"),
+        ("client,groups", "'groups' ('group'?)"),
+        ("age,patient", ""),
+    ],
+)
+def test_columns_with_nearly_the_name_of_one_that_is_read_are_told(shots: Path, columns: str, told: str) -> None:
+    with collected() as found:
+        load(write(shots, f"path,label,{columns}\na/1.png,1,train,train\na/2.png,2,val,val\n"), shots.parent)
+    assert [each.kind for each in found] == ["Unread columns"] * bool(told)
+    assert all(told in each.text for each in found)
+
+
+def test_a_group_belongs_to_its_client(shots: Path) -> None:
+    rows = "a/1.png,1,7,north\na/2.png,2,7,south\nb c.png,2,8,north\n"
+    samples = load(write(shots, f"path,label,group,client\n{rows}"), shots.parent)
+    assert samples.groups is not None
+    assert samples.groups.tolist() == [0, 2, 1]
+    (shots / "a/1.png").write_bytes(b"no image")
+    samples = load(write(shots, f"path,label,group,hospital\n{rows}"), shots.parent, reading=Reading(skip=True))
+    assert samples.groups is not None
+    assert samples.groups.tolist() == [0, 1], "without clients, a group is one"
 
 
 def test_rows_of_val_are_tested_on_where_there_is_no_test(shots: Path) -> None:

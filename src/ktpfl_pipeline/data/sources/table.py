@@ -4,6 +4,7 @@ import csv
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from itertools import compress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,6 +103,12 @@ def opened(
             f"{place} has no column {' and no column '.join(map(repr, lacking))}, only {', '.join(found)}: name the"
             f" columns {', '.join(needed)} and, if it is known, {' and '.join(optional)}, in the first line."
         )
+    known, pairs = (*needed, *optional), list[str]()
+    for column in found.keys() - known:
+        near = [each for each in get_close_matches(column, known, n=1, cutoff=0.75) if each not in found]
+        pairs += [f"{column!r} ({each!r}?)" for each in near]
+    if pairs:
+        warn("Unread columns", f"{place} has columns that are not read: {listed(sorted(pairs))}. Rename those meant.")
     return place, found
 
 
