@@ -5,6 +5,7 @@
 The page shows the seeds that are finished. A difference needs the same seeds of both rows.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from statistics import fmean
@@ -34,6 +35,8 @@ OTHERS = [row for group in GROUPS[:2] for row in group if row != LEARNED]
 """The rows with which the learned matrix is compared."""
 JOINT, EQUAL = ("joint", "feddf_running", "feddf", "matched", "local"), ("after_local", "adapted")
 """The rows that are compared with KT-pFL (joint), and the points at which all of them have just trained locally."""
+Differences = Mapping[tuple[str, str, str], Difference]
+"""Differences by dataset, partition and row."""
 Values = Mapping[tuple[str, str, str, str], Mapping[int, float]]
 """Values by seed, by dataset, partition, row and column; accuracies are fractions of 1."""
 
@@ -72,22 +75,44 @@ def differences(results: Values, row: str, others: list[str], point: str) -> dic
     return {name: each for name, each in found.items() if each}
 
 
-def verdicts(found: Mapping[tuple[str, str, str], Difference]) -> dict[tuple[str, str, str], str]:
-    """Return the differences with intervals that are not corrected; both tests are corrected for all differences.
+def tested(found: Differences) -> tuple[dict[tuple[str, str, str], int], set[tuple[str, str, str]]]:
+    """Return the signs of the differences, and those that are equivalent to zero, both corrected for all of them.
+
+    A sign is 1 or -1 if the difference is significant, and 0 otherwise.
+    """
+    tests = {name: p for name, each in found.items() if (p := equivalence(each, MARGIN)) is not None}
+    equivalent = {name for name, p in step_down(tests).items() if p < 1 - CONFIDENCE}
+    return {name: each.sign if each else 0 for name, each in holm(found).items()}, equivalent
+
+
+def verdicts(found: Differences) -> dict[tuple[str, str, str], str]:
+    """Return the differences with intervals that are not corrected.
 
     Significant differences are bold. Differences that are equivalent to zero have a mark.
     """
-    tests = {name: equivalence(each, MARGIN) for name, each in found.items()}
-    equivalent = {
-        name for name, p in step_down({n: p for n, p in tests.items() if p is not None}).items() if p < 1 - CONFIDENCE
+    signs, equivalent = tested(found)
+    bold = {name: "**" * bool(sign) for name, sign in signs.items()}
+    return {
+        name: f"{bold[name]}{interval(each)}{bold[name]}{EQUIVALENT * (name in equivalent)}"
+        for name, each in found.items()
     }
-    corrected = holm(found)
-    shown: dict[tuple[str, str, str], str] = {}
-    for name, each in found.items():
-        number, tested = interval(each), corrected[name]
-        text = f"**{number}**" if tested and tested.sign else str(number)
-        shown[name] = text + EQUIVALENT * (name in equivalent)
-    return shown
+
+
+def summary(results: Values) -> str:
+    """Return in how many settings and points the learned matrix is above, below or equivalent to each row."""
+    counts: dict[str, Counter[str]] = {}
+    for point in ("after_transfer", "adapted"):
+        signs, equivalent = tested(differences(results, LEARNED, OTHERS, point))
+        for name, sign in signs.items():
+            own = counts.setdefault(name[2], Counter())
+            own["above"] += sign > 0
+            own["below"] += sign < 0
+            own["equivalent"] += name in equivalent
+            own["undecided"] += not sign and name not in equivalent
+    names = ("above", "below", "equivalent", "undecided")
+    table = [["the learned matrix and", *names]]
+    table += [[ROWS[row].title, *(str(counts[row][name]) for name in names)] for row in OTHERS if row in counts]
+    return drawn(table)
 
 
 def compared(results: Values, row: str, others: list[str], point: str) -> str:
@@ -166,6 +191,7 @@ def design(lines: list[dict[str, str]]) -> str:
 def tables(lines: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield every table of the page with the heading or text above it."""
     results = values(lines)
+    yield "## How often learning helps\n", summary(results)
     yield (
         "## Learned coefficients against others, after transfer\n",
         compared(results, LEARNED, OTHERS, "after_transfer"),

@@ -30,6 +30,15 @@ def test_differences_with_both_tests() -> None:
     ]
 
 
+def test_how_often_learning_helps() -> None:
+    """0.1 above equal rows is equivalent to them; 2.1 above the frozen row and 1.9 below the oracle is significant."""
+    table = page.summary(page.values(lines({"learned": 0.1, "frozen": -2.0, "overlap": 2.0})))
+    found = dict(line.strip("| ").split(" | ", 1) for line in table.splitlines())
+    assert found["frozen at 1/N (FedMD)"] == "8 | 0 | 0 | 0"
+    assert found["overlap of labels (oracle)"] == "0 | 8 | 0 | 0"
+    assert found["random rows"] == "0 | 0 | 8 | 0"
+
+
 def test_what_is_not_finished_is_left_out() -> None:
     """Only seeds that both rows have count; two seeds have no interval and no verdict."""
     some = [line for line in lines({}) if line["row"] != "random" or int(line["seed"]) < 102]
@@ -51,7 +60,7 @@ def test_diverged_runs_have_no_value() -> None:
 
 def test_every_table_is_made() -> None:
     made = dict(page.tables(lines({"joint": 1.0})))
-    assert len(made) == 5 + len(CELLS)
+    assert len(made) == 6 + len(CELLS)
     assert all(table.splitlines()[0].count("|") == table.splitlines()[-1].count("|") for table in made.values())
     ours = "| KT-pFL (joint) | 5 | 61.0 ± 0.0 | 61.0 ± 0.0 | 61.0 ± 0.0 |  |  | 0.26 | 1,272 |"
     assert all(ours in made[f"**Joint: {page.title(cell)}**\n"] for cell in CELLS)
