@@ -30,6 +30,7 @@ from ktpfl_pipeline.methods.fedproto import FedProto
 
 DOCUMENT = Path(__file__).parents[1] / "project" / "what_leaves.md"
 BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n"
+ALIGNED = 9
 FEATURE = 32  # another number than any toy model has
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "fml": {"common": "linear"},
@@ -42,6 +43,7 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {
         name: {"dimension": FEATURE}
         for name in ("fedproto", "fedtgp", "lg_fedavg", "fedgh", "fedre", "fedssa", "fedgen")
     },
+    "fedhenn": {"samples": ALIGNED},
     "scarlet": {"duration": 0},  # nothing is cached
     "selective_fd": {"quantile": 0.0, "ambiguity": 2.0, "width": 1e9, "regularization": 1e6},  # everything is selected
 }
@@ -67,6 +69,7 @@ class Sizes:
         cohort: models of the cohort's members, |S|.
         candidates: M', models that FedFomo sends a client.
         step: b, public images of a mini-batch.
+        aligned: B', public images of FedHeNN's kernels.
         own: d_n, float32 numbers of the client's model.
         others: the same of the other members' models together.
         body: of its model without the head.
@@ -86,6 +89,7 @@ class Sizes:
     cohort: int
     candidates: int
     step: int
+    aligned: int
     own: int
     others: int
     body: int
@@ -117,7 +121,10 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "8f · its classes + 4": lambda s: 8 * s.width * s.owned + 4,
         "4K · its classes": lambda s: 4 * s.classes * s.owned,
     },
-    "similarities": {"4 Σ b²": lambda s: 4 * (s.public // s.step * s.step**2 + (s.public % s.step) ** 2)},
+    "similarities": {
+        "4 Σ b²": lambda s: 4 * (s.public // s.step * s.step**2 + (s.public % s.step) ** 2),
+        "2 B'(B' + 1)": lambda s: 2 * s.aligned * (s.aligned + 1),
+    },
     "coefficients": {
         "4|S|": lambda s: 4 * s.cohort,
         "4(M' + 1)": lambda s: 4 * (s.candidates + 1),
@@ -140,7 +147,10 @@ FORMULAS: dict[str, dict[str, Formula]] = {
         "4(F + 1) · its classes": lambda s: 4 * (s.feature + 1) * s.owned,
         "4(F + 1)K + 4d of the generator": lambda s: 4 * ((s.feature + 1) * s.classes + s.generator),
     },
-    "public": {"B · pixels": lambda s: s.public * s.pixels},
+    "public": {
+        "B · pixels": lambda s: s.public * s.pixels,
+        "B' · pixels": lambda s: s.aligned * s.pixels,
+    },
 }
 
 
@@ -226,7 +236,7 @@ def toy_sizes(n: int, fed: Federation) -> Sizes:
     common = 64 * toy.CLASSES + toy.CLASSES
     own, normalized = numbers[n], {"conv": 16, "both": 16}.get(fed.by_id[n].architecture, 0)
     step, sizes = fed.distillation.batch_size, (len(fed.clients), len(COHORT), 3)
-    make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, width, *sizes, step)
+    make = partial(Sizes, 13, 64, toy.CLASSES, owned, FEATURE, width, *sizes, step, ALIGNED)
     return make(own, others, own - head, common, own - normalized, own - normalized // 2, 56 + 10 * toy.CLASSES)
 
 
@@ -234,7 +244,7 @@ def paper_sizes(*, alike: bool) -> list[Sizes]:
     """Return the sizes of the paper's clients: Fashion-MNIST, |D_r| = 3,000, twenty clients with two labels each."""
     own = list((ALIKE if alike else PAPER).values()) * (20 if alike else 5)
     head = 10 * 512 + 10
-    make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 512, 20, 20, 4, 256)
+    make = partial(Sizes, 3000, 784, 10, 2, FedProto().dimension, 512, 20, 20, 4, 256, 1000)
     lenet = PAPER["lenet"]
     small = lenet - 850 + (min(FedMRL().dimension, 84) + 1) * 10  # its feature has 84 numbers, and its head 850
     return [make(d, sum(own) - d, d - head, lenet, d, d, small) for d in own]

@@ -28,7 +28,8 @@ from ktpfl_pipeline.methods import METHODS, create
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     **{name: {"common": "linear"} for name in ("fml", "fedkd", "fedkd_summed", "fedmrl")},
     "feddbe": {"weight": 1.0},
-    **{name: {"steps": 5} for name in ("fedtgp", "fedgh", "fedgen")},  # of the server, on what it trains
+    **{name: {"steps": 5} for name in ("fedgh", "fedgen")},  # of the server, on what it trains
+    "fedtgp": {"steps": 5, "prediction": "head"},  # a few of its steps make no prototypes yet to classify by
     "fedre": {"rate": 0.1, "epochs": 20},
 }
 
@@ -58,7 +59,7 @@ TRAINED_OTHERWISE = {
 }
 
 # Rounds after which a method has learned whose first rounds teach little.
-SLOW = {"pfedhn": 8, "fccl_plus": 5, "fedre": 10}
+SLOW = {"pfedhn": 8, "fccl_plus": 5, "fedre": 10, "fedproto": 6}
 
 # The first method of each kind of state, and so of each way in which models are given to clients and taken back.
 REPRESENTATIVES = list({get_type_hints(METHODS[name].kind.init)["return"]: name for name in reversed(METHODS)}.values())

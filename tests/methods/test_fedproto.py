@@ -101,7 +101,9 @@ class TestTraining:
     def test_without_weight_it_is_local_training(self) -> None:
         """Bit for bit, over rounds with cohorts and whatever the prototypes."""
         schedule = Schedule(rounds=3, participation=0.6)
-        run, alone = (engine.run(method, toy.federation(), schedule) for method in (FedProto(weight=0.0), Local()))
+        run, alone = (
+            engine.run(method, toy.federation(), schedule) for method in (FedProto(0.0, prediction="head"), Local())
+        )
         assert toy.same(run.state.models, alone.state.models)
         assert [record.accuracy for record in run.history] == [record.accuracy for record in alone.history]
         assert [record.loss for record in run.history] == [record.loss for record in alone.history]

@@ -65,12 +65,14 @@ class Offer:
         perform: the function, ``perform(workspace, n, *arguments)``.
         gives: what the reply discloses; a ``model`` stays at the client, which replies with the model's number.
         takes: the arguments.
+        trains: whether an operation that gives a model trains it, so that the reply has a loss.
     """
 
     words: str
     perform: Callable[..., Any]
     gives: Literal["model", "predictions", "prototypes", "numbers"]
     takes: tuple[Kind, ...]
+    trains: bool = True
 
 
 def _tensor(value: Any, shape: tuple[int | None, ...], *dtypes: torch.dtype) -> bool:
@@ -109,6 +111,7 @@ PROTOTYPES = Kind(
     "one prototype per class", lambda value, known: _tensor(value, (known.setting.classes, None), *FLOATS)
 )
 SHOWN = Kind("one flag per class", lambda value, known: _tensor(value, (known.setting.classes,), torch.bool))
+FLAG = Kind("true or false", lambda value, known: isinstance(value, bool))
 WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, int | float) and 0 <= value < LARGEST)
 
 OPERATIONS = {
@@ -117,6 +120,13 @@ OPERATIONS = {
     "logits": Offer("predictions", operations.logits, "predictions", (MODEL, BATCH)),
     "evaluate": Offer("an evaluation", operations.evaluate, "numbers", (MODEL, SPLIT)),
     "class_means": Offer("prototypes", features.class_means, "prototypes", (MODEL, WIDTH)),
+    "with_prototypes": Offer(
+        "classification by prototypes",
+        features.with_prototypes,
+        "model",
+        (MODEL, PROTOTYPES, SHOWN, FLAG),
+        trains=False,
+    ),
     "train_to_prototypes": Offer(
         "training toward prototypes",
         fedproto.train_client,

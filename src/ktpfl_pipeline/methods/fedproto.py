@@ -2,10 +2,10 @@
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang: FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022,
 Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is the input of a model's head, pooled to a common dimension F
-by averaging neighboring entries. A client classifies with its own head.
+by averaging neighboring entries.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -21,6 +21,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
+from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 from ktpfl_pipeline.methods.shared import common_head
 
@@ -45,14 +46,25 @@ class FedProto(Personal):
     Attributes:
         weight: λ, the weight of the squared distance to the prototype in the local loss; 1 in the paper.
         dimension: F, the common dimension of the features; 512 as in HtFLlib, the best of four measured values.
+        prediction: how clients classify: by the ``nearest_prototype``, as in the paper; by the
+            ``nearest_own_prototype``, only of classes that the client has, as in the authors' code; or by their own
+            ``head``.
     """
 
     title = "FedProto"
     exchanges = frozenset({"prototypes"})
-    needs_head = "layer"
+    needs_head = "biased"
 
     weight: Annotated[float, Ge(0)] = 1.0
     dimension: Annotated[int, Ge(1)] = 512
+    prediction: common_head.Prediction = "nearest_prototype"
+
+    def misfits(self, setting: Setting) -> dict[str, str]:
+        """Return the architectures without a head as `prediction` needs it, each with the reason."""
+        found = {} if self.prediction == "head" else super().misfits(setting)
+        without = {name: setting.facts(name).lacks("layer") for name in self.architectures(setting)}
+        hint = "; prediction: head does not need this"
+        return {name: reason or f"{found[name]}{hint}" for name, reason in without.items() if reason or name in found}
 
     def init(self, fed: Federation) -> FedProtoState:
         """Start from the initial models, without prototypes."""
@@ -70,16 +82,25 @@ class FedProto(Personal):
         return replace(after, models={**state.models, **trained}), RoundReport(trained, traffic)
 
     def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
-        """Return the state with each prototype as the unweighted average of the means of clients that have the class.
+        """Return the state with the unweighted averages of `common_head.averaged` as prototypes."""
+        prototypes, known = common_head.averaged(means, owned, state.prototypes, state.known)
+        return replace(state, prototypes=prototypes, known=known)
 
-        The prototype of a class that no client of the cohort has does not change.
+    def personal(self, state: FedProtoState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return the clients' own models, which classify by the global prototypes if `prediction` says so."""
+        return self.classified(super().personal(state, clients, fed), state, fed)
 
-        Args:
-            means: (|S|, K, F) the cohort's class means, zeros where a client has no sample of the class.
-            owned: (|S|, K) bool, whether a client has samples of the class.
-        """
-        prototypes = common_head.averaged_means(means, owned, state.prototypes)
-        return replace(state, prototypes=prototypes, known=state.known | owned.any(dim=0))
+    def classified(self, models: Models, state: FedProtoState, fed: Federation) -> Models:
+        """Return models with their own heads as the client uses them."""
+        return common_head.classified(fed, models, state.prototypes, state.known, self.prediction)
+
+    def adapt(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
+        """Return the clients' own models after plain local training, which also trains their own heads."""
+        return self.classified(fed.fine_tune(self.own(state, models, fed), epochs), state, fed)
+
+    def own(self, state: FedProtoState, clients: Iterable[int], fed: Federation) -> Models:
+        """Return models with their own heads; those of new clients are the initial ones."""
+        return select({**fed.initial_models(), **state.models}, clients)
 
     def train(
         self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation, epochs: int | None = None
@@ -91,11 +112,13 @@ class FedProto(Personal):
     def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the prototypes; their models are the initial ones."""
         traffic = exchange.all_prototypes(fed.classes, self.dimension)
-        return Joined(select(fed.initial_models(), newcomers), dict.fromkeys(newcomers, traffic))
+        models = self.classified(select(fed.initial_models(), newcomers), state, fed)
+        return Joined(models, dict.fromkeys(newcomers, traffic))
 
     def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
         """Train new clients toward the prototypes of the last round."""
-        return self.train(models, state.prototypes, state.known, 0, fed, epochs)
+        trained = self.train(self.own(state, models, fed), state.prototypes, state.known, 0, fed, epochs)
+        return self.classified(trained, state, fed)
 
 
 def train_client(

@@ -351,10 +351,14 @@ class RealExecutor(Executor):
         operations.check_answer(name, value, arguments, known, travels)
         if not _is_count(samples, known.setting.by_id[n].architecture):
             raise InputError("it does not state how many samples it trained on.")
+        trains = isinstance(value, Left) and operations.find(name).trains
+        if not trains and (loss is not None or finite is not None):
+            raise InputError(f"it has the loss of a training, {loss!r:.80}, but was not asked to train.")
         if not isinstance(value, Left):
-            if loss is not None or finite is not None:
-                raise InputError(f"it has the loss of a training, {loss!r:.80}, but was not asked to train.")
             return Outcome(value, samples=samples)
+        if not trains:
+            self.attendance.kept[n].add(value.version)
+            return Outcome(self._held(n, value), samples=samples)
         if type(loss) is not float or operations.LOSS < abs(loss) < math.inf:
             raise InputError(f"its loss is {loss!r:.80}, which is not a number up to {operations.LOSS:,.0f}.")
         if type(finite) is not bool:  # or a model that is NaN would count

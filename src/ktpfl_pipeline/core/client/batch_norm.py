@@ -65,7 +65,7 @@ def private_statistics(module: nn.Module) -> Iterator[None]:
     finally:
         with torch.no_grad():
             for buffer, value in zip(own, before, strict=True):
-                buffer.copy_(value)
+                buffer.data.copy_(value)  # a backward pass to come may have saved the buffer, which it does not use
 
 
 @contextmanager

@@ -24,6 +24,9 @@ from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.weights import Params, params_of
 
+NEVER = -1e5
+"""The logit of a class without a prototype, lower than that of all others."""
+
 
 @contextmanager
 def features(head: nn.Module, dimension: int | None = None) -> Iterator[list[Tensor]]:
@@ -66,6 +69,29 @@ def fitted(params: Params, name: str, head: Params) -> Params:
     everything = torch.eye(own.shape[1], device=own.device, dtype=own.dtype)
     pooling = pooled(everything, head["weight"].shape[1])  # (f, F), P transposed
     return {**params, f"{name}.weight": head["weight"] @ pooling.T, f"{name}.bias": head["bias"]}
+
+
+def with_prototypes(
+    space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, own: bool
+) -> Outcome[Params]:
+    """Return client n's model with a head that classifies by the nearest prototype of the pooled features P x.
+
+    The logit of class k is -‖P x - q_k‖² + ‖P x‖², which is linear in x; the second term is the same for all classes.
+    A class without a prototype is never the nearest. Without any prototype the model keeps its own head.
+
+    Args:
+        prototypes: q, (K, F).
+        known: (K,) bool, which classes have a prototype.
+        own: whether only classes count of which the client has training samples.
+    """
+    name = space.setting.head(space.architecture(n), "biased").name
+    q, there = prototypes.to(params[f"{name}.weight"]), known.to(space.device)
+    if own:
+        there = there & F.one_hot(space.split(n, "train").labels, len(q)).any(dim=0)
+    head = {"weight": 2.0 * q * there[:, None], "bias": torch.where(there, -q.square().sum(dim=1), NEVER)}
+    made = fitted(params, name, head)
+    heads = {key: torch.where(there.any(), made[key], params[key]) for key in (f"{name}.weight", f"{name}.bias")}
+    return Outcome({**params, **heads})
 
 
 def train_common_head(

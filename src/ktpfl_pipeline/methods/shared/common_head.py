@@ -3,6 +3,8 @@
 Clients may have different architectures: features are pooled to a common dimension F (`core/client/features.py`).
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -10,6 +12,10 @@ from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import features
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.weights import Models, Params, select
+
+Prediction = Literal["head", "nearest_prototype", "nearest_own_prototype"]
+"""How a client classifies: by its head, or by the prototype that is nearest to a sample's feature, of all classes or of
+those that the client has."""
 
 
 def initial(fed: Federation, dimension: int) -> Params:
@@ -59,3 +65,27 @@ def averaged_means(means: Tensor, weights: Tensor, prototypes: Tensor) -> Tensor
     totals = weights.sum(dim=0)[:, None]  # (K, 1)
     sums = (weights[..., None] * means).sum(dim=0)
     return torch.where(totals > 0, sums / totals.clamp_min(1.0), prototypes)
+
+
+def averaged(means: Tensor, owned: Tensor, prototypes: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each class's mean over the clients that have the class, (K, F), and which classes have one, (K,).
+
+    The prototype of a class that no client of the cohort has does not change.
+
+    Args:
+        means: (|S|, K, F) the cohort's class means, zeros where a client has no sample of the class.
+        owned: (|S|, K) bool, whether a client has samples of the class.
+        prototypes: (K, F), the prototypes so far.
+        known: (K,) bool, which of them exist.
+    """
+    owners = owned.sum(dim=0)  # (K,)
+    mean = means.sum(dim=0) / owners.clamp_min(1)[:, None]
+    return torch.where((owners > 0)[:, None], mean, prototypes), known | (owners > 0)
+
+
+def classified(fed: Federation, models: Models, prototypes: Tensor, known: Tensor, prediction: Prediction) -> Models:
+    """Return the models, which classify by the nearest prototype if `prediction` says so; see `with_prototypes`."""
+    if prediction == "head":
+        return models
+    calls = {n: (params, prototypes, known, prediction == "nearest_own_prototype") for n, params in models.items()}
+    return fed.run("classify", features.with_prototypes, calls)
