@@ -84,6 +84,7 @@ ANY_ARCHITECTURES = {
     "fccl": Preset(".fccl:FCCL"),
     "fccl_plus": Preset(".fccl_plus:FCCLPlus"),
     "rhfl": Preset(".rhfl:RHFL"),
+    "fedhenn": Preset(".fedhenn:FedHeNN"),
     "fd": Preset(".fd:FD"),
     "fedproto": Preset(".fedproto:FedProto"),
     "fedtgp": Preset(".fedtgp:FedTGP"),
