@@ -1,16 +1,30 @@
 """Users' own methods, models and data sources, which are given by dotted paths: ``my_package.my_module:Name``."""
 
+import hashlib
 import importlib
 import os
 import re
+import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ktpfl_pipeline.core.errors import InputError
 
 PATH = re.compile(r"\w+(\.\w+)*:\w+")
+LIBRARIES = tuple(os.path.realpath(sysconfig.get_path(of)) + os.sep for of in ("stdlib", "purelib", "platlib"))
+"""The folders of Python's own modules and of installed packages."""
+SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", *LIBRARIES)
+"""Folders whose files do not belong to a user's code."""
+_READ: dict[str, set[tuple[str, str]]] = {}
+"""What the code of each package has read while it was watched: ("file", path) or ("environment", name)."""
+_WATCHED: list[str] = []
+"""The packages that are watched now; reads are recorded for the last one."""
 
 
 def is_path(name: str) -> bool:
@@ -30,7 +44,8 @@ def load(path: str, what: str) -> Any:
     """
     module, _, name = path.partition(":")
     try:
-        found = importlib.import_module(module)
+        with watched(path):
+            found = importlib.import_module(module)
     except Exception as error:  # whatever the user's own module raises
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise InputError(
@@ -45,9 +60,95 @@ def load(path: str, what: str) -> Any:
     return getattr(found, name)
 
 
-def own_frames(error: Exception, path: str) -> list[tuple[str, int, str]]:
+def package_of(path: str) -> str:
+    """Return the package of a dotted path."""
+    return re.split(r"[.:]", path)[0]
+
+
+@cache
+def is_library(module: str) -> bool:
+    """Return whether a loaded module is Python's own or an installed package's, and not a file of the user's."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return module != "__main__" and (file is None or is_in_library(file))
+
+
+def is_in_library(file: str | os.PathLike[str]) -> bool:
+    """Return whether a file is one of Python's own or of an installed package."""
+    return os.path.realpath(file).startswith(LIBRARIES)
+
+
+@contextmanager
+def watched(path: str) -> Iterator[None]:
+    """Record the files and the environment variables that the package of a dotted `path` reads in the block."""
+    _listen()
+    package = package_of(path)
+    get = type(os.environ).__getitem__
+
+    def seen(environment: Any, name: str) -> str:
+        caller = sys._getframe(1)
+        while caller.f_back is not None and caller.f_globals.get("__name__") in ("os", "collections.abc"):
+            caller = caller.f_back
+        if _is_of(caller, package):
+            _READ.setdefault(package, set()).add(("environment", name))
+        return get(environment, name)
+
+    _WATCHED.append(package)
+    try:
+        with patch.object(type(os.environ), "__getitem__", seen):
+            yield
+    finally:
+        _WATCHED.pop()
+
+
+@cache
+def _listen() -> None:
+    """Call `_hear` at each of Python's audit events from now on; Python cannot undo this."""
+    sys.addaudithook(_hear)
+
+
+def _hear(event: str, given: tuple[Any, ...]) -> None:
+    """Record a file that the watched package opens for reading."""
+    if not _WATCHED or event != "open" or not isinstance(given[0], str | bytes):
+        return
+    place, mode, flags = os.path.realpath(os.fsdecode(given[0])), given[1] or "", given[2] or 0
+    if set("wax+") & set(mode) or flags & (os.O_WRONLY | os.O_RDWR) or place.endswith((".py", ".pyc", ".so")):
+        return
+    frame: Any = sys._getframe(1)
+    while frame is not None and not _is_of(frame, _WATCHED[-1]):
+        frame = frame.f_back
+    if frame is not None and not place.startswith(SYSTEM) and os.path.isfile(place):
+        _READ.setdefault(_WATCHED[-1], set()).add(("file", place))
+
+
+def _is_of(frame: Any, package: str) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == package
+
+
+def read_by(path: str) -> dict[str, str]:
+    """Return hashes of what the package of a dotted `path` has read, by name: files, and environment variables.
+
+    The hashes are of the present contents. Only reads that were `watched` are known.
+    """
+    found = {}
+    for kind, name in sorted(_READ.get(package_of(path), ())):
+        if kind == "environment":
+            found[name] = hashlib.sha256(os.environ.get(name, "").encode()).hexdigest()[:16]
+            continue
+        inside = Path(name).relative_to(Path.cwd()) if Path(name).is_relative_to(Path.cwd()) else Path(name).name
+        found[str(inside)] = _content(name, os.stat(name).st_mtime_ns) if os.path.isfile(name) else "missing"
+    return found
+
+
+@cache
+def _content(file: str, changed: int) -> str:
+    """Return the hash of a file's content. `changed` is the time of its last change, part of the key of the cache."""
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
+
+
+def own_frames(error: BaseException, path: str) -> list[tuple[str, int, str]]:
     """Return file, line and function of each frame of an error that is in the package of `path`, the innermost last."""
-    package = re.split(r"[.:]", path)[0]
+    package = package_of(path)
     stack = traceback.walk_tb(error.__traceback__)
     own = [pair for pair in stack if str(pair[0].f_globals.get("__name__")).split(".")[0] == package]
     return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in own]
@@ -74,7 +175,7 @@ def own_errors(path: str, what: str) -> Iterator[None]:
         ) from error
 
 
-def raised(error: Exception, path: str) -> str:
+def raised(error: BaseException, path: str) -> str:
     """Return an error as text with the line that raised it: ``"KeyError: 'x' (/home/me/nets.py, line 7)"``.
 
     The line is the innermost one in the package of the dotted `path`.
