@@ -11,6 +11,7 @@ import toy
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.model_facts import facts_of, layer_of, look, prepared
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
@@ -153,8 +154,9 @@ def test_each_architecture_is_run_once_and_nothing_is_drawn() -> None:
         built.append(name)
         return toy.build(name)
 
-    assert facts_of(build, "mlp", SHAPE) == facts_of(build, "mlp", SHAPE)
-    assert built == ["mlp"]
+    first, second = (facts_of(build, "mlp", SHAPE, kinds.FEATURES, toy.CLASSES) for _ in range(2))
+    assert first is second
+    assert built == ["mlp"] * 3
     assert toy.same(toy.global_generators(), before)
 
 

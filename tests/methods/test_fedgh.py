@@ -103,11 +103,8 @@ def test_adaptation_trains_the_common_head_in_its_own_parameters(name: str) -> N
     clients = tuple(
         Client(n, "cnn_bn", *(toy_28(size, seed=10 * n + i) for i, size in enumerate((16, 6, 9)))) for n in (3, 7)
     )
-    fed = toy.again(
-        toy.federation(2, dtype="float64", build=partial(build, shape=(1, 28, 28), classes=3)),
-        clients=clients,
-        public=toy_28(24, seed=99).inputs,
-    )
+    made, public = partial(build, shape=(1, 28, 28), classes=3), toy_28(24, seed=99).inputs
+    fed = toy.again(toy.federation(2, dtype="float64"), build=made, clients=clients, public=public)
     method = create(name, {"dimension": 64})
     state, _ = method.round(method.init(fed), [3], 1, fed)
     start = method.personal(state, [3], fed)

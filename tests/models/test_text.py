@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,9 @@ def narrow(shape: TokenShape, classes: int) -> torch.nn.Module:
 
 def test_an_own_model_is_tried_with_ids() -> None:
     assert built(f"{__name__}:bag")(torch.tensor([[11] * 6])).shape == (1, 3)
-    with pytest.raises(InputError, match="does not take inputs of 6; it raised"):
-        built(f"{__name__}:narrow")
+    build = partial(models.build, shape=SHAPE, classes=3)
+    with pytest.raises(InputError, match="does not take 3 inputs of 6; it raised"):
+        model_facts.facts_of(build, f"{__name__}:narrow", SHAPE, kinds.TOKENS, 3)
 
 
 # Classifiers of transformers.

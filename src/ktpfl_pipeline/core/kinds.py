@@ -48,6 +48,10 @@ class Kind(ABC):
         """Return `number` zero inputs of the given shape, (number, *shape), as a model in `dtype` takes them."""
         return self.to_float(torch.zeros(number, *shape, dtype=self.dtype), dtype).zero_()
 
+    @abstractmethod
+    def drawn(self, shape: Sequence[int], number: int) -> Tensor:
+        """Return `number` random inputs, (number, *shape), as a model in float32 takes them; always the same ones."""
+
 
 class Images(Kind):
     """Images of 8 bits: (channels, height, width), uint8."""
@@ -60,6 +64,10 @@ class Images(Kind):
         """Return pixels as numbers from -1 to 1."""
         return inputs.to(dtype, copy=True).div_(127.5).sub_(1.0).contiguous()
 
+    def drawn(self, shape: Sequence[int], number: int) -> Tensor:
+        """Return images whose pixels are uniform."""
+        return self.to_float(torch.randint(0, 256, (number, *shape), dtype=torch.uint8, generator=_generator()))
+
 
 class Features(Kind):
     """Numbers without a known range: vectors, series, or grids of any channels; float32."""
@@ -70,6 +78,10 @@ class Features(Kind):
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return features in the model's dtype, otherwise unchanged."""
         return inputs.to(dtype)
+
+    def drawn(self, shape: Sequence[int], number: int) -> Tensor:
+        """Return features of mean 0 and standard deviation 1."""
+        return torch.randn(number, *shape, generator=_generator())
 
 
 class Tokens(Kind):
@@ -83,6 +95,11 @@ class Tokens(Kind):
         """Return ids unchanged: the first layer of a model looks up their embeddings."""
         return inputs
 
+    def drawn(self, shape: Sequence[int], number: int) -> Tensor:
+        """Return texts of any ids of the vocabulary of a `TokenShape`; without a vocabulary, of id 0."""
+        highest = getattr(shape, "vocabulary", 1)
+        return torch.randint(0, highest, (number, *shape), generator=_generator())
+
     def transported(self, inputs: Tensor) -> int:
         """Return the bytes of the smallest unsigned integer that holds every id: 1, 2 or 4."""
         highest = int(inputs.max()) if inputs.numel() else 0
@@ -92,6 +109,10 @@ class Tokens(Kind):
 IMAGES, FEATURES, TOKENS = Images(), Features(), Tokens()
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (IMAGES, FEATURES, TOKENS)}
 """All kinds by name."""
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
 
 
 def of(inputs: Tensor) -> Kind:

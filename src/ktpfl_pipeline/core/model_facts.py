@@ -1,11 +1,14 @@
 """Properties of a model, found by running it: its head, changes to its input, and tied and frozen tensors.
 
-A module does not tell in which order its layers run, or which layer computes the logits. So a fresh module is run on a
-few random inputs, with hooks on its layers. The module is not used after that.
+A module does not tell in which order its layers run, or which layer computes the logits. So an architecture is first
+tried (`model_trial`), and then a fresh module is run on a few random inputs, with hooks on its layers.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,10 +17,15 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import Shape
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.extensions import is_path, read_by, watched
+from ktpfl_pipeline.core.model_trial import Trial
 from ktpfl_pipeline.core.weights import frozen_names, is_frozen, tied_names
 
 PARAMETRIZED = ".parametrizations."
 """Part of the names of tensors from which torch computes a weight, as with `weight_norm`."""
+LARGE = 30.0
+"""The standard deviation of the numbers that replace the output of a head, to see what follows it."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,9 @@ class ModelFacts:
     tied: tuple[str, ...] = ()  # names of parameters or buffers that share the tensor of an earlier name
     frozen: tuple[str, ...] = ()  # names of the parameters and buffers that training does not change
     takes_one: bool = True  # whether the model can be trained on a batch of one sample; with BatchNorm often not
+    bounded: str = ""  # the name of the head if all outputs are from 0 to 1 whatever it computes; otherwise empty
+    built: str = ""  # a hash of what its builder makes, see `model_trial.Tried`; empty before a trial
+    warnings: tuple[str, ...] = ()  # what the trial found that may surprise, in one sentence each
 
     def lacks(self, needed: str) -> str:
         """Return why a method cannot use the model; empty if it can. `needed` is the method's `Method.needs_head`."""
@@ -58,41 +69,77 @@ class ModelFacts:
         return f"its head {self.head.name} {reason}" if reason else ""
 
 
-_KNOWN: WeakKeyDictionary[Callable[[str], nn.Module], dict[tuple[str, Shape], ModelFacts]] = WeakKeyDictionary()
-"""Facts that are already known, by builder, architecture and shape. A model is run once per process."""
+Build = Callable[[str], nn.Module]
+_KNOWN: WeakKeyDictionary[Callable[..., nn.Module], dict[Any, tuple[dict[str, str], ModelFacts]]] = WeakKeyDictionary()
+"""Facts that are known, by builder, architecture and inputs, with what the architecture's package had read by then."""
 
 
-def facts_of(
-    build: Callable[[str], nn.Module], architecture: str, shape: Shape, kind: kinds.Kind = kinds.FEATURES
-) -> ModelFacts:
-    """Return the properties of an architecture. The first call makes a module with `build` and runs it."""
-    known = _KNOWN.setdefault(build, {})
-    if (architecture, shape) not in known:
-        with rng.seeded(0), torch.device("cpu"):
-            known[architecture, shape] = look(build(architecture), shape, kind)
-    return known[architecture, shape]
+def facts_of(build: Build, architecture: str, shape: Shape, kind: kinds.Kind, classes: int) -> ModelFacts:
+    """Return the properties of an architecture for inputs of a shape. The first call tries it, once per process.
+
+    Builders that are a `partial` of one function, such as `models.build`, share what is known. Raises InputError if the
+    architecture does not pass its trial.
+    """
+    own, given, words = getattr(build, "func", build), getattr(build, "args", ()), getattr(build, "keywords", {})
+    shape = words.get("shape", shape)  # a `TokenShape` has the vocabulary, which the samples do not show
+    module, _, name = architecture.partition(":")
+    plain = {key: value for key, value in words.items() if not isinstance(value, Mapping)}  # without pretrained weights
+    maker = getattr(sys.modules.get(module), name, None)  # a notebook may have defined it again
+    asked = (architecture, id(maker), shape, getattr(shape, "vocabulary", 0), classes, repr((given, plain)))
+    known = _KNOWN.setdefault(own, {})
+    if asked not in known or known[asked][0] != read_by(architecture):
+        watching = watched(architecture) if is_path(architecture) else nullcontext()
+        with watching, torch.device("cpu"), torch.enable_grad():
+            tried = Trial(architecture, partial(build, architecture), shape, kind, classes).run()
+            with rng.seeded(0):
+                facts = look(tried.fresh, shape, kind)
+        if facts.bounded:
+            raise InputError(
+                f"The model {architecture!r} returned numbers from 0 to 1 whatever its layer {facts.bounded} computed, "
+                "which are not logits: leave out the Sigmoid or Softmax after it."
+            )
+        known[asked] = read_by(architecture), replace(facts, built=tried.built, warnings=tried.warnings)
+    return known[asked][1]
 
 
 def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> ModelFacts:
     """Return the properties of a module. The module is run and changed: do not use it afterwards.
 
-    The module is fresh, on the CPU, and maps (n, *shape) to (n, K). Its inputs here are random, or zero if the kind of
-    input is not floating-point.
+    The module is fresh, on the CPU, and maps (n, *shape) to (n, K). Its inputs here are random.
     """
     tied, frozen = tied_names(module), frozen_names(module)
-    inputs = kind.blank(shape, 2)
-    if inputs.is_floating_point():
-        inputs = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+    inputs = kind.drawn(shape, 2)
     module.float().requires_grad_(True)
     with torch.enable_grad():
         calls, logits, changed = _watched(module.eval(), inputs)
         head = _head(module, inputs, calls, logits.shape[1], tied, frozen)
     with torch.no_grad():
         takes_one = _takes_one(module.train(), inputs[:1].clone())
-        changed = _watched(module, inputs)[2] or changed
+        _, trained, written = _watched(module, inputs)
+        modes = [mode for mode, found in {False: logits, True: trained}.items() if _in_unit(found)]
+        bounded = [head.name for mode in modes if head and _is_bounded(module.train(mode), head.name, inputs)]
     called = dict.fromkeys(name for name, *_ in calls)
     layers = (*(name for name, _ in _layers(module) if name not in called), *called)
-    return ModelFacts(head, layers, changed, tuple(tied), tuple(frozen), takes_one)
+    limits = bounded[0] if bounded else ""
+    return ModelFacts(head, layers, changed or written, tuple(tied), tuple(frozen), takes_one, limits)
+
+
+def _in_unit(outputs: Tensor) -> bool:
+    return bool(((outputs >= 0) & (outputs <= 1)).all())
+
+
+def _is_bounded(module: nn.Module, head: str, inputs: Tensor) -> bool:
+    """Return whether all outputs are from 0 to 1 when large random numbers replace the output of the head."""
+
+    def large(_: nn.Module, entered: Any, left: Tensor) -> Tensor:
+        return LARGE * torch.randn(left.shape, generator=torch.Generator().manual_seed(0))
+
+    hook = module.get_submodule(head).register_forward_hook(large)
+    try:
+        found: Tensor = module(inputs.clone())
+    finally:
+        hook.remove()
+    return _in_unit(found)
 
 
 def layer_of(name: str) -> str:

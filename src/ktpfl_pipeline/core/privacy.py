@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ktpfl_pipeline.core import kinds, rng
+from ktpfl_pipeline.core import kinds, model_trial, rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.settings import Compute, Privacy
@@ -33,6 +33,11 @@ WITHOUT_IT = "or set training.privacy to null"
 _KNOWN: WeakKeyDictionary[Builder, dict[tuple[str, Shape], str]] = WeakKeyDictionary()
 """Results of `hindrance`, by builder, architecture and shape."""
 
+MIXES = (
+    "whose logits of a sample depend on the other samples of its batch in training mode, so that no ε would hold: "
+    "compute each sample by itself, without statistics of the batch"
+)
+"""Why a model is excluded whose own code mixes the samples of a batch."""
 EXCLUDED = {
     "bfloat16": "compute.dtype is bfloat16, but training.privacy computes the gradient of each sample in float32 or "
     "float64: choose one of these",
@@ -75,8 +80,10 @@ def hindrance(build: Builder, architecture: str, shape: Shape, kind: kinds.Kind)
         with rng.seeded(0):
             with torch.device("meta"):  # the device has shapes and no values
                 outline = build(architecture)
-            known[architecture, shape] = _layers_without(outline) or _failure(
-                outline, lambda: build(architecture), kind.blank(shape, 2)
+            known[architecture, shape] = (
+                _layers_without(outline)
+                or _failure(outline, lambda: build(architecture), kind.blank(shape, 2))
+                or (MIXES if model_trial.mixes(lambda: build(architecture), shape, kind) else "")
             )
     return known[architecture, shape]
 

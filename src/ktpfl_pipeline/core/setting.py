@@ -29,10 +29,12 @@ from ktpfl_pipeline.core.settings import (
 )
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.validation import check
-from ktpfl_pipeline.core.warnings import Warned
+from ktpfl_pipeline.core.warnings import Warned, warn
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
 
 Split = Literal["train", "validation", "test"]
+OUTSIDE = "Outside of a model's state"
+"""The kind of the warnings of a model's trial."""
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """The dtype of weights and of sums, by `compute.dtype`. TF32 and bfloat16 apply to matrix products only."""
 
@@ -54,7 +56,8 @@ class Setting:
     """All that a round depends on besides the method's state.
 
     Raises InputError if two clients have the same id, the public batch is larger than the public set, a setting is
-    invalid, or the encoding, augmentation or private training that the settings ask for is impossible.
+    invalid, an architecture does not pass its trial, or the encoding, augmentation or private training that the
+    settings ask for is impossible.
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids
@@ -81,7 +84,9 @@ class Setting:
     #: ids from which adversaries, stragglers and clients with a budget are drawn; empty means the ids of `clients`. A
     #: worker of a cluster has only some of these clients. Newcomers are not among them.
     population: tuple[int, ...] = ()
-    warnings: tuple[Warned, ...] = ()  #: what was found when the data were prepared; `engine.run` returns them too
+    warnings: tuple[Warned, ...] = ()  #: what was found in the data and the models; `engine.run` returns them too
+    #: properties of architectures by name, each with its `build`; they are found once and sent to workers
+    known: dict[str, tuple[Callable[[str], nn.Module], ModelFacts]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Check ids and settings, and import modules that workers need before these workers are forked."""
@@ -101,6 +106,10 @@ class Setting:
         self.adversaries.check(len(self.population))
         for client in self.clients[:1]:
             augmentation.check(self.training.augmentation, client.train.inputs)
+        own = [Warned(OUTSIDE, each) for name in self.models() for each in self.facts(name).warnings]
+        for each in own:
+            warn(each.kind, each.text)
+        object.__setattr__(self, "warnings", tuple(dict.fromkeys((*self.warnings, *own))))
         if not (self.training.plain and self.distillation.plain):
             torch.optim.SGD([torch.zeros(1)], 0.0)  # the first optimizer imports torch's compiler, which takes seconds
         if self.training.privacy is not None:
@@ -219,8 +228,13 @@ class Setting:
             return self.build(architecture)
 
     def facts(self, architecture: str) -> ModelFacts:
-        """Return the properties of an architecture, found by running it once; see `model_facts`."""
-        return facts_of(self.build, architecture, tuple(self.public.shape[1:]), kinds.of(self.public))
+        """Return the properties of an architecture, found by a trial; see `model_facts`."""
+        build, facts = self.known.get(architecture, (None, None))
+        if facts is None or build is not self.build:
+            shape, kind = tuple(self.public.shape[1:]), kinds.of(self.public)
+            facts = facts_of(self.build, architecture, shape, kind, self.classes)
+            self.known[architecture] = self.build, facts
+        return facts
 
     def head(self, architecture: str, needed: str = "layer") -> Head:
         """Return the head of an architecture: the layer that computes its logits.

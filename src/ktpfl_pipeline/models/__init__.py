@@ -78,6 +78,11 @@ def is_family(name: str) -> bool:
     return name.partition(":")[0] in FAMILIES
 
 
+def is_own(name: str) -> bool:
+    """Return whether an architecture is a user's own builder, which is given by a dotted path."""
+    return name not in MODELS and not is_family(name)
+
+
 def module_of(name: str) -> str:
     """Return the name of the module that defines the architecture `name`."""
     if name in MODELS:

@@ -93,7 +93,7 @@ class PersonalModels:
         build = partial(models.build, shape=shape, classes=built["classes"])
 
         def head(architecture: str) -> str:
-            found = facts_of(build, architecture, shape, self.kind).head
+            found = facts_of(build, architecture, shape, self.kind, built["classes"]).head
             assert found is not None  # methods that replace or join heads check that there are heads
             return found.name
 

@@ -91,9 +91,11 @@ class TestClassMeans:
             architectures=("two",),
             dtype="float64",
             build=lambda name: nn.Sequential(nn.Flatten(), nn.Linear(2, toy.CLASSES)),
+            public=images,
+            public_batch_size=1,
         )
         client = replace(fed.clients[0], train=LabeledDataset(images, torch.tensor([0, 1, 0])))
-        fed = toy.again(fed, clients=(client,), public=images, public_batch_size=1)
+        fed = toy.again(fed, clients=(client,))
         root = 2**0.5
         for dimension, expected in ((2, [[1.0, 0.0], [-1.0, -1.0], [0.0, 0.0]]), (1, [[root / 2], [-root], [0.0]])):
             means, owned = common_head.upload_means(fed, fed.initial_models(), dimension)

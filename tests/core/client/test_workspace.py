@@ -54,7 +54,8 @@ class TestModules:
             for n, params in models.items():
                 space.module(n, params)
                 space.module(n, params, "common")
-        assert built == ["linear"] * 3 + ["conv"] * 3 + ["mlp"] * 3  # one is tried, and then there are two roles
+        tried = ["linear"] * 3 + ["conv"] * 3 + ["mlp"] * 3
+        assert built == tried + ["linear"] * 2 + ["conv"] * 2 + ["mlp"] * 2  # there are two roles
         assert toy.same(toy.global_generators(), before)
 
 
@@ -62,7 +63,9 @@ class TestModules:
 def test_only_the_models_of_images_are_kept_channels_last(dtype: torch.dtype, last: bool) -> None:
     compute = Compute("cpu", memory_format="channels_last")
     fed = toy.federation(
-        build=lambda _: nn.Sequential(nn.Conv2d(2, 2, 3)), compute=compute, public=torch.zeros(13, 2, 8, 8, dtype=dtype)
+        build=lambda _: nn.Sequential(nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(72, toy.CLASSES)),
+        compute=compute,
+        public=torch.zeros(13, 2, 8, 8, dtype=dtype),
     )
     weight = Workspace(fed).module("conv", fed.initial_model("conv")).get_parameter("0.weight")
     assert weight.is_contiguous(memory_format=torch.channels_last) == last
@@ -104,7 +107,7 @@ def test_depthwise_convolutions_train_in_float32_on_a_cpu_alone(device: str, rem
     """A remedy for oneDNN: on a GPU bfloat16 is left as autocast has it."""
     compute = Compute(device, dtype="bfloat16")
     public = torch.zeros(13, 2, 8, 8, dtype=torch.uint8)
-    build = lambda name: nn.Sequential(nn.Conv2d(2, 2, 3, groups=2))  # noqa: E731
+    build = lambda name: nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.Flatten(), nn.Linear(72, toy.CLASSES))  # noqa: E731
     fed = toy.federation(build=build, compute=compute, public=public)
     module: Any = Workspace(fed).module("linear", fed.initial_model("linear"))
     assert ("forward" in vars(module[0])) == remedied
