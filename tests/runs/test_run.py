@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -111,6 +112,34 @@ class TestAssemble:
         assert fed.build("mlp")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
+READS = {
+    "at_import": "float((Path(__file__).parent / 'net.json').read_text())",
+    "at_import_of_a_variable": "float(os.getenv('KTPFL_TEST_SCALE', '1'))",
+    "when_built": "json.loads((Path(__file__).parent / 'net.json').read_text())",
+    "when_built_of_a_variable": "float(os.environ['KTPFL_TEST_SCALE'])",
+    "when_run": "float(np.genfromtxt(Path(__file__).parent / 'net.json'))",
+}
+READING = """
+import json, os
+from pathlib import Path
+import numpy as np
+from torch import nn
+
+FACTOR = {at_import} * {at_import_of_a_variable}
+
+class Net(nn.Module):
+    def __init__(self, classes, dropout):
+        super().__init__()
+        self.dropout, self.head = nn.Dropout(dropout), nn.Linear(784, classes)
+
+    def forward(self, x):
+        return self.head(self.dropout(x.flatten(1))) * (FACTOR + {when_run})
+
+def net(shape, classes):
+    return Net(classes, {when_built} * {when_built_of_a_variable})
+"""
+
+
 class TestIdentity:
     """Two runs with equal identities are one run; everything that moves a result must move the identity."""
 
@@ -181,6 +210,35 @@ class TestIdentity:
         code_version(methods.find("kt_pfl").kind, experiment())
         assert {"feature_skew.py", "standardization.py", "federated.py"} <= files
 
+    @pytest.mark.parametrize("read", READS)
+    def test_what_a_builder_reads_and_makes(
+        self, read: str, data: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Files and environment variables, at import, while it is built and in the forward pass; unread ones do not."""
+        package = tmp_path / "reading_nets"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "net.json").write_text("0.1")
+        (package / "other.json").write_text("0.1")
+        (package / "nets.py").write_text(READING.format(**dict.fromkeys(READS, "0.1") | {read: READS[read]}))
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("KTPFL_TEST_SCALE", "0.1")
+        for name in [name for name in sys.modules if name.startswith("reading_nets")]:
+            monkeypatch.delitem(sys.modules, name)
+
+        def found() -> dict[str, Any]:
+            return self.of(data, architectures=["reading_nets.nets:net"])
+
+        then = found()
+        (package / "other.json").write_text("0.7")
+        assert found() == then
+        if "KTPFL" in READS[read]:
+            monkeypatch.setenv("KTPFL_TEST_SCALE", "0.7")
+        else:
+            (package / "net.json").write_text("0.7")
+        now = found()
+        assert {name for name in now if now[name] != then[name]} == {"models"}
+
     def test_the_source_of_a_method_model_and_data_source_outside_this_package(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -193,12 +251,17 @@ class TestIdentity:
             "class Alone(Local):\n    title = 'Alone'\n",
             "more": "from .deeper import NUMBER\n",
             "deeper": "NUMBER = 1\n",
-            "nets": "def net(shape, classes): ...\n",
+            "nets": "import importlib\nfrom helping_nets import block\ndef net(shape, classes):\n"
+            "    from outside.inner import INNER\n    importlib.import_module('outside.named')\n",
+            "inner": "import no_such_library.nets\nINNER = 1\n",
+            "named": "",
             "images": "def load(argument, folder): ...\n",
             "unused": "",
         }
         for name, text in files.items():
             (package / f"{name}.py").write_text(text)
+        helper = tmp_path / "helping_nets.py"
+        helper.write_text("def block(): ...\n")
         monkeypatch.syspath_prepend(tmp_path)
         kind = methods.find("outside.alone:Alone").kind
         models.find("outside.nets:net")
@@ -214,7 +277,10 @@ class TestIdentity:
             found[name] = code_version(kind, settings)
         versions = list(found.values())
         changed = [name for name, before, after in zip(files, versions, versions[1:], strict=False) if before != after]
-        assert changed == ["__init__", "alone", "more", "deeper", "nets", "images"]
+        assert changed == ["__init__", "alone", "more", "deeper", "nets", "inner", "named", "images"]
+        helper.write_text("def block(): return 1\n")
+        assert code_version(kind, settings) != versions[-1], "a module beside the package counts"
+        helper.write_text("def block(): ...\n")
         (package / "alone.py").write_text(f'"""A docstring."""\n\n# A comment.\n{files["alone"]}another = 1\n')
         assert code_version(kind, settings) == versions[-1], "comments and docstrings do not count"
 

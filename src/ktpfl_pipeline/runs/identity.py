@@ -5,8 +5,9 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,10 +18,12 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.analysis.classes import by_class
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.engine import Run
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.identity import flat
+from ktpfl_pipeline.core.identity import digest, flat
 from ktpfl_pipeline.core.machine.files import PACKAGE
+from ktpfl_pipeline.core.model_facts import facts_of
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.data import sources
@@ -82,6 +85,18 @@ class Job:
         """The files' initial weights by architecture."""
         return self.data.pretrained
 
+    def built(self) -> dict[str, Any]:
+        """Return hashes of what the users' own builders make and read, by architecture; see `model_facts`."""
+        private = self.data.private
+        build = partial(models.build, shape=private.shape, classes=private.classes)
+        return {
+            name: {
+                "built": facts_of(build, name, private.shape, private.kind, private.classes).built,
+                **extensions.read_by(name),
+            }
+            for name in filter(models.is_own, self.experiment.models())
+        }
+
     def create(self) -> Any:
         """Return the method with its hyperparameters."""
         return method_of(self.experiment, self.method)
@@ -122,6 +137,7 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
         **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.pretrained) else {}),
         **models.libraries(experiment.models()),
+        **({"models": digest(own)} if (own := job.built()) else {}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 
@@ -129,9 +145,10 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
 def code_version(method: type, experiment: Experiment, others: Iterable[Path] = ()) -> str:
     """Return a hash of the source code on which the result of a run depends: the engine, the method, and the models.
 
-    For a method, model or data source outside this package, the hash covers its module and the imported modules of its
-    package. The hash does not cover the data sources of this package, because the data fingerprint identifies their
-    samples. `others` are further source files on which the result depends.
+    For a method, model or data source outside this package, the hash covers its module, the other modules of its
+    package, and all modules that are not installed, as far as import statements name them. The hash does not cover the
+    data sources of this package, because the data fingerprint identifies their samples. `others` are further source
+    files on which the result depends.
     """
     names = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.models()]
@@ -143,7 +160,7 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
     }
     files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *others}
     for module in (method.__module__, *makers, *readers):
-        _add_with_imports(module, {PACKAGE.name, module.partition(".")[0]}, files)
+        _add_with_imports(module, module.partition(".")[0], files)
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(_meaning(file, file.stat().st_mtime_ns).encode())
@@ -169,20 +186,43 @@ def _is_string(statement: Any) -> bool:
     return constant and isinstance(statement.value.value, str)
 
 
-def _add_with_imports(name: str, packages: set[str], files: set[Path]) -> None:
-    """Add to `files` the file of the module `name`, and the files of the modules of `packages` that it imports."""
-    module = sys.modules.get(name)
-    file = Path(getattr(module, "__file__", None) or "")
-    if name.partition(".")[0] not in packages or name == PACKAGE.name or file.suffix != ".py" or file in files:
+def _add_with_imports(name: str, package: str, files: set[Path]) -> None:
+    """Add to `files` the file of the module `name`, and the files of the modules that it imports.
+
+    These are the modules of `package`, of this package, and the users' own. In users' own files, the imports inside of
+    functions count too.
+    """
+    file, parent = _place_of(name)
+    ours, own = name.startswith(f"{PACKAGE.name}."), name.partition(".")[0] == package != PACKAGE.name
+    if file is None or file in files or not (ours or own or not extensions.is_in_library(file)) or name == PACKAGE.name:
         return
     files.add(file)
-    for statement in ast.parse(file.read_bytes()).body:
+    tree = ast.parse(file.read_bytes())
+    for statement in tree.body if ours else ast.walk(tree):
         imported = []
         if isinstance(statement, ast.Import):
             imported = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom):
             origin = "." * statement.level + (statement.module or "")
-            origin = importlib.util.resolve_name(origin, getattr(module, "__package__", None))
+            origin = importlib.util.resolve_name(origin, parent)
             imported = [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
+        elif isinstance(statement, ast.Call) and ast.unparse(statement.func).endswith(("import_module", "__import__")):
+            imported = [str(each.value) for each in statement.args[:1] if isinstance(each, ast.Constant)]
         for each in imported:
-            _add_with_imports(each, packages, files)
+            _add_with_imports(each, package, files)
+
+
+def _place_of(name: str) -> tuple[Path | None, str]:
+    """Return the source file of a module, loaded or not, and the name of its package; None if there is no file.
+
+    Libraries that are not loaded are not imported for it.
+    """
+    file, parent = None, None
+    first, above = name.partition(".")[0], name.rpartition(".")[0]
+    if name in sys.modules:
+        file, parent = (getattr(sys.modules[name], of, None) for of in ("__file__", "__package__"))
+    elif not above or above in sys.modules or not ((known := _place_of(first)[0]) and extensions.is_in_library(known)):
+        with suppress(Exception):  # the user's package may raise any error, and the last part may name a function
+            spec = importlib.util.find_spec(name)
+            file, parent = (spec.origin, spec.parent) if spec else (None, None)
+    return (Path(file) if file and file.endswith(".py") else None), parent or ""

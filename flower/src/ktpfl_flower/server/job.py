@@ -122,6 +122,10 @@ class RealJob(Job):
             class_names=None if names == [str(label) for label in range(len(names))] else tuple(names),
         )
 
+    def built(self) -> dict[str, Any]:
+        """Return nothing: the clients build the models, from files of their own."""
+        return {}
+
     def met(self, seed: int, folder: Path | None = None) -> Attendance:
         """Return the attendance of a run's clients, which have registered and fit together.
 
