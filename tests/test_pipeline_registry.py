@@ -86,7 +86,7 @@ class TestShape:
     def test_the_boxes_of_all_methods_are_alike(self, name: str) -> None:
         assert len({frozenset(box(pipelines()[name], method)) for method in methods_of(name)}) == 1
         assert {short_name for short_name, *_ in box(pipelines()[name], methods_of(name)[0])} == {
-            *("resolve_METHOD", "settle_METHOD", "train_METHOD", "evaluate_METHOD"),
+            *("resolve_METHOD", "train_METHOD", "evaluate_METHOD"),
         }
 
     def test_free_inputs(self, name: str) -> None:

@@ -227,7 +227,7 @@ class TestTune:
         spaces = {"kt_pfl": {"rho": [1.0]}, PATH: {"work": [1.0, 2.0]}}
         assert parsing.parse_tune("tune_mine", {**self.TUNE, "spaces": spaces}, sections).spaces == spaces
         for wrong, message in (
-            ({"fedprox": {}}, "is 'fedprox', which does not exist; did you mean 'fedproto'"),
+            ({"fedprot": {}}, "is 'fedprot', which does not exist; did you mean 'fedproto'"),
             ({PATH: {"work": [-1.0]}}, f"^tune_mine.spaces.{PATH}.work cannot be -1.0: {PATH}.work is -1.0"),
         ):
             with case(wrong), pytest.raises(InputError, match=message):

@@ -142,7 +142,7 @@ class TestMethodsWithStepsOfTheirOwn:
     def test_are_known(self) -> None:
         assert set(OWN) == {
             *("per_fedavg", "per_fedavg_hf", "pfedme", "fedamp", "heur_fedamp", "ditto"),
-            *("fedrep", "apple", "fedbabu", "apfl", "apfl_adaptive", "pfedgraph"),
+            *("fedrep", "apple", "fedbabu", "apfl", "apfl_adaptive", "pfedgraph", "fedprox", "scaffold", "fedpac"),
         }
 
     def test_refuse_other_steps(self) -> None:

@@ -66,6 +66,7 @@ WAITS = {
 MOST = 2 * 5 * devices.COHORT  # five a client and round, of a method that is new
 PLAIN = (
     "apfl",
+    "apfl_adaptive",
     "apple",
     "fedcp",
     "fedgen",
@@ -73,6 +74,7 @@ PLAIN = (
     "fedkd",
     "fedkd_summed",
     "fedmrl",
+    "fedre",
     "fedrod",
     "gpfl",
     "lg_fedavg",

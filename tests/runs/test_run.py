@@ -26,6 +26,7 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.settings import Adversaries, Budgets, LocalTraining, Privacy, Reliability, Stragglers
+from ktpfl_pipeline.core.warnings import start_command
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import compared
@@ -405,7 +406,8 @@ def test_that_clients_were_never_trained_is_said_once_for_all_methods(
     monkeypatch.setattr(tracking, "current", tracking.Tracker)
     settings = experiment(participation=0.4, rounds=1, theorem_samples=0)
     expect(2)
+    start_command()
     for method in ("local", "fedmd"):
         run_seed(Job("mine", method, settings, data), 0, Progress(method, settings))
     (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert said.startswith("mine: only 40 % of the clients were in any round's cohort, so the means count models that")
+    assert said.startswith("mine: only 40 % of the clients were in any round's cohort, so others have a model that was")

@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.heads import Gated, replaced
+from ktpfl_pipeline.core.client.heads import Gated, full, replaced
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -112,10 +112,10 @@ def train_client(
 
 def discrepancy(x: Tensor, y: Tensor) -> Tensor:
     """Return the squared maximum mean discrepancy, (), of x and y, (b, f), summed over Gaussian kernels of `WIDTHS`."""
-    both = torch.cat([x, y])
+    both = full(torch.cat([x, y]))
     squares = both.square().sum(dim=1)
     distances = squares[:, None] + squares - 2.0 * both @ both.T  # (2b, 2b)
     kernels = torch.stack([(distances / (-2.0 * width)).exp() for width in WIDTHS]).sum(dim=0)
     signs = torch.ones_like(squares)
     signs[len(x) :] = -1.0
-    return signs @ kernels @ signs / len(x) ** 2
+    return (signs[:, None] * signs * kernels).sum() / len(x) ** 2

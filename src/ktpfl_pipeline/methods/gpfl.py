@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.heads import Valved, replaced
+from ktpfl_pipeline.core.client.heads import Valved, full, replaced
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -100,7 +100,7 @@ def train_client(space: Workspace, n: int, params: Params, method: GPFL, t: int,
     def loss(batch: Tensor) -> Tensor:
         with features(head, head.linear.in_features) as seen:
             fit = cross_entropy(batch)
-        generic = head.valve(seen.pop(), head.contexts[0])  # (b, f)
+        generic = full(head.valve(seen.pop(), head.contexts[0]))  # (b, f)
         cosines = F.normalize(generic) @ F.normalize(head.embedding).T  # (b, K)
         distance: Tensor = torch.linalg.vector_norm(generic - received[own.labels[batch]])
         decay = torch.stack([parameter.square().sum() for parameter in decayed]).sum()

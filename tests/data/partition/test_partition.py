@@ -360,11 +360,11 @@ def test_bad_input_is_an_input_error():
         ),
         (
             {"scheme": "k_labels", "labels_per_client": 4},
-            ("3 classes out among 4 clients", "at least 4 classes", "`classes`"),
+            ("3 classes out among 4 clients", "at least 4 classes", "private.classes"),
         ),
         (
             {"scheme": "two_labels", "pool": torch.arange(0, 90, 3)},
-            ("1 class out among 4 clients", "at least 2 classes", "`classes`"),
+            ("1 class out among 4 clients", "at least 2 classes", "private.classes"),
         ),
     ):
         with case(changes):

@@ -13,6 +13,19 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.weights import Params
 
 
+def full(x: Tensor) -> Tensor:
+    """Return x in float32 at least: with products in bfloat16, everything else stays in float32 on every device."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+class Normalized(nn.LayerNorm):
+    """LayerNorm in float32 at least."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized x."""
+        return super().forward(full(x))
+
+
 class Gated(nn.Module):
     """FedCP's head: a gate splits the features of each sample between a personal head and a common one."""
 
@@ -24,7 +37,7 @@ class Gated(nn.Module):
         super().__init__()
         width = linear.in_features
         self.personal, self.common = linear, copy.deepcopy(linear)
-        self.add_module(self.PART, nn.Sequential(nn.Linear(width, 2 * width), nn.LayerNorm(2 * width), nn.ReLU()))
+        self.add_module(self.PART, nn.Sequential(nn.Linear(width, 2 * width), Normalized(2 * width), nn.ReLU()))
         self.register_buffer("context", torch.zeros(width))
         self.noisy = False  # whether training adds Gumbel noise to the gate
 
@@ -47,7 +60,7 @@ class Valved(nn.Module):
         super().__init__()
         width = linear.in_features
         self.linear = linear
-        branches = [nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.LayerNorm(width)) for _ in range(2)]
+        branches = [nn.Sequential(nn.Linear(width, width), nn.ReLU(), Normalized(width)) for _ in range(2)]
         self.add_module(self.PART, nn.ModuleList(branches))
         self.embedding = nn.Parameter(torch.randn(linear.out_features, width))  # (K, f), of the classes
         self.register_buffer("contexts", torch.zeros(2, width))
