@@ -33,7 +33,7 @@ BEGIN, END = "<!-- what leaves: generated -->\n", "<!-- end of what leaves -->\n
 ALIGNED = 9
 FEATURE = 32  # another number than any toy model has
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
-    "fml": {"common": "linear"},
+    **{name: {"common": "linear"} for name in ("fml", "fedapen")},
     "fedmrl": {"common": "conv", "dimension": 9},
     **{
         name: {"common": "linear", "start": 1.0, "end": 1.0} for name in ("fedkd", "fedkd_summed")

@@ -39,7 +39,9 @@ def federation(recipe: dict[str, Any], augmentation: Any = AUGMENTED, **settings
 
 
 def run(fed: Federation, method: str = "kt_pfl", file: Path | None = None, observer: Any = toy.SILENT) -> Run:
-    made = create(method, {"common": "linear"} if method in ("fml", "fedkd", "fedkd_summed", "fedmrl") else {})
+    made = create(
+        method, {"common": "linear"} if method in ("fml", "fedapen", "fedkd", "fedkd_summed", "fedmrl") else {}
+    )
     with closing(fed.executor):
         return engine.run(made, fed, SCHEDULE, settings={}, checkpoint_file=file, observer=observer)
 

@@ -26,7 +26,7 @@ from ktpfl_pipeline.methods import METHODS, create
 
 # What a method needs to show itself in three rounds on toy data, where its defaults are made for longer runs.
 HYPERPARAMETERS: dict[str, dict[str, Any]] = {
-    **{name: {"common": "linear"} for name in ("fml", "fedkd", "fedkd_summed", "fedmrl")},
+    **{name: {"common": "linear"} for name in ("fml", "fedapen", "fedkd", "fedkd_summed", "fedmrl")},
     "feddbe": {"weight": 1.0},
     **{name: {"steps": 5} for name in ("fedgh", "fedgen")},  # of the server, on what it trains
     "fedtgp": {"steps": 5, "prediction": "head"},  # a few of its steps make no prototypes yet to classify by
@@ -39,6 +39,7 @@ OWN_TRAINING: dict[str, dict[str, Any]] = {
     **{name: {"weight": 0.0} for name in ("fedproto", "fedtgp", "fd", "fedgen", "feddbe", "fedcp", "gpfl")},
     **{name: {"coupling": 0.0} for name in ("ditto", "fedamp", "heur_fedamp", "fedprox")},
     "fml": {"alpha": 1.0},
+    "fedapen": {"mutual": 0.0},
     **{name: {"divergence_weight": 0.0, "feature_weight": 0.0} for name in ("fedkd", "fedkd_summed")},
     "pfedgraph": {"pull": 0.0},
     "pfedhn": {"rate": 0.0},  # else the server steps after each client

@@ -54,7 +54,9 @@ def test_on_vectors(method: str) -> None:
 
 def check_a_round(method: str, shape: Shape, architectures: tuple[str, ...]) -> None:
     fed = federation(shape, architectures)
-    made = create(method, {"common": architectures[0]} if method in ("fml", "fedkd", "fedkd_summed", "fedmrl") else {})
+    made = create(
+        method, {"common": architectures[0]} if method in ("fml", "fedapen", "fedkd", "fedkd_summed", "fedmrl") else {}
+    )
     done = engine.run(made, fed, engine.Schedule(rounds=1))
     (record,) = done.history
     assert not record.diverged

@@ -52,7 +52,10 @@ def federation(*architectures: str) -> Federation:
 
 def made_for(method: str, fed: Federation) -> Method[Any]:
     return create(
-        method, {"common": fed.clients[0].architecture} if method in ("fml", "fedkd", "fedkd_summed", "fedmrl") else {}
+        method,
+        {"common": fed.clients[0].architecture}
+        if method in ("fml", "fedapen", "fedkd", "fedkd_summed", "fedmrl")
+        else {},
     )
 
 

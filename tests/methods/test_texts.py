@@ -24,7 +24,7 @@ SHAPE = TokenShape((6,), 14, 0)
 BUILD = partial(models.build, shape=SHAPE, classes=toy.CLASSES)
 ROUNDS = 2
 SMALL: dict[str, dict[str, Any]] = {
-    **{name: {"common": "fasttext"} for name in ("fml", "fedkd", "fedkd_summed", "fedmrl")},
+    **{name: {"common": "fasttext"} for name in ("fml", "fedapen", "fedkd", "fedkd_summed", "fedmrl")},
     **{name: {"steps": 5} for name in ("fedtgp", "fedgh", "fedgen")},  # of the server
 }
 """A common model that takes texts, and what else keeps a round short."""

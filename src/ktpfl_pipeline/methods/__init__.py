@@ -94,6 +94,7 @@ ANY_ARCHITECTURES = {
     "fedssa": Preset(".fedssa:FedSSA"),
     "fedgen": Preset(".fedgen:FedGen"),
     "fml": Preset(".fml:FML"),
+    "fedapen": Preset(".fedapen:FedAPEN"),
     "fedkd": Preset(".fedkd:FedKD"),
     # The KL divergence of the FedKD paper, which sums over classes.
     "fedkd_summed": Preset(".fedkd:FedKD", "FedKD (summed KL)", {"divergence_weight": 1.0}, compared=False),

@@ -104,4 +104,5 @@ def cka(one: Tensor, other: Tensor) -> Tensor:
     """Return the centered kernel alignment of two kernels, (B, B) each: the cosine of the centered kernels, ()."""
     a, b = (each - each.mean(dim=0) - each.mean(dim=1, keepdim=True) + each.mean() for each in (one, other))
     norms = torch.linalg.vector_norm(a) * torch.linalg.vector_norm(b)
-    return (a * b).sum() / norms.clamp_min(torch.finfo(a.dtype).tiny)
+    found: Tensor = (a * b).sum() / norms.clamp_min(torch.finfo(a.dtype).tiny)
+    return found

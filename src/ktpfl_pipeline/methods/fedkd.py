@@ -150,7 +150,7 @@ def train_pair(
     with features(head, method.dimension) as large, features(small_head, method.dimension) as small:
 
         def loss(batch: Tensor) -> Tensor:
-            mine, theirs, my_gap, their_gap = of(batch)
+            mine, theirs, my_gap, their_gap, *_ = of(batch)
             apart = method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
             return mine + theirs + (divergence * (my_gap + their_gap) + apart) / (mine + theirs).detach()
 

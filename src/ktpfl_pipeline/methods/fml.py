@@ -69,7 +69,7 @@ def train_pair(
     of = mutual.losses(space, n, t, samples, module, companion)
 
     def loss(batch: Tensor) -> Tensor:
-        mine, theirs, my_gap, their_gap = of(batch)
+        mine, theirs, my_gap, their_gap, *_ = of(batch)
         return alpha * mine + (1.0 - alpha) * my_gap + beta * theirs + (1.0 - beta) * their_gap
 
     outcome = samples.descend(torch.nn.ModuleList([module, companion]), loss)

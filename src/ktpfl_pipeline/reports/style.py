@@ -52,7 +52,16 @@ _LOOKS = {
         "#aa4499": {"pfeddf": "*", "fedfomo": "s", "gpfl": "^"},
         "#44aa99": {"ds_fl": "P", "heur_fedamp": "8", "fedcp": "h"},
         "#661100": {"comet": "<", "pfedhn": "h", "fedpac": "d"},
-        "#ee8866": {"fd": ">", "fccl": "o", "fccl_plus": "P", "rhfl": "s", "fedre": "v", "fedssa": "^", "fedhenn": "h"},
+        "#ee8866": {
+            "fd": ">",
+            "fccl": "o",
+            "fccl_plus": "P",
+            "rhfl": "s",
+            "fedre": "v",
+            "fedssa": "^",
+            "fedhenn": "h",
+            "fedapen": "d",
+        },
         "#a6761d": {"fedproto": "*", "fedper": "d", "feddbe": "P"},
         NEUTRAL: {"local": "o", "local_matched": "s", "local_5x": "D"},
     }.items()

@@ -261,7 +261,9 @@ class TestRefusals:
     def test_methods_whose_epsilon_would_not_be_the_whole_story(self) -> None:
         """What the registry says of each method is what it does."""
         made = {
-            name: create(name, {"common": "linear"} if name in ("fml", "fedkd", "fedkd_summed", "fedmrl") else None)
+            name: create(
+                name, {"common": "linear"} if name in ("fml", "fedapen", "fedkd", "fedkd_summed", "fedmrl") else None
+            )
             for name in METHODS
         }
 

@@ -1,9 +1,12 @@
-"""Two models as one module, as FedMRL's clients use them.
+"""Two models as one module, as clients of FedMRL and FedAPEN use them.
 
-The features of a small common extractor and of the client's own extractor are projected together, and the projection
-enters the head of the client's own model. The names of tensors tell the part to which they belong: ``own`` is the own
-extractor, ``head`` its head, ``common`` the common extractor, and ``projector:`` with the common model's architecture
-the projector. So `built` can make the module from the names and shapes of its tensors.
+The names of tensors tell the part to which they belong, so `built` can make the module from names and shapes:
+
+- `Joint` (FedMRL): the features of a small common extractor and of the client's own extractor are projected together,
+  and the projection enters the head of the client's own model. ``own`` is the own extractor, ``head`` its head,
+  ``common`` the common extractor, and ``projector:`` with the common model's architecture the projector.
+- `Ensemble` (FedAPEN): ``own`` and ``common`` are whole models, and ``share:`` with the architecture of the common one
+  is the weight of the own one.
 """
 
 from collections.abc import Callable
@@ -15,7 +18,7 @@ from ktpfl_pipeline.core.client import heads
 from ktpfl_pipeline.core.client.pooling import Pool
 from ktpfl_pipeline.core.weights import Params
 
-PREFIX = "projector:"
+PREFIX, SHARE = "projector:", "share:"
 
 
 class Joint(nn.Module):
@@ -54,15 +57,38 @@ class Joint(nn.Module):
         return logits
 
 
+class Ensemble(nn.Module):
+    """The weighted mean of the logits of two models."""
+
+    def __init__(self, own: nn.Module, common: nn.Module, architecture: str) -> None:
+        """Combine two models; `architecture` is the common one's."""
+        super().__init__()
+        self.own, self.common, self._share = own, common, SHARE + architecture.replace(".", "/")
+        self.register_buffer(self._share, torch.zeros(()))  # λ, the weight of the own model
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return λ z_own + (1 - λ) z_common, (b, K)."""
+        share: Tensor = getattr(self, self._share)
+        logits: Tensor = share * self.own(inputs) + (1.0 - share) * self.common(inputs)
+        return logits
+
+
+def ensemble(own: Params, common: Params, architecture: str, share: float) -> Params:
+    """Return an `Ensemble` as a model; `architecture` is the common one's, and `share` the weight of the own one."""
+    parts = {f"{part}.{key}": value for part, of in (("own", own), ("common", common)) for key, value in of.items()}
+    weight = next(value for value in own.values() if value.is_floating_point())
+    return {**parts, SHARE + architecture.replace(".", "/"): weight.new_tensor(share)}
+
+
 def projector_name(architecture: str) -> str:
     """Return the name of the projector in a joint model with this common architecture; torch allows no dots in it."""
     return PREFIX + architecture.replace(".", "/")
 
 
 def common_of(params: Params) -> str:
-    """Return the architecture of a joint model's common part; empty if the model is not a joint one."""
-    found = next((name for name in params if name.startswith(PREFIX)), "")
-    return found.partition(".")[0].removeprefix(PREFIX).replace("/", ".")
+    """Return the architecture of the common part of a model of two; empty if it is a single model."""
+    found = next((name for name in params if name.startswith((PREFIX, SHARE))), "")
+    return found.partition(".")[0].partition(":")[2].replace("/", ".")
 
 
 def built(
@@ -77,6 +103,8 @@ def built(
         return heads.replaced(build(architecture), head(architecture), kind)
     if not (common := common_of(params)):
         return build(architecture)
+    if any(name.startswith(SHARE) for name in params):
+        return Ensemble(build(architecture), build(common), common)
     width, both = params[f"{projector_name(common)}.weight"].shape
     names = head(architecture), head(common)
     return Joint(build(architecture), build(common), common, both - width, names)

@@ -14,7 +14,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 
 
 class Losses(NamedTuple):
-    """The losses of one batch, () each.
+    """The losses of one batch, () each, and the logits, (b, K).
 
     Attributes:
         own: the cross-entropy of the own model.
@@ -27,6 +27,8 @@ class Losses(NamedTuple):
     common: Tensor
     own_gap: Tensor
     common_gap: Tensor
+    own_logits: Tensor
+    common_logits: Tensor
 
 
 def losses(
@@ -47,6 +49,6 @@ def losses(
         gaps = [
             distillation_loss(a, torch.softmax(b.detach(), dim=1), 1.0) for a, b in ((mine, theirs), (theirs, mine))
         ]
-        return Losses(samples.loss(mine, batch), samples.loss(theirs, batch), *gaps)
+        return Losses(samples.loss(mine, batch), samples.loss(theirs, batch), *gaps, mine, theirs)
 
     return of
