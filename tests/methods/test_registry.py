@@ -172,6 +172,27 @@ class Beyond(Alone):
     x: Annotated[float, Interval(ge=0, le=1)] = 2.0
 
 
+class Plain(Local):
+    title: str = "Plain"
+    tau: float = 0.5
+
+
+class Derived(Plain):
+    title = "Derived"
+
+
+class Constructed(Local):
+    title = "Constructed"
+
+    def __init__(self, tau=0.5):
+        self.tau = tau
+
+
+class Constant(Local):
+    title: str = "Constant"
+    tau = 0.5
+
+
 class Untitled(Local):
     pass
 
@@ -202,6 +223,7 @@ class TestDottedPath:
         assert type(create(path)) is find(path).kind
         assert (title(path), find(path)) == ("Alone", Preset(path))
         assert slug(path) == "of_mine_alone_Alone"
+        assert create(f"{package}.alone:Constant") is not None, "nothing of it is to be set"
 
     def test_a_hyperparameter_without_a_value_and_a_default_out_of_range_are_told(self, package: str) -> None:
         assert answer(f"{package}.alone:Needy", {}) == (
@@ -271,6 +293,12 @@ class TestDottedPath:
             ("of_mine.broken:Alone", "ZeroDivisionError: division by zero"),
             ("of_mine.alone:Aloen", "there is no 'Aloen' in of_mine.alone"),
             ("of_mine.alone:Untitled", "has no title: write title = "),
+            (
+                "of_mine.alone:Plain",
+                "Plain is not a dataclass, so tau cannot be set: write @dataclass(frozen=True) above",
+            ),
+            ("of_mine.alone:Derived", "Plain is not a dataclass, so tau cannot be set"),
+            ("of_mine.alone:Constructed", "Constructed is not a dataclass, so what __init__ takes cannot be set"),
             ("of_mine.alone:Unfinished", "is not a method: it must be a class that derives from Personal"),
             ("of_mine.alone:no_class", "is not a method: it must be a class that derives from Personal"),
             ("of_mine.alone.Alone", "is not a dotted path, package.module:name; write of_mine.alone:Alone."),

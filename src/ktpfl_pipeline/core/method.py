@@ -7,6 +7,7 @@ the server after each client. A function that calls shared operations also reads
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_type_hints
 
 from annotated_types import Ge, MaxLen
@@ -36,6 +37,13 @@ class RoundReport:
 
 
 State = TypeVar("State")
+
+
+def is_decorated(kind: type) -> bool:
+    """Return whether a class itself, and not only a base of it, is a dataclass."""
+    return "__dataclass_fields__" in vars(kind)
+
+
 Exchanged = Literal["predictions", "parameters", "prototypes", "similarities", "coefficients"]
 """The categories of what clients and the server may exchange."""
 
@@ -81,11 +89,21 @@ class Method(ABC, Generic[State]):
     def check_class(cls, path: str) -> None:
         """Check the attributes of a class that was found at `path`; InputError names one that is not allowed.
 
-        The class needs its own title, because an inherited title would name another method.
+        The class needs its own title, because an inherited title would name another method. Without the decorator
+        @dataclass its hyperparameters could not be set, and would not be part of a run's key.
         """
         if not vars(cls).get("title"):
             raise InputError(f'{path} has no title: write title = "..." in the class, for tables and figures.')
-        for name, hint in get_type_hints(Method, include_extras=True).items():
+        attributes = get_type_hints(Method, include_extras=True)
+        for kind in cls.__mro__[: cls.__mro__.index(Method)]:
+            hints = {} if is_decorated(kind) else get_annotations(kind)
+            own = [name for name, hint in hints.items() if name not in attributes and "ClassVar" not in str(hint)]
+            if own or ("__init__" in vars(kind) and not is_decorated(kind)):
+                raise InputError(
+                    f"{path}: {kind.__name__} is not a dataclass, so {own[0] if own else 'what __init__ takes'} cannot "
+                    "be set: write @dataclass(frozen=True) above the class, and make each hyperparameter a field."
+                )
+        for name, hint in attributes.items():
             rule = validation.Rule.of(get_args(hint)[0])
             validation.value_of(rule, getattr(cls, name, None), f"{path}: the class attribute {name}")
 
