@@ -231,21 +231,23 @@ def comparison(rows: Rows) -> str:
     return "\n".join(lines)
 
 
-def beside_the_paper(rows: Rows) -> str:
-    """Return KT-pFL's difference to each baseline of the paper, with the paper's difference in Table 1 in brackets."""
+def beside_the_paper(rows: Rows, column: str) -> str:
+    """Return KT-pFL's difference to each baseline of the paper, with the paper's difference in Table 1 in brackets.
+
+    `column` is ``as is`` or ``adapted``. The paper's difference is shown only with ``as is``.
+    """
     shown = parts(rows)
     lines = [f"| KT-pFL minus | {' | '.join(shown)} |", "| --- |" + " --- |" * len(shown)]
     cited = names()
     baselines, cells = [name for name in METHODS if name != PAPERS and name in cited], dict[str, list[str]]()
     for own in shown.values():
-        values = {
-            name: by_seed([row for row in own if row["method"] == name], "as is") for name in (PAPERS, *baselines)
-        }
+        values = {name: by_seed([row for row in own if row["method"] == name], column) for name in (PAPERS, *baselines)}
         leads = compared({name: (values[PAPERS], values[name]) for name in baselines})
-        column = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
+        place = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
         for name in baselines:
-            theirs = SEVERAL[*column, cited[PAPERS]].value - SEVERAL[*column, cited[name]].value
-            cells.setdefault(name, []).append(f"{leads[name] or 'not run'} ({points(theirs / 100)})")
+            theirs = SEVERAL[*place, cited[PAPERS]].value - SEVERAL[*place, cited[name]].value
+            beside = f" ({points(theirs / 100)})" if column == "as is" else ""
+            cells.setdefault(name, []).append(f"{leads[name] or 'not run'}{beside}")
     lines += [f"| {title(name)} | {' | '.join(own)} |" for name, own in cells.items()]
     return "\n".join(lines)
 
@@ -273,7 +275,8 @@ def parts(rows: Rows) -> dict[str, Rows]:
 def tables(rows: Rows) -> dict[str, str]:
     """Return every table of the page by the heading above it."""
     found = {
-        "KT-pFL and the paper's baselines": beside_the_paper(rows),
+        "KT-pFL and the paper's baselines": beside_the_paper(rows, "as is"),
+        "KT-pFL and the paper's baselines, adapted": beside_the_paper(rows, "adapted"),
         **{heading: comparison(own) for heading, own in parts(rows).items()},
         "Convergence": convergence(rows),
     }

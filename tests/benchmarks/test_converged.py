@@ -7,7 +7,7 @@ from page_tables import replaced
 def test_the_page_shows_the_kept_rows() -> None:
     page = converged.PAGE.read_text("utf-8")
     drawn = converged.tables(converged.read(converged.KEPT))
-    assert len(drawn) == len(converged.DATA) * len(converged.PARTITIONS) + 2
+    assert len(drawn) == len(converged.DATA) * len(converged.PARTITIONS) + 3
     assert replaced(page, drawn) == page
 
 
