@@ -138,7 +138,7 @@ class TestGuide:
         operations = re.findall(r"`fed\.(\w+)\(([\w, .]*)\)`", prose)
         functions = re.findall(r"^\| `(\w+)\((fed, [\w, ]+)\)`", prose, re.MULTILINE)
         assert len(operations) > 8
-        assert len(functions) == 3
+        assert len(functions) == 4
         for owner, named in ((Federation, operations), (exchange, functions)):
             for name, arguments in named:
                 known = [word for word in inspect.signature(getattr(owner, name)).parameters if word != "self"]

@@ -60,8 +60,8 @@ class Trial:
     def run(self) -> Tried:
         """Return what is found. Python's, NumPy's and torch's global generators are left as they were.
 
-        Raises InputError if the model cannot be trained; if its outputs are not logits; or if its logits depend on
-        other inputs of the batch in evaluation mode, on values outside of its state, or on draws that no seed repeats.
+        Raises InputError if the model cannot be trained, or if its outputs are not logits. Logits must not depend on
+        other inputs of the batch in evaluation mode, on values outside of the state, or on draws that no seed repeats.
         """
         generators = _generators()
         try:

@@ -56,8 +56,8 @@ class Setting:
     """All that a round depends on besides the method's state.
 
     Raises InputError if two clients have the same id, the public batch is larger than the public set, a setting is
-    invalid, an architecture does not pass its trial, or the encoding, augmentation or private training that the
-    settings ask for is impossible.
+    invalid, or an architecture does not pass its trial. The encoding, augmentation and private training that the
+    settings ask for must be possible.
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids

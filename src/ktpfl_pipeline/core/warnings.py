@@ -25,7 +25,7 @@ KINDS = {
     "Skipped files": "files next to the samples, or images and arrays outside of the folders that are read",
     "Unread columns": "columns of a table with nearly the name of a column that would be read, such as `clients`",
     "Unreadable files": "image files that are missing or damaged and are left out (`image.unreadable: skip`)",
-    "Cut texts": "texts that are longer than `text.length`",
+    "Cut texts": "texts longer than `text.length`",
     "Unknown words": "texts whose words are mostly unknown to the vocabulary",
     "Names alike": "names of classes or clients that differ only in capitals, blanks, Unicode form or number format",
     "Axes": "inputs whose axes seem to be in another order than channels first",

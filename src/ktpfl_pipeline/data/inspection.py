@@ -24,7 +24,7 @@ from ktpfl_pipeline.data.sources.labels import NUMBER
 from ktpfl_pipeline.data.standardization import UNKNOWN, FrequentTokens
 
 CHANCE = 0.01
-"""The share of test samples up to which a finding is no warning."""
+"""The share of test samples up to which a finding causes no warning."""
 OF_A_CLIENT, FEW = 0.1, 5
 """A client is named if a finding concerns more than a share `OF_A_CLIENT` of its test samples, and at least `FEW`."""
 CHARACTERS = 10
@@ -150,7 +150,7 @@ def of_splits(
 def _named(split: _Split, shares: Sequence[tuple[int, int]]) -> tuple[list[str], int]:
     """Return the names of the clients that a finding concerns much, and the place of the worst.
 
-    `shares` has the number of test samples that a finding concerns, and of all test samples, for each client.
+    `shares` has the number of test samples that a finding concerns and the number of all test samples, one pair per client.
     """
     much = [n for n, (found, of) in enumerate(shares) if found >= FEW and found > OF_A_CLIENT * of]
     return [split.names[n] for n in much], max(much, key=lambda n: shares[n][0] / shares[n][1], default=-1)
@@ -270,6 +270,6 @@ def _words(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
     example = repr(words[token]) if words else f"id {token}"
     return found / of, (
         f"{split.seed}{found:,} of {of:,} tokens of the test texts{who} ({found / of:.0%}), such as {example}, are in "
-        "no training text or not in the vocabulary, so that models cannot read them: set text.tokenizer to characters "
+        "no training text or not in the vocabulary. Models cannot read them: set text.tokenizer to characters "
         "or to the file of a tokenizer, or raise text.vocabulary."
     )

@@ -87,9 +87,9 @@ class GPFL(PartlyShared):
 def train_client(space: Workspace, n: int, params: Params, method: GPFL, t: int, epochs: int | None) -> Outcome[Params]:
     """Train client n's model for both tasks.
 
-    The loss is CE of the head on personalized features, plus CE of the cosines of generic features and embeddings, plus
-    λ times the Frobenius norm of the batch's differences between generic features and received embeddings, plus μ/2
-    times the squared norms of the valve's and the embeddings' parameters.
+    The loss is CE of the head on personalized features, plus CE of the cosines of generic features and embeddings. Two
+    terms are added: λ times the Frobenius norm of the batch's differences between generic features and received
+    embeddings, and μ/2 times the squared norms of the valve's and the embeddings' parameters.
     """
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
     _, head = space.head(n, module)

@@ -1,4 +1,4 @@
-"""Heads of more than one layer, which FedCP and GPFL put in the place of a model's linear head.
+"""Heads of more than one layer, with which FedCP and GPFL replace a model's linear head.
 
 The model stays one of its architecture. The names of its tensors tell the kind of its head, as with `joint.Joint`: each
 kind has a part whose name no layer of an architecture has.

@@ -59,7 +59,7 @@ def averaged_means(means: Tensor, weights: Tensor, prototypes: Tensor) -> Tensor
 
     Args:
         means: (|S|, K, F), the mean features.
-        weights: (|S|, K), whole numbers; zero for a class of which a client has no samples.
+        weights: (|S|, K), integers as floats; zero for a class of which a client has no samples.
     """
     weights = weights.to(means)
     totals = weights.sum(dim=0)[:, None]  # (K, 1)
