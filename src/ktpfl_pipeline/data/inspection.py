@@ -150,7 +150,7 @@ def of_splits(
 def _named(split: _Split, shares: Sequence[tuple[int, int]]) -> tuple[list[str], int]:
     """Return the names of the clients that a finding concerns much, and the place of the worst.
 
-    `shares` has the number of test samples that a finding concerns and the number of all test samples, one pair per client.
+    `shares` has one pair per client: the number of test samples that a finding concerns, and that of all test samples.
     """
     much = [n for n, (found, of) in enumerate(shares) if found >= FEW and found > OF_A_CLIENT * of]
     return [split.names[n] for n in much], max(much, key=lambda n: shares[n][0] / shares[n][1], default=-1)
