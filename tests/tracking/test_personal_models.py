@@ -138,3 +138,17 @@ def test_a_missing_value_is_replaced_or_refused_and_never_answered_with_nan(
         np.testing.assert_array_equal(served.predict(given), whole)
         with pytest.raises(InputError, match="not finite"):
             served.predict({"client": [0], "input": torch.tensor([[torch.inf, 2.0]])})
+
+
+def test_the_folder_says_what_classes_sites_and_features_are_called(tmp_path: Path) -> None:
+    names, columns = {0: "anna", 3: "bert"}, ("age", "hba1c")
+    samples = LabeledDataset(torch.zeros(2, 2), torch.arange(2), class_names=("well", "ill"), columns=columns)
+    weights = {n: params_of(models.build("mlp", (2,), 2)) for n in names}
+    personal_models.save(tmp_path / "bundle", weights, dict.fromkeys(names, "mlp"), samples, 2, None, names)
+    known = json.loads((tmp_path / "bundle" / personal_models.CLIENTS).read_text())
+    assert known["names"] == {"0": "anna", "3": "bert"}
+    assert (known["class_names"], known["columns"]) == (["well", "ill"], ["age", "hba1c"])
+    served = personal_models.PersonalModels(tmp_path / "bundle")
+    assert (served.served.class_names, served.served.columns) == (["well", "ill"], ["age", "hba1c"])
+    with pytest.raises(InputError, match=r"The inputs have the shape \(3,\), but the model takes features of shape"):
+        served.predict({"client": [0], "input": torch.zeros(1, 3)})

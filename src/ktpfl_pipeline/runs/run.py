@@ -193,7 +193,7 @@ def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: 
     architectures = {n: client.architecture for n, client in fed.by_id.items()}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, personal_models.NAME)
-        personal_models.save(folder, weights, architectures, examples, fed.classes, data.scale)
+        personal_models.save(folder, weights, architectures, examples, fed.classes, data.scale, fed.names)
         yield folder
 
 

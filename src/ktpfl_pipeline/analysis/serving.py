@@ -1,0 +1,112 @@
+"""Saved models of clients: the facts stored with the weights, and predictions for inputs as the source has them.
+
+Weights are read with ``weights_only``, and models are built by the registry, so no code in a folder is run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import astuple
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ktpfl_pipeline import models
+from ktpfl_pipeline.core import kinds
+from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core.dataset import LabeledDataset, TokenShape, Vocabulary
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.model_facts import facts_of
+from ktpfl_pipeline.data.sources.tokens import check_ids
+from ktpfl_pipeline.data.standardization import Fitted, of_plain
+
+
+def facts(samples: LabeledDataset, classes: int, scale: Fitted | None = None) -> dict[str, Any]:
+    """Return, as plain values, what `Served` needs to know about the inputs of a federation's models.
+
+    Args:
+        samples: samples in the form of the source; their number does not matter.
+        classes: K, the number of classes.
+        scale: the quantities fitted to the training samples; None if there are none.
+    """
+    known = samples.vocabulary
+    return {
+        "kind": samples.kind.name,
+        "shape": list(samples.inputs.shape[1:]),
+        "classes": classes,
+        "class_names": samples.class_names and list(samples.class_names),
+        "columns": samples.columns and list(samples.columns),
+        "fill": None if samples.fill is None else samples.fill.tolist(),
+        "scale": scale and scale.plain(),
+        "vocabulary": known and astuple(known),
+    }
+
+
+class Served:
+    """Builds saved models and prepares their inputs.
+
+    Attributes:
+        class_names: (K,) the names of the classes; None if the source has none.
+        columns: (F,) the names of the features of vectors; None if the source has none.
+    """
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        """Read what `facts` returned."""
+        self.class_names, self.columns = known.get("class_names"), known.get("columns")
+        self.fill = None if known.get("fill") is None else torch.tensor(known["fill"])
+        self.scale = known["scale"] and of_plain(known["scale"])
+        self.vocabulary = known["vocabulary"] and Vocabulary(*known["vocabulary"])
+        self.kind, self._classes, self._shape = kinds.KINDS[known["kind"]], known["classes"], tuple(known["shape"])
+
+    def model(self, architecture: str, weights: Mapping[str, Tensor]) -> nn.Module:
+        """Return a model of an architecture with complete weights, as in `state_dict`, in evaluation mode."""
+        shape = self._shape
+        if (known := self.vocabulary) is not None:
+            shape = TokenShape(shape, known.frequent or known.size, known.padding)
+        build = partial(models.build, shape=shape, classes=self._classes)
+
+        def head(name: str) -> str:
+            found = facts_of(build, name, shape, self.kind, self._classes).head
+            assert found is not None  # methods that replace or join heads check that there are heads
+            return found.name
+
+        built = joint.built(build, head, architecture, weights).eval()
+        built.load_state_dict(weights)
+        return built
+
+    def numbers(self, inputs: Tensor) -> Tensor:
+        """Return inputs, (B, ...) in the form of the source, as a model takes them.
+
+        A missing value, NaN, is replaced by the value that `ktpfl convert csv` stored for its feature.
+
+        Raises:
+            InputError: if their shape is another one, a value is not finite and cannot be replaced, or a token id does
+                not exist.
+        """
+        if tuple(inputs.shape[1:]) != self._shape:
+            raise InputError(
+                f"The inputs have the shape {tuple(inputs.shape[1:])}, but the model takes {self.kind.name} of shape "
+                f"{self._shape}. Give one or more of them, (B, ...)."
+            )
+        if inputs.is_floating_point():
+            inputs = self._finite(inputs)
+        if self.vocabulary is not None:
+            check_ids(inputs, self.vocabulary.size, "the input")
+        return self.kind.to_float(self.scale(inputs) if self.scale else inputs)
+
+    def _finite(self, inputs: Tensor) -> Tensor:
+        """Return features whose missing values are replaced. Raises InputError if a value is not finite."""
+        if self.fill is not None:
+            inputs = inputs.where(~inputs.isnan(), self.fill)
+        wrong = ~inputs.isfinite().flatten(1).all(dim=1)
+        if wrong.any():
+            raise InputError(
+                f"Input {int(wrong.nonzero()[0])} (from 0) has a value that is not finite, and no value for missing "
+                "ones is known: replace it. Tables that `ktpfl convert csv` converted have such values."
+            )
+        return inputs
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, numbers: Tensor) -> Tensor:
+        """Return the class probabilities, (B, K), of a model for what `numbers` returned."""
+        return torch.softmax(model(numbers), dim=1)
