@@ -54,7 +54,7 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("name", ["real_clients", "compare_real_clients"])
 def test_the_old_command_for_real_clients_names_the_new_one(name: str) -> None:
-    with pytest.raises(ClickException, match=f"There is no pipeline '{name}'. .*flwr run flower/app"):
+    with pytest.raises(ClickException, match=rf"There is no pipeline '{name}'. .*python -m ktpfl_flower\.run"):
         pipelines()[name]
 
 

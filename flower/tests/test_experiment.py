@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from blank import blank_figures
 from project_copy import PowerCut, Project
-from real_clients import COMPARED, NoLink, deal_out, in_one_process, planned
+from real_clients import COMPARED, NoLink, deal_out, in_one_process, kept_model, planned
 
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job
@@ -60,8 +60,8 @@ def test_it_is_the_run_of_one_process_bit_for_bit(project: Project, run: dict[st
 
 
 def test_each_client_keeps_its_model_and_the_server_none(project: Project) -> None:
-    kept = project.folder / "data" / "01_raw" / "kept"
-    assert all((kept / f"client-{n}" / "model.pt").exists() for n in range(2))
+    raw = project.folder / "data" / "01_raw"
+    assert all(kept_model(raw, n, method).exists() for n in range(2) for method in ("kt_pfl", "fedmd", "local"))
     assert not list((project.folder / "mlruns").rglob("*.pt*"))
 
 
@@ -240,3 +240,13 @@ def test_a_client_that_never_answers_an_evaluation_is_left_out_of_the_report_and
     assert result["final"]["after_transfer"]["mean"] == first
     text = page.with_name("report.md").read_text()
     assert f"{100 * first:.1f}" in text and "nan" not in text.lower().replace("finance", "")
+
+
+def test_a_private_run_has_a_report_with_epsilon(untracked: Project) -> None:
+    pytest.importorskip("opacus", reason="opacus is not installed here: make flower")
+    training = {"epochs": 1, "batch_size": 8, "privacy": {"noise_multiplier": 1.0, "delta": 1e-3}}
+    folder = untracked.folder / "data" / "01_raw"
+    given = {"methods": ["kt_pfl", "local"], "project": "../..", "training": training}
+    files = deal_out(folder, "kt_pfl", ("mlp",) * 2, evaluation={"adapt_epochs": [0]}, **given)
+    text = run_all(untracked, NoLink(files)).with_name("report.md").read_text()
+    assert "ε" in text and "KT-pFL" in text

@@ -1,12 +1,14 @@
-"""The command that joins a federation: its socket and its arguments."""
+"""The commands of a client and of a server: sockets, arguments, and exit status."""
 
+import json
 import socket
+import sys
 from multiprocessing.connection import Client
 
 import pytest
 from real_clients import deal_out
 
-from ktpfl_flower import join
+from ktpfl_flower import join, run
 
 
 def test_a_socket_that_an_ended_process_left_is_replaced(tmp_path):
@@ -36,3 +38,27 @@ def test_an_option_before_the_file_is_told_of(capsys, first):
     with pytest.raises(SystemExit):
         join.main([first, "127.0.0.1:8000", "anna.yml"])
     assert f"the first argument is {first}, but it must be the client's file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "named"), [(["--insecure"], False), (["--auth-supernode-private-key", "k"], True)])
+def test_a_key_that_may_not_be_registered_is_named_when_the_supernode_ends(
+    tmp_path, monkeypatch, capsys, options, named
+):
+    (file,) = deal_out(tmp_path, "local", ("mlp",))
+    monkeypatch.setattr(join, "patient", lambda *given: [sys.executable, "-c", "raise SystemExit(1)"])
+    assert join.main([str(file), *options]) == 1
+    assert ("flwr supernode register" in capsys.readouterr().err) == named
+
+
+@pytest.mark.parametrize(("said", "status"), [("Report: /a/report.html", 0), ("Error: no client is left.", 1)])
+def test_the_exit_status_of_a_run_shows_whether_it_ended_with_a_report(tmp_path, monkeypatch, capfd, said, status):
+    flwr = tmp_path / "flwr"
+    flwr.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\"\necho '{said}'\n")  # flwr's own status is always 0
+    flwr.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert run.main([str(tmp_path / 'of "us".yml'), "here"]) == status
+    command, app, link, *_, config, last = capfd.readouterr().out.splitlines()
+    assert (
+        (command, link, last) == ("run", "here", said) and (run.APP / "pyproject.toml").exists() and app == str(run.APP)
+    )
+    assert json.loads(config.partition("=")[2]) == str(tmp_path / 'of "us".yml')

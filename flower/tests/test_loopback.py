@@ -7,17 +7,17 @@ import pytest
 import torch
 import yaml
 from loopback import federation, process, run, wait_for
-from real_clients import COMPARED, deal_out, in_one_process
+from real_clients import COMPARED, deal_out, in_one_process, kept_model
 
 pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
 
 
 def test_clients_in_processes_of_their_own_equal_one_process_and_end_with_their_supernodes(tmp_path, empty_store):
     shutil.copy(empty_store, tmp_path / "mlflow.db")
-    files = deal_out(tmp_path, "kt_pfl", ("mlp", "cnn_bn"), 1)
+    files = deal_out(tmp_path, "kt_pfl", ("mlp", "cnn_bn"), 1, patience=600)
     for file in files:  # which saves a message, and so ten seconds
         file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "validation_share": 0}))
-    models = [tmp_path / "kept" / f"client-{n}" / "model.pt" for n in range(2)]
+    models = [kept_model(tmp_path, n) for n in range(2)]
     secure = all(map(shutil.which, ("openssl", "ssh-keygen")))  # with TLS, and clients known by their keys
     with federation(tmp_path, files, secure=secure) as (superlink, *clients):
         log = run(tmp_path, "here", 400)

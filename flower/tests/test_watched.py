@@ -1,5 +1,6 @@
-"""A command that ends with the process that started it."""
+"""A command that ends with the process that started it, and one of Flower with more time."""
 
+import importlib
 import os
 import signal
 import sys
@@ -8,7 +9,8 @@ import forked
 import pytest
 from loopback import wait_for
 
-from ktpfl_flower.join import watched
+from ktpfl_flower import watched as module
+from ktpfl_flower.watched import watched
 
 SAYS_WHO = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}\\n'); time.sleep(600)"
 """A stand-in for a SuperLink."""
@@ -54,3 +56,23 @@ def test_its_own_end_is_seen():
     process = watched([sys.executable, "-c", "raise SystemExit(3)"])
     assert process.wait() == 3
     process.communicate()
+
+
+def test_a_command_of_flower_gets_more_time_for_the_apps_that_it_starts(monkeypatch):
+    pytest.importorskip("flwr", reason="flwr is not installed here: make flower")
+    seen = {}
+
+    class Command:
+        def load(self):
+            return lambda: seen.update(
+                {place: importlib.import_module(place).HEARTBEAT_DEFAULT_INTERVAL for place in module.STATES},
+                arguments=sys.argv,
+            )
+
+    for place in module.STATES:
+        assert importlib.import_module(place).HEARTBEAT_DEFAULT_INTERVAL == 30
+        monkeypatch.setattr(f"{place}.HEARTBEAT_DEFAULT_INTERVAL", 30)  # undone at the end
+    monkeypatch.setattr(module, "entry_points", lambda group, name: [Command()] if name == "flower-superlink" else [])
+    monkeypatch.setattr(sys, "argv", [*module.patient("flower-superlink", "--insecure")][2:])
+    module.main()
+    assert seen == {**dict.fromkeys(module.STATES, module.SECONDS), "arguments": ["flower-superlink", "--insecure"]}

@@ -230,8 +230,6 @@ class TestColumns:
             ([-99.0], 10, "-99 (10 times)"),
             ([-9999.0, -8888.0], 12, "-9999 (6 times), -8888 (6 times)"),
             ([1e6], 1, "column 'hba1c' has 1e+06, and"),
-            ([-9999.0], 80, "-9999 (80 times)"),
-            ([9999.0, 8888.0], 120, "9999 (60 times), 8888 (60 times)"),
         ],
     )
     def test_values_that_hide_all_others_are_counted(self, values: list[float], rows: int, words: str) -> None:
@@ -264,7 +262,6 @@ class TestColumns:
         features = ROWS.clone()
         features[:, 0] = (torch.arange(200) % 50 == 0).float()
         features[:, 1] = torch.from_numpy(NUMBERS.poisson(0.2, 200).astype("f4"))
-        features[:, 2] = (torch.arange(200) % 2 == 0) * (100 + ROWS[:, 2])  # a dose, which half of them have
         assert told(owned(features)) == {}
 
     @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The properties that the server and all clients must have in common, so that they round in the same way."""
 
 import platform
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, cast
@@ -19,6 +20,7 @@ from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.core.validation import Count, parse
 from ktpfl_pipeline.data.sources import adapt
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY
+from ktpfl_pipeline.data.standardization import Standardization
 
 PROCESSORS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 """The names of some systems for the same kind of processor."""
@@ -66,27 +68,25 @@ class Data:
 
     Attributes:
         kind: the kind of the samples.
-        vocabulary: the meaning of token ids; None for images.
+        vocabulary: the meaning of token ids; None for other kinds.
+        columns: a fingerprint of the names of the features of vectors, in their order; empty if they have no names.
     """
 
-    kind: Literal["images", "tokens"] = "images"
+    kind: Literal["images", "features", "tokens"] = "images"
     vocabulary: Meaning | None = None
+    columns: Annotated[str, MaxLen(64)] = ""
 
 
-def prepared(inputs: Tensor, known: Vocabulary | None, source: str, image: Image | None) -> tuple[Tensor, Data]:
+def prepared(
+    inputs: Tensor, known: Vocabulary | None, source: str, image: Image | None, columns: Sequence[str] | None = None
+) -> tuple[Tensor, Data]:
     """Return samples of a source, (M, ...), with the channels and size of `image`, and the `Data` that parties compare.
 
     Raises:
-        InputError: if the samples are features, which clients would have to standardize together; if other parties
-            could not compare the tokens, because the source has no vocabulary or built it from its own texts; or if
-            `image` is set, but the samples are not images.
+        InputError: if other parties could not compare the tokens, because the source has no vocabulary or built it from
+            its own texts; or if `image` is set, but the samples are not images.
     """
     kind = kinds.of(inputs)
-    if kind.standardized:
-        raise InputError(
-            f"{source} has {kind.name}, which must be standardized over all clients' samples, but real clients share "
-            "no samples. Use images or tokens."
-        )
     if image is not None and not kind.pixels:
         raise InputError(f"image is set, but {source} has {kind.name}. Remove image.")
     meaning = None
@@ -102,7 +102,16 @@ def prepared(inputs: Tensor, known: Vocabulary | None, source: str, image: Image
                 "the array 'vocabulary' in the file, the same at the server and at all clients."
             )
         meaning = Meaning(digest(list(known.words)), known.size, known.padding)
-    return inputs if image is None else adapt(inputs, image.shape), Data(cast("Any", kind.name), meaning)
+    data = Data(cast("Any", kind.name), meaning, digest(list(columns)) if columns else "")
+    return inputs if image is None else adapt(inputs, image.shape), data
+
+
+def scale_of(inputs: Tensor) -> Standardization | None:
+    """Return the standardization of all parties' features, fitted to public ones, (M, ...); None for other kinds.
+
+    It is fitted to public samples, so that no client has to tell anything about its own.
+    """
+    return Standardization.of(inputs, [torch.arange(len(inputs))]) if kinds.of(inputs).standardized else None
 
 
 def versions() -> dict[str, str]:

@@ -1,14 +1,17 @@
 """The server's app, and messages over Flower's grid."""
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from ktpfl_flower.relay import bytes_of, record
+from ktpfl_flower.run import REPORT
 from ktpfl_flower.wire import Packet, from_bytes, to_bytes
 from ktpfl_pipeline.core.errors import InputError
 
@@ -53,7 +56,7 @@ class GridLink:
         for name in names:
             try:
                 found = list(self._grid.pull_messages([name]))
-            except OSError:  # the SuperLink is gone
+            except (OSError, httpx.HTTPError):  # the SuperLink is gone
                 raise
             except Exception as error:
                 yield name, Packet({"malformed": f"Flower cannot read it ({type(error).__name__})"})
@@ -82,9 +85,18 @@ def main(grid: Grid, context: Context) -> None:
     for name, level in {"ktpfl_pipeline": logging.INFO, "ktpfl_flower": logging.INFO, "httpx": logging.WARNING}.items():
         logging.getLogger(name).setLevel(level)
     file = Path(str(context.run_config["federation"]))
-    sys.argv = ["flwr", "run", "flower/app", "--run-config", f"federation='{file}'"]  # the command that reports show
+    sys.argv = ["python", "-m", "ktpfl_flower.run", str(file)]  # the command that reports show
+    logging.getLogger("flwr").addFilter(_without_traceback)
+    os.environ.setdefault("COLUMNS", "160")  # the log's width, which is not that of a terminal
     try:
-        job.run(file, GridLink(grid))
+        print(f"{REPORT}{job.run(file, GridLink(grid))}", flush=True)  # noqa: T201
     except InputError as error:
         print(f"Error: {error}", flush=True)  # noqa: T201
         raise error.with_traceback(None) from None
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Let Flower log an InputError, whose message says all, without its traceback."""
+    if record.exc_info and isinstance(record.exc_info[1], InputError):
+        record.exc_info = None
+    return True

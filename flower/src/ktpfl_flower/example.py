@@ -20,7 +20,7 @@ PUBLIC = 400
 CLIENT = """\
 client: {number}                # a different number for each client, from 0
 name: {name}               # its name in reports
-source: npz:{name}.npz     # its samples, any source of images; paths start at this file's folder
+source: npz:{name}.npz     # its samples, any source; paths start at this file's folder
 class_names: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]  # what labels mean, the same list at all clients
 architecture: {architecture}
 image: {{channels: 1, size: 28}}
@@ -50,8 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--clients", type=int, choices=range(2, 1 + len(NAMES)), default=2)
     asked = parser.parse_args(arguments)
     write(asked.folder, asked.clients)
-    file = Path("$PWD") / asked.folder / "federation.yml"  # an absolute folder replaces the shell's
-    run = f"""flwr run flower/app here --stream --run-config "federation='{file}'\""""
+    run = f"python -m ktpfl_flower.run {asked.folder / 'federation.yml'} here"
     join = "python -m ktpfl_flower.join {} --insecure --superlink 127.0.0.1:8000"
     print(f"Start each client and the run in separate terminals:\n\n{run}")  # noqa: T201
     for name in NAMES[: asked.clients]:

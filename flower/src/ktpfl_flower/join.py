@@ -9,27 +9,25 @@ import argparse
 import logging
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
 from multiprocessing.connection import Listener
 from pathlib import Path
 
 from ktpfl_flower.client.member import Member, answered
+from ktpfl_flower.watched import patient, watched
 from ktpfl_pipeline.core.errors import InputError
 
 logger = logging.getLogger(__name__)
-WATCH = """
-exec 3<&0
-"$@" </dev/null & command=$!
-(read -r _ <&3; kill $command; sleep 10; kill -9 $command) & watcher=$!
-wait $command; status=$?
-kill $watcher
-exit $status
-"""
-"""A shell's program: run a command until it ends, or the input does; then end it, with SIGKILL after ten seconds."""
+ENDED = (
+    "The SuperNode ended; its output states the cause. If the SuperLink was restarted, it no longer knows this client: "
+    "run the same command again."
+)
+KEYED = (
+    " If the key of this client is not registered, or the SuperLink was restarted since, which forgets all keys, the "
+    "server must register it first: flwr supernode register KEY.pub SUPERLINK."
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -64,11 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
             serve(member, listener)
         threading.Thread(target=serve, args=(member, listener), daemon=True).start()
         _supernode(place, others)
-    print(  # noqa: T201
-        "The SuperNode ended; its output states the cause. If the SuperLink was restarted, it no longer knows this "
-        "client: run the same command again.",
-        file=sys.stderr,
-    )
+        listener.close()
+    keyed = any(option.startswith("--auth-supernode-private-key") for option in others)
+    print(ENDED + (KEYED if keyed else ""), file=sys.stderr)  # noqa: T201
     return 1
 
 
@@ -122,22 +118,13 @@ def _supernode(place: Path, options: list[str]) -> None:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     folder = str(Path(sys.executable).parent)
-    command = [f"{folder}/flower-supernode", *options, "--port", port, "--node-config", f'client="{place}"']
+    command = patient("flower-supernode", *options, "--port", port, "--node-config", f'client="{place}"')
     path = os.pathsep.join([folder, os.environ.get("PATH", "")])  # it starts Flower's other programs
     with watched(command, {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", **os.environ, "PATH": path}) as started:
         try:
             started.wait()
         except KeyboardInterrupt:
             return
-
-
-def watched(command: list[str], env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-    """Start a command that ends when this process does, whatever ends it, including SIGKILL.
-
-    A shell waits for the end of a pipe that only this process holds open.
-    """
-    watching = ["sh", "-c", WATCH, "sh", *command]
-    return subprocess.Popen(watching, env=env, stdin=subprocess.PIPE, start_new_session=True)  # Ctrl-C ends only this
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ktpfl_flower.wire import Left
 from ktpfl_pipeline.core import weights
-from ktpfl_pipeline.core.client import features, operations
+from ktpfl_pipeline.core.client import dp_sgd, features, operations
 from ktpfl_pipeline.core.client.measures import METRICS, UNDEFINED
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
@@ -116,6 +116,7 @@ WEIGHT = Kind("a weight of 0 or more", lambda value, known: isinstance(value, in
 
 OPERATIONS = {
     "train": Offer("local training", operations.train, "model", (MODEL, ROUND, EPOCHS)),
+    "train_privately": Offer("private local training", dp_sgd.train, "model", (MODEL, ROUND)),
     "distill": Offer("distillation", operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND)),
     "logits": Offer("predictions", operations.logits, "predictions", (MODEL, BATCH)),
     "evaluate": Offer("an evaluation", operations.evaluate, "numbers", (MODEL, SPLIT)),
@@ -151,10 +152,14 @@ def check_request(name: str, arguments: Any, method: str, known: Known) -> None:
     A method that exchanges models may also have their predictions, which follow from the models.
 
     Raises:
-        InputError: if the operation discloses what the method does not declare to exchange, or the arguments, in which
-            the models replace their numbers, are not allowed.
+        InputError: if the operation discloses what the method does not declare to exchange, private training does not
+            cover it, or the arguments, in which the models replace their numbers, are not allowed.
     """
-    offer, allowed = find(name), exchanges(method)
+    offer, allowed, private = find(name), exchanges(method), known.setting.training.privacy is not None
+    if private and (offer.perform not in dp_sgd.COVERED or (name == "evaluate" and "train" in arguments)):
+        raise InputError(f"it requests {name}, but the training of this run is private, and its ε would not cover it.")
+    if name == "train_privately" and not private:
+        raise InputError("it requests private training, but sent no settings for it.")
     free = {"model", "numbers", *allowed} | ({"predictions"} if "parameters" in allowed else set())
     if offer.gives not in free:
         raise InputError(

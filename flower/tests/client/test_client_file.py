@@ -21,7 +21,6 @@ from ktpfl_pipeline.core.errors import InputError
         ({"color": "red"}, "color does not exist"),
         ({"owner": "me"}, "does not name the owners"),
         ({"source": "npz:nothing.npz"}, "there is no file"),
-        ({"source": "npz:features.npz"}, "has features"),
         ({"source": "npz:several.npz"}, "has samples of a, b"),
         ({"source": "npz:few.npz"}, "each client needs at least"),
         ({"architecture": None}, "architecture"),
@@ -31,7 +30,6 @@ from ktpfl_pipeline.core.errors import InputError
 def test_a_file_that_cannot_be_used_is_told_of(tmp_path, changes, sentence):
     (file,) = deal_out(tmp_path, "kt_pfl", ("mlp",))
     images, labels = np.zeros((20, 8, 8), np.uint8), np.arange(20) % 2
-    np.savez(tmp_path / "features.npz", features=np.zeros((20, 4), np.float32), labels=labels)
     np.savez(tmp_path / "several.npz", images=images, labels=labels, clients=np.array(["a", "b"] * 10))
     np.savez(tmp_path / "few.npz", images=images[:2], labels=labels[:2])
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))

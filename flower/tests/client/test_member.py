@@ -30,7 +30,7 @@ def said(member, head, operation, *arguments):
 @pytest.mark.parametrize(
     ("operation", "arguments", "sentence"),
     [
-        ("os.system", ("rm",), "a client offers train, distill"),
+        ("os.system", ("rm",), "a client offers train, train_privately, distill"),
         ("logits+state", ({}, (Left(INITIAL), BATCH)), "a client offers"),
         ("train", (Left(INITIAL),), "other arguments than a model"),
         ("train", (Left(INITIAL), 2), "other arguments than"),

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from client_fault_acts import server_killed
 from client_faults import Killed, Stage
-from real_clients import NoLink, deal_out, run
+from real_clients import NoLink, deal_out, kept_model, run
 
 from ktpfl_flower.alike import versions
 from ktpfl_flower.client import client_file
@@ -23,7 +23,6 @@ from ktpfl_pipeline.core.errors import InputError
         ({"round": 3}, "round does not exist; did you mean 'rounds'"),
         ({"public": {"source": "open_part"}}, "the server has no private samples"),
         ({"public": {"source": "npz:public.npz", "batch": 41}}, "41"),
-        ({"training": {"privacy": {"noise_multiplier": 1.0}}}, "protects nothing"),
         ({"clients": None}, "clients"),
         ({"privacy": 1}, "experiment.privacy does not exist"),
     ],
@@ -230,21 +229,21 @@ def test_a_client_that_loses_its_model_after_the_last_round_costs_the_others_not
 
     link.at("before", "evaluate", 4, lose)
     assert len(run(tmp_path, link).history) == 2
-    assert (kept / "client-0" / "model.pt").exists() and not (kept / "client-1" / "model.pt").exists()
+    assert kept_model(tmp_path, 0).exists() and not kept_model(tmp_path, 1).exists()
     assert "Client 1 has lost its own model" in caplog.text
 
 
 def test_a_client_that_lost_its_models_since_keeps_the_one_that_it_was_told_is_its_own(tmp_path, caplog):
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1))
     run(tmp_path, link)
-    own = [tmp_path / "kept" / f"client-{n}" / "model.pt" for n in (0, 1)]
+    own = [kept_model(tmp_path, n) for n in (0, 1)]
     before = [file.read_bytes() for file in own]
     for file in (tmp_path / "kept" / "client-1").glob("*/[0-9]*.pt"):
         file.unlink()
     link.members[1] = type(link.members[1])(link.files[1])
     run(tmp_path, link)
     assert [file.read_bytes() for file in own] == before
-    assert "Client 1 has lost its own model; its model.pt stays as it is." in caplog.text
+    assert "Client 1 has lost its own model; the model that it kept before stays as it is." in caplog.text
 
 
 def interrupted(folder, method="kt_pfl"):
@@ -386,7 +385,7 @@ def test_a_client_that_is_off_in_every_round_is_named_now_and_then_and_reads_why
     server = [record.message for record in caplog.records if record.name == "ktpfl_flower.server.attendance"]
     first, tenth = (line for line in server if line.startswith(off))  # its number differs from round to round
     assert tenth.endswith("(This happened 10 times so far.)") and "so far" not in first
-    assert (tmp_path / "kept/client-1/model.pt").exists()  # its initial model
+    assert kept_model(tmp_path, 1).exists()  # its initial model
     own = [record.message for record in caplog.records if record.name == "ktpfl_flower.client.member"]
     assert own and all(line.startswith(f"The server says: {off}") for line in own)
 

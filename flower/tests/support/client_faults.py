@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import torch
 import yaml
-from real_clients import COMPARED, NoLink, deal_out, in_one_process, run
+from real_clients import COMPARED, NoLink, deal_out, in_one_process, kept_model, run
 
 from ktpfl_flower.server import attendance
 from ktpfl_flower.wire import Packet
@@ -213,11 +213,6 @@ def differences(folder: Path, done: FinishedRun) -> list[str]:
         if not all(torch.equal(kept[name], params[name]) for name in params):
             found.append(f"client {n}'s model")
     return found
-
-
-def kept_model(folder: Path, n: int) -> Path:
-    """Return the file with a client's own model after a run."""
-    return folder / "kept" / f"client-{n}" / "model.pt"
 
 
 def without(value: Any, stale: list[int]) -> Any:

@@ -18,7 +18,6 @@ from ktpfl_pipeline.analysis.results import FinishedRun
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
 JOIN = [BIN / "python", "-m", "ktpfl_flower.join"]
-APP = ROOT / "flower" / "app"
 
 
 @contextmanager
@@ -43,9 +42,8 @@ def federation(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\n{known}\n'
     )
     with ExitStack() as stack:
-        link = [BIN / "flower-superlink", "--host", "127.0.0.1", "--port", str(port)]
+        link = [BIN / "python", "-m", "ktpfl_flower.superlink", "--host", "127.0.0.1", "--port", str(port)]
         link += certified(ca.parent) if secure else ["--insecure"]
-        link += ["--disable-runtime-dependency-installation"]
         started = [stack.enter_context(process(folder, "superlink", link))]
         wait_for(lambda: listens(port), 600)
         with ThreadPoolExecutor() as pool:  # each start takes seconds
@@ -87,13 +85,13 @@ def made_key(folder: Path, name: str) -> Path:
     return key
 
 
-def run(folder: Path, link: str, seconds: float) -> str:
-    """Run the app with the folder's federation, and return its log."""
-    asked = f'federation="{folder / "federation.yml"}"'
-    command = [BIN / "flwr", "run", APP, link, "--stream", "--run-config", asked]
+def run(folder: Path, link: str, seconds: float, status: int = 0) -> str:
+    """Run the folder's federation, check the exit status, and return the log."""
+    command = [BIN / "python", "-m", "ktpfl_flower.run", folder / "federation.yml", link]
     done = subprocess.run(
         command, cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=seconds, check=False
     )
+    assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 

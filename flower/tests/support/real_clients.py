@@ -120,10 +120,16 @@ def check_same(folder: Path, there: FinishedRun, executor: SerialExecutor | None
         assert here.coefficients[-1].tolist() == there.coefficients
     (method, *_) = yaml.safe_load((folder / "federation.yml").read_text())["methods"]
     for n, params in methods.create(method).personal(here.state, fed.by_id, fed).items():
-        kept = torch.load(folder / "kept" / f"client-{n}" / "model.pt", weights_only=True)
+        kept = torch.load(kept_model(folder, n), weights_only=True)
         assert kept.keys() == params.keys()
         assert all(torch.equal(kept[name], params[name]) for name in kept)
     return fed
+
+
+def kept_model(folder: Path, n: int, method: str | None = None) -> Path:
+    """Return the file with a client's own model after a run of a method, by default the server's file's first one."""
+    first = method or yaml.safe_load((folder / "federation.yml").read_text())["methods"][0]
+    return folder / "kept" / f"client-{n}" / f"{first}-seed-0" / "model.pt"
 
 
 Changes = Callable[[str, int, Packet], Packet | None]

@@ -48,7 +48,7 @@ OPEN_PART, NO_PUBLIC = "open_part", "none"
 """Values of `public.source` that are not sources: a part of the private samples, and no public samples."""
 REAL = "real_clients"
 """The private source of an experiment with real clients, which only Flower runs (distribution `ktpfl_flower`)."""
-RUN_BY_FLOWER = "Real clients are run by Flower: `flwr run flower/app`, with a federation.yml (docs/real_clients.md)."
+RUN_BY_FLOWER = "Real clients are run by Flower: `python -m ktpfl_flower.run federation.yml` (docs/real_clients.md)."
 PLACES = ("executor",)
 """Settings of `compute` that say where clients are computed and never change a result."""
 REPLACED = {

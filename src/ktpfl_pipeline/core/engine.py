@@ -337,10 +337,14 @@ def _work(fed: Federation, cohort: list[int]) -> dict[str, list[float]]:
 
 
 def _epsilon(fed: Federation, history: list[RoundRecord]) -> list[float]:
-    """Return each client's ε after these rounds. Training that diverged also counts, because its result was seen."""
+    """Return each client's ε after these rounds. Training that diverged also counts, because its result was seen.
+
+    So does that of a real client that dropped out in a round, because it may have trained before.
+    """
     settings = fed.training
     assert settings.privacy is not None
-    rounds = {n: sum(n in {*record.cohort, *record.diverged} for record in history) for n in fed.by_id}
+    trained = [{*r.cohort, *r.diverged, *(n for n in r.late if str(n) in r.reasons)} for r in history]
+    rounds = {n: sum(n in some for some in trained) for n in fed.by_id}
     epochs = [taken * fed.affordable(n, settings.epochs) for n, taken in rounds.items()]
     samples = [len(client.train) for client in fed.clients]
     return privacy.spent(settings.privacy, samples, epochs, settings.batch_size)

@@ -191,22 +191,33 @@ def spent(privacy: Privacy, samples: Sequence[int], epochs: Sequence[int], batch
     return found
 
 
-@cache
 def epsilon(privacy: Privacy, share: float, steps: int) -> float:
-    """Return ε after `steps` steps with q = `share`: the smallest over the orders of Rényi DP for δ, by Opacus."""
-    if steps == 0:
+    """Return ε after `steps` steps with q = `share`; see `composed`."""
+    return composed(privacy.delta, ((privacy.noise_multiplier, share, steps),))
+
+
+@cache
+def composed(delta: float, trainings: tuple[tuple[float, float, int], ...]) -> float:
+    """Return ε after several trainings on the same samples: the smallest over the orders of Rényi DP, by Opacus.
+
+    The Rényi divergence bounds of the trainings add up (Mironov 2017, Proposition 1).
+
+    Args:
+        delta: δ.
+        trainings: noise multiplier, probability q of a sample to be in a step, and number of steps of each training.
+    """
+    trainings = tuple(each for each in trainings if each[2])
+    if not trainings:
         return 0.0
-    if privacy.noise_multiplier == 0:
+    if any(noise == 0 for noise, *_ in trainings):
         return math.inf
     from opacus.accountants import RDPAccountant
     from opacus.accountants.analysis.rdp import get_privacy_spent
 
-    orders = RDPAccountant.DEFAULT_ALPHAS
+    total = sum(_of_one_step(noise, share) * steps for noise, share, steps in trainings)
     with warnings.catch_warnings():  # Opacus warns if the best order is an end: ε is valid, maybe not tight
         warnings.simplefilter("ignore")
-        found, _ = get_privacy_spent(
-            orders=orders, rdp=_of_one_step(privacy.noise_multiplier, share) * steps, delta=privacy.delta
-        )
+        found, _ = get_privacy_spent(orders=RDPAccountant.DEFAULT_ALPHAS, rdp=total, delta=delta)
     return max(0.0, float(found))
 
 

@@ -21,8 +21,6 @@ from ktpfl_pipeline.data.sources.features import STEPS
 
 FAR = 10
 """The interquartile ranges beyond the quartiles of a column from which a value is an outlier."""
-CODES = 3
-"""The most different values, such as codes for no data, that may be many and still are outliers."""
 SQUEEZED = 3
 """The factor by which outliers raise the standard deviation of a column when they hide its other values."""
 APART = 3
@@ -99,26 +97,13 @@ class Outliers:
 
 
 def outliers(column: "np.ndarray[Any, Any]") -> Outliers | None:
-    """Return the outliers of a column, (n,) float64, that hide its other values from models; None if there are none.
-
-    They are values far beyond the quartiles, or a few repeated values, such as −9999 and −8888, at one end of the
-    column. A repeated 0 is usual.
-    """
+    """Return the outliers of a column, (n,) float64, that hide its other values from models; None if there are none."""
     tenth, quarter, half, most = np.quantile(column, (0.1, 0.25, 0.75, 0.9))
     low, high = (quarter, half) if quarter < half else (tenth, most)  # most values may be equal
     reach = FAR * (high - low)
-    masks = [(column < low - reach) | (column > high + reach)] if low < high else []
-    values = np.unique(column)
-    if len(values) > CODES + 1:
-        place = int(np.diff(values).argmax()) + 1  # the widest gap is below this value
-        for codes, far in ((values[:place], column < values[place]), (values[place:], column >= values[place])):
-            if len(codes) <= CODES and far.sum() > len(codes) and codes.tolist() != [0]:
-                masks.append(far)
-    return next((found for far in masks if far.any() and (found := _judged(column, far))), None)
-
-
-def _judged(column: "np.ndarray[Any, Any]", far: "np.ndarray[Any, Any]") -> Outliers | None:
-    """Return the values that are `far`, (n,) bool, as outliers; None if they do not hide the others."""
+    far = (column < low - reach) | (column > high + reach)
+    if low == high or not far.any():
+        return None
     others, out = column[~far], column[far]
     gap = np.maximum(others.min() - out, out - others.max()).min()
     mean, spread = column.mean(), column.std()

@@ -169,12 +169,11 @@ def _leak(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
     row = int(test[leaked.argmax()])
     twin = int(train[(copies[train] == copies[row]).argmax()])
     same = sum(found for found, _ in shares)
-    kept = ", or set partition.keep_equal, which keeps equal samples on one side" * (samples.test is None)
     most = f", most at client {split.names[worst]} ({shares[worst][0]:,} of {shares[worst][1]:,})" if much else ""
     return float(share), (
         f"{split.seed}{int(leaked.sum()):,} of {plural(len(test), 'test sample')} ({share:.1%}) equal a training "
         f"sample, {same:,} of them one of their own client{most}, such as the samples {row} and {twin}: test accuracy "
-        f"counts what was learned by heart. Take copies out, or name what belongs together in `group`{kept}."
+        "counts what was learned by heart. Take copies out, or name what belongs together in `group`."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import torch
 import yaml
-from annotated_types import MaxLen
+from annotated_types import Gt, MaxLen
 from torch import Tensor
 
 from ktpfl_flower.alike import Data, prepared
@@ -18,10 +18,12 @@ from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Distinct, Natural, Part, Reads, Share, default, parse
 from ktpfl_pipeline.data.owned import MAX_NAME, OwnedDataset
+from ktpfl_pipeline.data.partition import ClientIndices
 from ktpfl_pipeline.data.partition.split import is_whole, least, split, stream
 from ktpfl_pipeline.data.settings import Partition, Text
 from ktpfl_pipeline.data.sources import Reading, load
 from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.data.standardization import Standardization
 from ktpfl_pipeline.models import zoo
 
 Group = TypeVar("Group")
@@ -62,6 +64,8 @@ class ClientFile:
         architecture: the architecture of the client's model.
         test_share: the share of the samples for testing.
         validation_share: the share of the other samples for validation; 0: none.
+        epsilon: the largest ε that the client spends for its samples, in all runs together. With it, the client only
+            takes part in runs with private training. None: no limit.
         device: the device on which the client computes.
         kept: the folder in which the client stores its models between rounds.
     """
@@ -77,6 +81,7 @@ class ClientFile:
     text: Text = field(default_factory=Text)
     test_share: Share = Partition.test_share
     validation_share: Part = Partition.validation_share
+    epsilon: Annotated[float, Gt(0)] | None = None
     device: str = "auto"
     kept: str = "kept"
 
@@ -159,7 +164,7 @@ def samples(own: ClientFile, folder: Path) -> tuple[LabeledDataset, list[str], D
         raise InputError(
             f"owner is {own.owner!r}, but {own.source} does not name the owners of its samples. Remove owner."
         )
-    inputs, data = prepared(found.inputs, found.vocabulary, own.source, own.image)
+    inputs, data = prepared(found.inputs, found.vocabulary, own.source, own.image, found.columns)
     labels, class_names = _in_order(found, own)
     return replace(found, inputs=inputs, labels=labels), class_names, data
 
@@ -191,15 +196,26 @@ def _in_order(found: LabeledDataset, own: ClientFile) -> tuple[Tensor, list[str]
     return places[found.labels], wanted
 
 
-def splits(own: ClientFile, found: LabeledDataset, seed: int) -> tuple[LabeledDataset, ...]:
-    """Return the samples for training, validation and testing, as the partition ``natural`` splits them.
+def indices_of(own: ClientFile, found: LabeledDataset, seed: int) -> ClientIndices:
+    """Return the indices of the samples for each split, as the partition ``natural`` splits them.
 
     Raises:
         InputError: if there are too few samples.
     """
-    how = Partition(test_share=own.test_share, validation_share=own.validation_share)
-    indices = split(torch.arange(len(found)).numpy(), found.labels, how, stream(seed, "split", own.client), found.test)
+    how, draw = (
+        Partition(test_share=own.test_share, validation_share=own.validation_share),
+        stream(seed, "split", own.client),
+    )
+    indices = split(torch.arange(len(found)).numpy(), found.labels, how, draw, found.test, found.groups)
     if not is_whole(indices, how):
         raise InputError(f"{own.source} has {plural(len(found), 'sample')}, but {least(how)}. Add samples.")
-    known = found.vocabulary
-    return tuple(LabeledDataset(found.inputs[part], found.labels[part], vocabulary=known) for part in indices)
+    return indices
+
+
+def splits(
+    own: ClientFile, found: LabeledDataset, seed: int, scale: Standardization | None = None
+) -> tuple[LabeledDataset, ...]:
+    """Return the samples for training, validation and testing, standardized by `scale`; see `indices_of`."""
+    inputs = found.inputs if scale is None else scale(found.inputs)
+    parts = indices_of(own, found, seed)
+    return tuple(LabeledDataset(inputs[part], found.labels[part], vocabulary=found.vocabulary) for part in parts)

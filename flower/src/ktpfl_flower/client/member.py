@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -20,22 +20,25 @@ from torch import Tensor
 
 from ktpfl_flower import operations
 from ktpfl_flower.alike import Arithmetic, Data, versions
-from ktpfl_flower.client import client_file
+from ktpfl_flower.client import client_file, kept
+from ktpfl_flower.client.budget import Budget, fresh_seed
 from ktpfl_flower.client.private import fingerprint, private, refusal
 from ktpfl_flower.wire import INITIAL, Left, Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core.client.outcome import Resuming, performed
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.analysis.serving import facts
+from ktpfl_pipeline.core.client.outcome import Outcome, Resuming, performed
+from ktpfl_pipeline.core.client.workspace import OWN, Workspace
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, printable
 from ktpfl_pipeline.core.kinds import described
-from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
 from ktpfl_pipeline.core.validation import Count, Rule, Seed, value_of
 from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.data.inspection import of_splits
 from ktpfl_pipeline.data.sources.tokens import check_ids
+from ktpfl_pipeline.data.standardization import Standardization
 
 logger = logging.getLogger(__name__)
 MOST = 4000
@@ -51,6 +54,7 @@ class Told:
     seed: Seed
     rounds: Count
     classes: Count
+    class_names: client_file.Names
     clients: list[int]
     training: LocalTraining
     distillation: Distillation
@@ -64,13 +68,14 @@ class Participation:
     Attributes:
         told: the settings of the run, which the server sent.
         folder: the folder with the stored models, each named by its number.
+        scale: the standardization of features; None for other kinds.
         space: the client's workspace.
         known: the values against which the arguments of operations are checked.
         last: the number of the newest message.
     """
 
-    def __init__(self, told: Told, of: Setting, folder: Path) -> None:
-        self.told, self.folder, self.last = told, folder, 0
+    def __init__(self, told: Told, of: Setting, folder: Path, scale: Standardization | None) -> None:
+        self.told, self.folder, self.scale, self.last = told, folder, scale, 0
         with private():  # an error may name the device of its file
             self.space = Workspace(of)
         self._architecture = of.clients[0].architecture
@@ -88,6 +93,19 @@ class Participation:
                 f"message {str(number)[:40]} is not newer than message {self.last}, which was received before."
             )
         self.last = number
+
+    def performed(self, operation: Any, arguments: tuple[Any, ...], privately: bool) -> Outcome[Any]:
+        """Return the outcome of an operation; that of private training has no loss and no exact number of samples."""
+        setting = self.known.setting
+        if not privately:
+            return performed(operation, self.space, setting.clients[0].id, arguments)
+        self.space.setting = replace(setting, seed=fresh_seed())
+        try:
+            outcome = performed(operation, self.space, setting.clients[0].id, arguments)
+        finally:
+            self.space.setting = setting
+        samples = {OWN: self.told.training.epochs * len(setting.clients[0].train)}
+        return replace(outcome, loss=None, samples=samples)
 
     def readable(self) -> list[int]:
         """Return the numbers of the stored models that can be read."""
@@ -163,16 +181,19 @@ class Member:
         with private():
             self.own = client_file.read(client_file.ClientFile, file)
         self._folder = file.resolve().parent
+        self._kept = self._folder / self.own.kept / f"client-{self.own.client}"
+        self._budget = Budget(self._kept / "privacy.json", self.own.epsilon)
         self._run: Participation | None = None
 
     def check(self) -> None:
-        """Read and split the samples, so that errors appear when the client is started.
+        """Read, split and inspect the samples, so that errors and warnings appear when the client is started.
 
         Raises:
             InputError: if the architecture or the samples cannot be used.
         """
         client_file.check_architecture(self.own.architecture, f"Client {self.own.client}")
-        self._splits(0)
+        found, indices = self._found[0], client_file.indices_of(self.own, self._found[0], 0)
+        of_splits(found, {0: {self.own.client: indices}}, {}, self.own.source)
 
     def answer(self, kind: str, packet: Packet) -> Packet:
         """Return the reply to a message of a `kind`: the result, or a refusal with its reason as a sentence."""
@@ -215,8 +236,11 @@ class Member:
 
     def _begin(self, packet: Packet) -> Packet:
         told = client_file.understood(Told, packet.values, "the server")
+        self._budget.check_run(told.training.privacy)
         leaves = ", ".join(sorted(operations.exchanges(told.method))) or "only measures"
         public, own = packet.tensors.get("public", torch.empty(0)), self._found[0]
+        scale = {name: each for name, each in packet.tensors.items() if name != "public"}
+        _check_scale(scale, own)
         if public.dtype != own.inputs.dtype or tuple(public.shape[1:]) != own.shape:
             raise InputError(
                 f"the public set has {described(public)}, but this client has {described(own.inputs)}. "
@@ -225,13 +249,18 @@ class Member:
         if own.vocabulary is not None:
             check_ids(public, own.vocabulary.size, "the public set")
         folder = self._place(told.run)
-        content: dict[str, Any] = {"settings": {"run": told.run}, "told": packet.values, "public": public}
+        content: dict[str, Any] = {
+            "settings": {"run": told.run},
+            "told": packet.values,
+            "public": public,
+            "scale": scale,
+        }
         with private():
             for other in folder.parent.glob("*/told.pt"):  # one run at a time
                 if other.parent != folder:
                     shutil.rmtree(other.parent)
             checkpoint.save(folder / "told.pt", content)
-        self._run = self._entered(told, public)
+        self._run = self._entered(told, public, scale)
         logger.info("Run %s of %s starts: %s leave this client.", told.run[:6], told.method, leaves)
         self._run.take(told.number)
         return Packet({})
@@ -249,7 +278,9 @@ class Member:
         offer, operation = operations.find(name), operations.find(name).perform
         if type(number := values.get("state")) is int:
             operation, arguments = Resuming(operation), (run.stored(number)["state"], arguments)
-        outcome = performed(operation, run.space, self.own.client, arguments)
+        if name == "train_privately":
+            self._budget.spend(run.told.training, len(run.known.setting.clients[0].train))
+        outcome = run.performed(operation, arguments, name == "train_privately")
         value = outcome.value
         if offer.gives == "model":
             travels = operations.travels(run.told.method, wanted)
@@ -266,11 +297,21 @@ class Member:
         if not operations.MODEL.holds(model[0], run.known):
             raise InputError("it names a final model that does not have the client's architecture.")
         operations.check_sent(given, run.told.method)
-        file = run.folder.parent / "model.pt"
-        with private(), replacing(file, f"The model {file}") as partial:
-            torch.save({name: tensor.cpu() for name, tensor in model[0].items()}, partial)
-        logger.info("The run has ended; this client's model is in %s.", file)
+        folder = self._kept / f"{run.told.method}-seed-{run.told.seed}"
+        with private():
+            kept.save(folder, run.space.whole(self.own.client, model[0]), self._about(run))
+        logger.info("The run of %s has ended; this client's model is in %s.", run.told.method, folder)
         return Packet({})
+
+    def _about(self, run: Participation) -> dict[str, Any]:
+        """Return the facts about this client's model of a run, which `kept.load` reads."""
+        told, known = run.told, replace(self._found[0], class_names=tuple(run.told.class_names))
+        return {
+            **{"method": told.method, "seed": told.seed, "rounds": told.rounds, "run": told.run},
+            **{"client": self.own.client, "name": self.own.name, "architecture": self.own.architecture},
+            **{"image": self.own.image and asdict(self.own.image), "text": asdict(self.own.text)},
+            **{"versions": versions(), **facts(known, told.classes, run.scale)},
+        }
 
     def _note(self, packet: Packet) -> Packet:
         logger.warning("The server says: %s", printable(str(packet.values.get("text"))[:MOST]))
@@ -282,14 +323,14 @@ class Member:
         with private():
             return client_file.samples(self.own, self._folder)
 
-    def _splits(self, seed: int) -> tuple[LabeledDataset, ...]:
+    def _splits(self, seed: int, scale: Standardization | None = None) -> tuple[LabeledDataset, ...]:
         with private():
-            return client_file.splits(self.own, self._found[0], seed)
+            return client_file.splits(self.own, self._found[0], seed, scale)
 
     def _place(self, run: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]{1,64}", run):
             raise InputError(f"{run[:80]!r} is not the name of a run.")
-        return self._folder / self.own.kept / f"client-{self.own.client}" / run
+        return self._kept / run
 
     def _entered_before(self, packet: Packet) -> Participation:
         """Return the run that a message belongs to; it may have started before this process."""
@@ -300,13 +341,15 @@ class Member:
                 content = checkpoint.load(place, {"run": name}, torch.device("cpu"))
             if content is None:
                 raise LostError("it has no data of this run, or no longer has them.")
-            self._run = self._entered(client_file.understood(Told, content["told"], "told.pt"), content["public"])
+            told = client_file.understood(Told, content["told"], "told.pt")
+            self._run = self._entered(told, content["public"], content["scale"])
         return self._run
 
-    def _entered(self, told: Told, public: Tensor) -> Participation:
+    def _entered(self, told: Told, public: Tensor, scale: Mapping[str, Tensor]) -> Participation:
         if self.own.client not in told.clients:
             raise InputError(f"client {self.own.client} does not belong to the run, whose clients are {told.clients}.")
-        train, validation, test = self._splits(told.seed)
+        standardization = Standardization(**scale) if scale else None
+        train, validation, test = self._splits(told.seed, standardization)
         setting = Setting(
             clients=(Client(self.own.client, self.own.architecture, train, validation, test, self.own.name),),
             public=public,
@@ -319,7 +362,22 @@ class Member:
             distillation=told.distillation,
             compute=Compute(device=self.own.device, **asdict(told.compute)),
         )
-        return Participation(told, setting, self._place(told.run))
+        return Participation(told, setting, self._place(told.run), standardization)
+
+
+def _check_scale(scale: Mapping[str, Tensor], own: LabeledDataset) -> None:
+    """Check that the server sent a usable mean and standard deviation per channel if, and only if, samples need them.
+
+    Raises:
+        InputError: if it did not.
+    """
+    channels = (own.inputs.shape[1],) if own.kind.standardized else None
+    shapes = [(name, tuple(each.shape)) for name, each in scale.items()]
+    whole = shapes == ([] if channels is None else [("mean", channels), ("std", channels)])
+    if not whole or not all(bool(each.isfinite().all()) for each in scale.values()):
+        raise InputError("it did not send the mean and the standard deviation of each channel of the features.")
+    if scale and not bool((scale["std"] > 0).all()):
+        raise InputError("it sent a standard deviation that is not above 0.")
 
 
 def answered(member: Member, message: bytes) -> bytes:

@@ -149,6 +149,11 @@ class Attendance:
                 f"{self._public.vocabulary}). Use one vocabulary at the server and at all clients: the same arrays "
                 "'vocabulary' and 'padding' in .npz files, or the same text.tokenizer."
             )
+        if said.data.columns and self._public.columns and said.data.columns != self._public.columns:
+            raise InputError(
+                f"{said.who} has other columns than the public set, or the same in another order. Convert its table "
+                "with the columns of the public samples' file: ktpfl convert csv TABLE OUT --like FILE."
+            )
         if said.shape != self._shape:
             raise InputError(
                 f"{said.who} has {kind} of shape {said.shape}, but the public set has the shape {self._shape}."

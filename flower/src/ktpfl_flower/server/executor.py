@@ -359,13 +359,16 @@ class RealExecutor(Executor):
         if not trains:
             self.attendance.kept[n].add(value.version)
             return Outcome(self._held(n, value), samples=samples)
-        if type(loss) is not float or operations.LOSS < abs(loss) < math.inf:
+        if private := name == "train_privately":  # its loss would tell more than ε covers
+            if loss is not None:
+                raise InputError(f"it has the loss of a private training, {loss!r:.80}.")
+        elif type(loss) is not float or operations.LOSS < abs(loss) < math.inf:
             raise InputError(f"its loss is {loss!r:.80}, which is not a number up to {operations.LOSS:,.0f}.")
         if type(finite) is not bool:  # or a model that is NaN would count
             raise InputError(f"it must state whether its model is finite, true or false, but states {finite!r:.80}.")
         if finite and not all(bool(tensor.isfinite().all()) for tensor in (value.model or {}).values()):
             raise InputError("its model has values that are NaN or infinite, but the reply states that all are finite.")
-        flag, mean = torch.tensor(finite), torch.tensor(loss, dtype=torch.float64)
+        flag, mean = torch.tensor(finite), None if private else torch.tensor(loss, dtype=torch.float64)
         self.attendance.kept[n].add(value.version)
         self.bare.discard(n)
         return Outcome(self._held(n, value), mean, flag, samples, self._held(n, Left(value.version)))

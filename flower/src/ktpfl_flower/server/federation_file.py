@@ -121,11 +121,6 @@ def parsed(section: dict[str, Any]) -> Experiment:
         raise InputError("experiment.compare is set; list the methods under methods, at the top level of the file.")
     if not section.get("clients"):
         raise InputError("experiment.clients is missing; set it to the number of clients, for example clients: 2.")
-    if (section.get("training") or {}).get("privacy"):
-        raise InputError(
-            "experiment.training.privacy is set, but its noise comes from the run's seed, which every client knows, so "
-            "it protects nothing with real clients. Remove it."
-        )
     experiment = parsing.parse("experiment", deep_merge(DEFAULTS, section))
     plain = parsing.form("experiment", DEFAULTS)
     for setting in THEIRS:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ktpfl_flower.alike import Data, arithmetic, prepared, versions
+from ktpfl_flower.alike import Data, arithmetic, prepared, scale_of, versions
 from ktpfl_flower.client.client_file import understood
 from ktpfl_flower.server import classes, federation_file
 from ktpfl_flower.server.attendance import Attendance
@@ -33,7 +33,8 @@ from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.data.public import check_size
-from ktpfl_pipeline.data.sources import Reading, load_with_vocabulary
+from ktpfl_pipeline.data.sources import Reading, load_with_vocabulary, npz
+from ktpfl_pipeline.data.standardization import Standardization
 from ktpfl_pipeline.hooks import configure_tracking
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
@@ -53,14 +54,16 @@ class RealData:
     Attributes:
         plan: the plan in the server's file.
         link: the connection to the clients.
-        public: public images, (M, C, H, W) uint8, or tokens, (M, L) int64.
+        public: public images, (M, C, H, W) uint8, tokens, (M, L) int64, or standardized features, (M, ...) float32.
         kind: their kind, and what the ids of tokens mean.
+        scale: the standardization of features; None for other kinds.
     """
 
     plan: Plan
     link: Link
     public: Tensor
     kind: Data
+    scale: Standardization | None = None
     pretrained: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,7 +77,8 @@ class RealData:
     def named(self) -> dict[str, Any]:
         """Fingerprints of the public samples and of their vocabulary, for the names of runs."""
         words = {} if self.kind.vocabulary is None else {"vocabulary": asdict(self.kind.vocabulary)}
-        return {"public": hashlib.sha256(self.public.numpy().tobytes()).hexdigest(), **words}
+        scale = {} if self.scale is None else {"scale": self.scale.plain()}
+        return {"public": hashlib.sha256(self.public.numpy().tobytes()).hexdigest(), **words, **scale}
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +112,7 @@ class RealJob(Job):
         for method in file.methods:  # before the first one is trained
             if wrong := compatibility.problems(method_of(experiment, method), fed):
                 raise InputError(" ".join(wrong))
-        fed.executor.enter(fed, self._begin(fed))
+        fed.executor.enter(fed, self._begin(fed, names))
         sizes = torch.tensor([[sum(said.sizes)] for said in clients])
         profile = {"samples": int(sizes.sum()), "public samples": len(data.public), "clients": len(clients)}
         described = [{name: value for name, value in said.lasting().items() if name != "versions"} for said in clients]
@@ -157,11 +161,14 @@ class RealJob(Job):
         method = [self.method, self.hyperparameters()]
         return digest({**settings, "method": method, **self.data.named, "versions": versions()})
 
-    def _begin(self, setting: Setting) -> Packet:
+    def _begin(self, setting: Setting, class_names: list[str]) -> Packet:
         """Return the message that starts a run at a client."""
         said = {name: plain(getattr(self.experiment, name)) for name in ("rounds", "training", "distillation")}
         said |= {"method": self.method, "seed": setting.seed, "compute": arithmetic(self.experiment.compute)}
-        return Packet({**said, "classes": setting.classes, "clients": list(setting.by_id)}, {"public": setting.public})
+        scale = {} if (found := self.data.scale) is None else {"mean": found.mean, "std": found.std}
+        tensors = {"public": setting.public, **scale}
+        said |= {"classes": setting.classes, "class_names": class_names, "clients": list(setting.by_id)}
+        return Packet(said, tensors)
 
     def newcomers(self, seed: int) -> tuple[()]:
         """Return no client: real clients are never held out as new clients."""
@@ -197,10 +204,13 @@ def jobs(plan: Plan, link: Link) -> list[RealJob]:
         InputError: if the public samples cannot be read, are fewer than a batch, or real clients cannot use them.
     """
     image, public = plan.experiment.image, plan.experiment.public
-    reading = Reading(None if image is None else image.shape[1:], text=plan.experiment.text)
-    inputs, known = load_with_vocabulary(public.source, plan.folder, reading)
+    inputs, known = load_with_vocabulary(public.source, plan.folder, Reading.of(image, plan.experiment.text))
     check_size(len(inputs), public.batch)
-    data = RealData(plan, link, *prepared(inputs, known, public.source, image))
+    name, _, argument = public.source.partition(":")
+    columns = npz.columns(argument, plan.folder) if name == "npz" else None
+    inputs, kind = prepared(inputs, known, public.source, image, columns)
+    scale = scale_of(inputs)
+    data = RealData(plan, link, inputs if scale is None else scale(inputs), kind, scale)
     return [RealJob(plan.file.name, method, plan.experiment, data) for method in plan.file.methods]
 
 
@@ -228,7 +238,7 @@ def run(path: Path, link: Link) -> Path:
     name = f"{COMPARE}{plan.file.name}" if len(results) > 1 else plan.file.name
     place = ReportDataset(filepath=str(plan.project / "data" / "08_reporting" / name))
     place.save(report(plan.experiment, "", *results, section=plan.file.name, name=name))
-    logger.info("%s\nReport: %s", place.console(), place.page)
+    logger.info("%s", place.console())
     return place.page
 
 
@@ -246,7 +256,7 @@ def _conclude(method: Method[Any], state: Any, fed: RealFederation) -> None:
         except ClientsMissing as error:
             missing |= error.found
     for n in sorted(executor.bare):
-        logger.warning("%s has lost its own model; its model.pt stays as it is.", named(n, fed.names))
+        logger.warning("%s has lost its own model; the model that it kept before stays as it is.", named(n, fed.names))
     if missing:
         logger.warning(
             "%s Start these clients and run the same command again, so that each stores its own model.",

@@ -154,6 +154,14 @@ def _texts(path: Path, array: Any) -> Any:
         return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
 
 
+def columns(argument: str, folder: Path) -> tuple[str, ...] | None:
+    """Return the names of the features of vectors in a file; None if it has none."""
+    path = _file(argument, folder)
+    with _opened(path) as archive:
+        found = _arrays(path, archive, _headers(archive, "columns"))
+    return tuple(map(str, _texts(path, found["columns"]))) if found else None
+
+
 def names(argument: str, folder: Path) -> list[str]:
     """Return the names of the arrays in a file."""
     with _opened(_file(argument, folder)) as archive:
