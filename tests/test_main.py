@@ -27,10 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 NETS = """
-import torch
+import math, torch
 
 def wide(shape, classes):
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(classes))
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(shape), classes))
 """
 
 

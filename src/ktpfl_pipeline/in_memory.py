@@ -75,13 +75,10 @@ def federation(
     """Load a dataset, partition it among clients, and return the federation.
 
     Args:
-        data: the private samples:
-
-            - a source, as for the setting ``private.source``, such as ``"digits"`` or ``"npz:mine.npz"``;
-            - inputs and labels, two arrays or tensors: images in uint8, features in floats, or token ids in integers;
-            - a mapping with the arrays of an ``.npz`` file, such as ``{"images": …, "labels": …, "clients": …}``;
-            - a `LabeledDataset`, or a dataset of torch with pairs of an input and a label.
-
+        data: the private samples. A source, as for the setting ``private.source``: ``"digits"`` or ``"npz:mine.npz"``.
+            Or inputs and labels, two arrays or tensors: images in uint8, features in floats, or token ids in integers.
+            Or a mapping with the arrays of an ``.npz`` file: ``{"images": …, "labels": …, "clients": …}``. Or a
+            `LabeledDataset`, or a dataset of torch with pairs of an input and a label.
             Images of tensors are (N, C, H, W), images of arrays (N, H, W, C), and both may be (N, H, W).
         clients: the number of clients, N. With None, the federation has all clients of the data; the partition must
             then be ``"natural"``.

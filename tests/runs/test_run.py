@@ -356,7 +356,7 @@ def test_how_far_clients_can_be_relied_on_is_a_setting_and_told(data: FederatedD
     changes = {"availability": 0.5, "stragglers": {"share": 0.4}, "budgets": {"share": 0.2, "epochs": 0.5}}
     settings = experiment(**changes)
     assert assemble(settings, data, 0).reliability == Reliability(0.5, Stragglers(0.4, 1), Budgets(0.2, 0.5))
-    assert [text for _, text in words.unreliable(settings.settings())] == [
+    assert words.unreliable(settings.settings()) == [
         "a sampled client is available with probability 0.5",
         "40 % of the clients are 1 round late",
         "20 % of the clients have limited compute: 50 % of the local epochs",

@@ -20,14 +20,8 @@ from ktpfl_pipeline.models import build
 def launches(architecture: str, **compute: Any) -> int:
     """Return the launches of one step of a client's local training, inside the context of the emulated GPU."""
 
-    def empty(name: str) -> torch.nn.Module:
-        """Return a model of zeros, because drawing weights would take most of the time."""
-        with torch.device("meta"):
-            module = build(name, (3, 32, 32), 4)
-        module = module.to_empty(device="cpu")
-        for tensor in module.state_dict().values():
-            tensor.zero_()
-        return module
+    def made(name: str) -> torch.nn.Module:
+        return build(name, (3, 32, 32), 4)
 
     samples = LabeledDataset(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4))
     fed = Federation(
@@ -35,7 +29,7 @@ def launches(architecture: str, **compute: Any) -> int:
         public=samples.inputs,
         public_batch_size=1,
         classes=4,
-        build=empty,
+        build=made,
         training=LocalTraining(epochs=1, batch_size=4),
         compute=Compute(pretend.DEVICE, **compute),
         executor=SerialExecutor(),

@@ -128,7 +128,7 @@ def train_client(
 
     def loss(batch: Tensor) -> Tensor:
         fit = cross_entropy(batch)
-        now = running.pop().lerp(seen.pop().mean(dim=0), method.momentum)
+        now = running.pop().lerp(seen.pop().to(target).mean(dim=0), method.momentum)
         running.append(now.detach())
         return fit + method.weight / 2 * (now - target).square().mean()
 

@@ -116,13 +116,17 @@ class TestJudge:
         assert found.accuracy[0] == accuracies(whole, start)
 
     def test_of_fedproto_train_toward_the_prototypes_with_weight_0_alone(self) -> None:
-        alone, (guided, taught, whole, fed) = joined("local")[0], joined("fedproto")
+        alone, head = joined("local")[0], create("fedproto", {"prediction": "head"})
+        whole = toy.federation_for(head, rounds=ROUNDS)
+        fed = toy.again(whole, clients=whole.clients[:3])
+        taught = engine.run(head, fed, Schedule(ROUNDS, evaluate_every=ROUNDS))
+        guided = judge(head, taught.state, fed, whole.clients[3:], (1, 2))
         assert guided.accuracy[0] == alone.accuracy[0]
-        method = replace(create("fedproto"), weight=0.0)
+        method = replace(head, weight=0.0)
         done = engine.run(method, fed, Schedule(ROUNDS))
         assert judge(method, done.state, fed, whole.clients[3:], (1, 2)).accuracy == alone.accuracy
         models = select(whole.initial_models(), guided.clients)
-        toward = create("fedproto").settle(taught.state, models, 2, whole)
+        toward = head.settle(taught.state, models, 2, whole)
         plain = whole.fine_tune(models, 2)
         assert any(not torch.equal(toward[n][name], plain[n][name]) for n in models for name in models[n])
 

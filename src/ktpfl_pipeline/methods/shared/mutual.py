@@ -46,9 +46,9 @@ def losses(
         mine = own(inputs)
         with rng.seeded(rng.derive(space.setting.seed, "common dropout", t, n, next(step)), space.device):
             theirs = common(inputs)
-        gaps = [
+        own_gap, common_gap = (
             distillation_loss(a, torch.softmax(b.detach(), dim=1), 1.0) for a, b in ((mine, theirs), (theirs, mine))
-        ]
-        return Losses(samples.loss(mine, batch), samples.loss(theirs, batch), *gaps, mine, theirs)
+        )
+        return Losses(samples.loss(mine, batch), samples.loss(theirs, batch), own_gap, common_gap, mine, theirs)
 
     return of
