@@ -102,14 +102,14 @@ def combination(h: Tensor, variances: Tensor) -> Tensor:
 
     Row i minimizes Σ_j α_j² V_j + ‖Σ_j α_j (h_i - h_j)‖² on the simplex, for h, (n, K, f), and V, (n,) `variances`.
     """
+    from scipy.optimize import nnls  # here, because the import takes long
+
     rows, roots = [], variances.clamp_min(0.0).sqrt().diag()
     for own in h:
         matrix = torch.cat([(own - h).flatten(1).T, roots])  # A, (K f + n, n); the objective is ‖A α‖²
         # Least squares over β >= 0 of A β = 0 and s 1ᵀβ = s have β in the direction of α, for any s > 0.
         scale = torch.where(matrix.any(), matrix.norm(), 1.0)
         target = torch.cat([matrix.new_zeros(len(matrix)), scale[None]])
-        from scipy.optimize import nnls
-
         found, _ = nnls(torch.cat([matrix, scale.expand(1, len(h))]).numpy(), target.numpy())
         rows.append(torch.from_numpy(found / found.sum()))
     return torch.stack(rows)
