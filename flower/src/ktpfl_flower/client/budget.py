@@ -1,8 +1,9 @@
 """The privacy budget of a client: which private trainings its samples took part in, and the ε of all of them together.
 
 The ledger is a file next to the client's models. It is written before a training starts, so a client that is stopped
-never counts too little. Noise and samples of each training come from a seed that nobody else knows and that is never
-used again: with a known seed the noise could be removed, and with a repeated one two trainings could be subtracted.
+never counts too little. Noise and samples of each training come from a seed that only the client knows and that is
+never used again: with a known seed the noise could be removed, and with a repeated one two trainings could be
+subtracted.
 """
 
 import json
@@ -72,5 +73,5 @@ class Budget:
             except (ValueError, AttributeError, TypeError) as error:
                 raise InputError(
                     f"The ledger of private trainings, {self.ledger}, cannot be read ({error}). Restore it from a "
-                    "backup; without it, nobody knows the ε of this client's samples."
+                    "backup; without it, the ε of this client's samples is unknown."
                 ) from error

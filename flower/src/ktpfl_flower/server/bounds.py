@@ -3,7 +3,7 @@
 Types, shapes and labels are checked before (`operations.check_answer`). Here a reply is refused if its largest absolute
 number is beyond `LARGEST`, or far beyond those of the other clients: more than `TIMES` their median, and more than
 `USUAL`. A model is judged tensor by tensor, and by its predictions for public samples. The bounds are far above the
-numbers of models that learn. Numbers that are not finite are no matter of this module: a client that sends them
+numbers of models that learn. This module does not judge numbers that are not finite: a client that sends them
 diverged.
 """
 

@@ -25,7 +25,7 @@ def agreed(lists: Lists, given: Sequence[str]) -> list[str]:
 def misfits(lists: Lists, given: Sequence[str]) -> dict[int, str]:
     """Return the clients whose lists do not fit, with the reason as the predicate of a sentence.
 
-    If as many clients fit another list as fit the agreed one, nobody can tell which is right, and all are named.
+    If as many clients fit another list as fit the agreed one, the right one is unknown, and all are named.
     """
     common = agreed(lists, given)
     most, found = len(_fitting(lists, common)), dict[int, str]()
