@@ -170,18 +170,9 @@ def comparison(setting: str) -> str:
                 equal,
                 value(kept.by_seed(cell["method"], "ours", cell["client"])),
                 gain,
-                cell["source"],
             ]
         )
-    head: list[Entry] = [
-        "method",
-        "published",
-        "ours, their rule",
-        "equal",
-        "ours, our rule",
-        "minus local-only",
-        "source",
-    ]
+    head: list[Entry] = ["method", "published", "ours, their rule", "equal", "ours, our rule", "minus local-only"]
     return drawn([head, *lines])
 
 
