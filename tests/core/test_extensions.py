@@ -1,5 +1,6 @@
 """What is said of a user's own module that cannot be imported."""
 
+import ast
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -96,3 +97,10 @@ def test_what_the_users_own_code_returned_is_called_by_its_type() -> None:
     values = [None, 1, OrderedDict(), torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)]
     said = ["None", "a int", "a collections.OrderedDict", "a tensor of (2, 3)", "a tensor of (2,) of int64"]
     assert [extensions.called(value) for value in values] == said
+
+
+def test_packages_of_another_environment_on_the_path_are_libraries(tmp_path: Path) -> None:
+    assert extensions.is_in_library(tmp_path / "venv/lib/python3.11/site-packages/torch/__init__.py")
+    assert extensions.is_in_library(Path(torch.__file__))
+    assert extensions.is_in_library(Path(ast.__file__))
+    assert not extensions.is_in_library(tmp_path / "users_own/nets.py")

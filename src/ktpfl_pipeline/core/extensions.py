@@ -17,10 +17,12 @@ from unittest.mock import patch
 from ktpfl_pipeline.core.errors import InputError
 
 PATH = re.compile(r"\w+(\.\w+)*:\w+")
-LIBRARIES = tuple(os.path.realpath(sysconfig.get_path(of)) + os.sep for of in ("stdlib", "purelib", "platlib"))
-"""The folders of Python's own modules and of installed packages."""
-SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", *LIBRARIES)
-"""Folders whose files do not belong to a user's code."""
+STANDARD_LIBRARY = tuple(os.path.realpath(sysconfig.get_path(of)) + os.sep for of in ("stdlib", "platstdlib"))
+"""The folders of Python's own modules."""
+INSTALLED = {"site-packages", "dist-packages"}
+"""Names of the folders of installed packages. There may be several: the user's, the system's, those of a .pth file."""
+SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
+"""Folders whose files do not belong to a user's code, beside the libraries."""
 _READ: dict[str, set[tuple[str, str]]] = {}
 """What the code of each package has read while it was watched: ("file", path) or ("environment", name)."""
 _WATCHED: list[str] = []
@@ -74,7 +76,8 @@ def is_library(module: str) -> bool:
 
 def is_in_library(file: str | os.PathLike[str]) -> bool:
     """Return whether a file is one of Python's own or of an installed package."""
-    return os.path.realpath(file).startswith(LIBRARIES)
+    place = os.path.realpath(file)
+    return place.startswith(STANDARD_LIBRARY) or not INSTALLED.isdisjoint(place.split(os.sep))
 
 
 @contextmanager
@@ -116,7 +119,7 @@ def _hear(event: str, given: tuple[Any, ...]) -> None:
     frame: Any = sys._getframe(1)
     while frame is not None and not _is_of(frame, _WATCHED[-1]):
         frame = frame.f_back
-    if frame is not None and not place.startswith(SYSTEM) and os.path.isfile(place):
+    if frame is not None and not place.startswith(SYSTEM) and not is_in_library(place) and os.path.isfile(place):
         _READ.setdefault(_WATCHED[-1], set()).add(("file", place))
 
 
