@@ -123,6 +123,36 @@ class TestNothingLearned:
         )
         assert comparison.summary(made).startswith("KT-pFL is 2.0 percentage points above")
 
+    def under_majority(self, study, majority, **settings):
+        """The three methods where always predicting one class has this accuracy, with 1000 test samples a run."""
+        runs = {"majority": [majority] * 2, "confusion": [[400, 100], [100, 400]]}
+        return under(settings, [replace(each, runs=[replace(run, **runs) for run in each.runs]) for each in study])
+
+    def test_is_also_said_if_no_method_is_above_the_most_frequent_class(self, study):
+        level = [replace(study[0], method=each.method, title=each.title) for each in study]  # all with equal values
+        best = max(final.mean for final in study[0].final.values())
+        made = self.under_majority(level, best + 0.01)
+        assert comparison.summary(made).startswith(
+            "Nothing was learned: no method is above always predicting each client's most frequent class by more than "
+            f"chance: this reaches {100 * best + 1:.1f} %, and the best method, KT-pFL, "
+        )
+        assert "the same mean" not in comparison.summary(made)
+        assert self.under_majority(level, best - 0.01).nothing_learned, "within two standard errors of 3000 samples"
+        assert not self.under_majority(level, best - 0.03).nothing_learned
+
+    def test_a_significant_difference_is_stated_also_below_the_most_frequent_class(self, study):
+        made = self.under_majority(study, 0.9)
+        assert comparison.summary(made).startswith("Note that no method is above")
+        assert "KT-pFL is 2.0 percentage points above" in comparison.summary(made)
+
+    def test_another_headline_than_accuracy_is_not_compared_with_it(self, judged):
+        made = self.under_majority(judged(), 0.95, headline="auc")
+        assert not made.above_majority
+        assert comparison.summary(made).startswith("KT-pFL is 10.0 percentage points above local-only training in AUC")
+
+    def test_nothing_is_above_a_single_class(self, study):
+        assert self.under_majority(study, 1.0).above_majority
+
     def test_a_client_with_one_class_learns_by_naming_it(self, study):
         runs = [replace(run, predicted=[1, 2], majority=[1.0, 0.7]) for run in study[0].runs]
         made = Comparison([replace(study[0], runs=runs)])

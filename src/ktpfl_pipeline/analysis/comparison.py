@@ -15,7 +15,7 @@ from ktpfl_pipeline.analysis import frames
 from ktpfl_pipeline.analysis.fresh import Fresh, fresh
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, benign, holm, mean_over_clients, paired
-from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER, LEADING
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, LEADING
 from ktpfl_pipeline.core.warnings import Warned
 
 T = TypeVar("T")
@@ -239,9 +239,36 @@ class Comparison:
         return {result.method: _constant(result.runs) for result in self.results}
 
     @cached_property
-    def nothing_learned(self) -> bool:
+    def all_constant(self) -> bool:
         """Whether every model of every method predicts one class for all test samples."""
         return all(number == every > 0 for number, every in self.constant.values())
+
+    @cached_property
+    def above_majority(self) -> bool:
+        """Whether a method is above the majority-class baseline by more than chance, at some point; True if unknown.
+
+        Chance is two standard errors of the baseline on all test samples of a method, √(m(1 - m)/n), and 0 if their
+        number is unknown. If every client has one class, nothing can be above the baseline.
+        """
+        guesses = fmean(self.majority.values()) if self.majority else 1.0
+        if guesses == 1:
+            return True
+        samples = max(sum(map(sum, (row for run in each.runs for row in run.confusion))) for each in self.results)
+        chance = 2 * math.sqrt(guesses * (1 - guesses) / samples) if samples else 0.0
+        points = {AFTER_LOCAL, *self.adaptations.values()}
+        tested = [final.mean for each in self.results for point, final in each.final.items() if point in points]
+        return any(_above(mean, guesses + chance) for mean in tested)
+
+    @cached_property
+    def nothing_learned(self) -> bool:
+        """Whether no method shows that it learned anything, so that methods cannot be compared.
+
+        Either every model of every method predicts one class for all test samples, or no method is `above_majority` and
+        no stated difference in accuracy, the headline, is significant.
+        """
+        unclear = self.headline == AFTER_TRANSFER and not self.above_majority
+        significant = any(found.sign for _, _, found in self.stated(AFTER_TRANSFER))
+        return self.all_constant or (unclear and not significant)
 
     @cached_property
     def frames(self) -> dict[str, Any]:

@@ -37,18 +37,34 @@ def summary(comparison: Comparison) -> str:
         )
         none = f"{lacking}, so they cannot be compared."
         first = _verdict(main, found, kind) + _other_point(comparison) if found else none
-    return " ".join(filter(None, (first, _the_best(comparison), _the_others(comparison))))
+    low = comparison.headline == AFTER_TRANSFER and not comparison.above_majority
+    known = f"Note that {_not_above_majority(comparison)}" if low else ""
+    return " ".join(filter(None, (known, first, _the_best(comparison), _the_others(comparison))))
 
 
 def nothing_learned(comparison: Comparison) -> str:
-    """State that no method learned anything, and what may be the cause."""
+    """State that no method shows that it learned anything, and what may be the cause."""
     training = comparison.settings.get("training", {})
     used = ", ".join(f"{name} {training[name]:g}" for name in ("learning_rate", "epochs") if name in training)
-    guesses = percent(fmean(comparison.majority.values()))
+    found = (
+        "with every method, the model of each client predicts one class for all samples, as always predicting the most "
+        f"frequent class does ({percent(fmean(comparison.majority.values()))} %)."
+        if comparison.all_constant
+        else _not_above_majority(comparison)
+    )
     return (
-        "Nothing was learned: with every method, the model of each client predicts one class for all samples, as "
-        f"always predicting the most frequent class does ({guesses} %). So methods cannot be compared. {CAUSES} They "
+        f"Nothing was learned: {found} So methods cannot be compared. {CAUSES} They "
         f"were {plural(comparison.main.rounds, 'round')}{used and ', '}{used}."
+    )
+
+
+def _not_above_majority(comparison: Comparison) -> str:
+    """State that no method is above the majority-class baseline."""
+    guesses, best = fmean(comparison.majority.values()), comparison.ranked()[0]
+    rare = " Where most samples have one class, `headline: balanced_accuracy` may tell more." * (guesses > 0.5)
+    return (
+        "no method is above always predicting each client's most frequent class by more than chance: this reaches "
+        f"{percent(guesses)} %, and the best method, {best.title}, {accuracy(best.final[AFTER_TRANSFER])} %.{rare}"
     )
 
 

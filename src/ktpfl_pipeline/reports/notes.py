@@ -42,11 +42,11 @@ def remarks(comparison: Comparison) -> dict[str, str]:
 def one_class(comparison: Comparison) -> str:
     """Return how many models predict one class only, by method, if these are more than a tenth; otherwise empty.
 
-    If nothing was learned at all, the summary says so, and this is empty.
+    If all models do, the summary says so, and this is empty.
     """
     titles = {result.method: result.title for result in comparison}
     found = {method: counts for method, counts in comparison.constant.items() if 10 * counts[0] > counts[1]}
-    if not found or comparison.nothing_learned:
+    if not found or comparison.all_constant:
         return ""
     listed = ", ".join(f"{number} of {every} with {titles[method]}" for method, (number, every) in found.items())
     return f"models predict one class for all of their client's test samples, which have several: {listed}. {CAUSES}"
