@@ -61,6 +61,12 @@ def before(change: Callable[[Tensor], Tensor]) -> nn.Module:
     return Net(lambda model, inputs: model.net(change(inputs.flatten(1))))
 
 
+def by_hand() -> nn.Module:
+    """Return a model whose weight belongs to no layer, and whose outputs are those of a sigmoid."""
+    weight = nn.Parameter(0.1 * torch.randn(64, CLASSES))
+    return Net(lambda model, inputs: torch.sigmoid(inputs.flatten(1) @ model.weight), net=None, weight=weight)
+
+
 def overlapping() -> nn.Module:
     model: Any = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, CLASSES))
     model[2].weight = nn.Parameter(model[1].weight.data)
@@ -80,6 +86,9 @@ def lazily(model: Any, inputs: Tensor) -> Tensor:
     return found
 
 
+LAYER = nn.Linear(8, 8)
+
+
 def counting(model: Any, inputs: Tensor) -> Tensor:
     """Anneal noise by the number of training steps."""
     if model.training:
@@ -93,6 +102,13 @@ def warmed_up(model: Any, inputs: Tensor) -> Tensor:
     """Scale the inputs down in the first hundred training steps."""
     model.schedule["steps"] += model.training
     found: Tensor = model.net(inputs if model.schedule["steps"] > 100 else 0.1 * inputs)
+    return found
+
+
+def late(model: Any, inputs: Tensor) -> Tensor:
+    """Count training steps in a tensor, and use it after many of them."""
+    model.steps += model.training
+    found: Tensor = model.net(inputs * (1 + (model.steps > 500)))
     return found
 
 
@@ -216,20 +232,25 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "probabilities in evaluation mode",
     ),
     "softmax in training": (lambda: after(lambda x: x.softmax(1), evaluation=False), "probabilities in training mode"),
-    "sigmoid": (lambda: after(torch.sigmoid), "returned numbers from 0 to 1 whatever its layer net.1 computed"),
-    "scaled": (lambda: after(lambda x: x.sigmoid() ** 2), "returned numbers from 0 to 1 whatever its layer net.1"),
+    "sigmoid": (lambda: after(torch.sigmoid), "returned numbers from 0 to 1 with any weights, which are not logits"),
+    "sigmoid without a layer": (by_hand, "returned numbers from 0 to 1 with any weights"),
+    "scaled": (lambda: after(lambda x: x.sigmoid() ** 2), "returned numbers from 0 to 1 with any weights"),
     # what the logits depend on and the state does not hold
-    "list": (lambda: with_layers([nn.Linear(64, 64)]), "with layers[0].weight, layers[0].bias, which is not among"),
-    "dictionary": (lambda: with_layers({"a": nn.Linear(64, 64)}), "with layers['a'].weight, layers['a'].bias, which"),
-    "object": (lambda: with_layers(SimpleNamespace(a=nn.Linear(64, 64))), "which is not among its parameters"),
+    "list": (
+        lambda: with_layers([nn.Linear(64, 64)]),
+        "not among its parameters (layers[0].weight, layers[0].b",
+    ),
+    "dictionary": (lambda: with_layers({"a": nn.Linear(64, 64)}), "parameters (layers['a'].weight, layers['a'].bias)"),
+    "object": (lambda: with_layers(SimpleNamespace(a=nn.Linear(64, 64))), "(layers.a.weight, layers.a.bias)"),
     "frozen list": (
         lambda: with_layers([nn.Linear(64, 64).requires_grad_(False)]),
         "with layers[0].weight, layers[0].bias, which its state_dict does not hold and which differ each time",
     ),
     "tensor": (
         lambda: with_tensor(torch.ones(64, requires_grad=True)),
-        "with scale, which is not among its parameters",
+        "not among its parameters (scale)",
     ),
+    "of the module": (lambda: Net(lambda m, x: m.net(LAYER(x))), "not among its parameters (a tensor of (8, 8), a ten"),
     "constant": (lambda: with_tensor(torch.rand(64)), "it computes with scale, which its state_dict does not hold"),
     "not persistent": (
         lambda: Net(lambda m, x: m.net(x * m.mask), mask=nn.Buffer(torch.rand(8, 8), persistent=False)),
@@ -249,6 +270,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Net(warmed_up, schedule={"steps": 0}),
         "keeps schedule['steps'] from one batch to the next",
     ),
+    "in a tensor": (lambda: Net(late, steps=torch.zeros(())), f"keeps steps from one batch to the next {STATE}"),
     "of the class": (lambda: Net(of_class), f"keeps Net.total from one batch to the next {STATE}"),
     "hidden state": (lambda: Net(remembering, hidden=None), f"keeps hidden from one batch to the next {STATE}"),
     "cache": (lambda: Net(caching, cache={}), f"keeps cache['scale'] from one batch to the next {STATE}"),
@@ -387,6 +409,19 @@ def test_a_constant_outside_the_state_gives_a_warning(make: Callable[[], nn.Modu
     assert said.startswith(
         f"The model 'net' computes its logits with {name}, which is neither a parameter nor a buffer"
     )
+
+
+def reseeding(when: str) -> nn.Module:
+    """Return a model that sets torch's seed while it is built, or in its forward pass."""
+    if when == "built":
+        torch.manual_seed(3)
+    return Net(lambda model, inputs: [torch.manual_seed(3) if when == "run" else None, model.net(inputs)][1])
+
+
+@pytest.mark.parametrize(("when", "said"), [("built", "while it is built"), ("run", "in its forward pass")])
+def test_a_model_that_sets_the_seed_gives_a_warning(when: str, said: str) -> None:
+    (found,) = tried(lambda: reseeding(when)).warnings
+    assert found.startswith(f"The model 'net' sets torch's seed {said}, so that all seeds of an experiment draw the ")
 
 
 def halves(layer: nn.Module) -> None:

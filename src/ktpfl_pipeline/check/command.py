@@ -2,6 +2,7 @@
 
 import inspect
 import linecache
+import logging
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError, plural, unknown
 from ktpfl_pipeline.core.extensions import is_path, load, not_a_path, own_frames, raised
 from ktpfl_pipeline.core.method import Method
+from ktpfl_pipeline.core.warnings import Found, collected
 from ktpfl_pipeline.data import sources
 
 KINDS = ("method", "model", "source")
@@ -49,6 +51,7 @@ def check(name: str, kind: str | None, shape: str, vocabulary: int | None, class
     A method is run on toy data. A model is trained on random samples. A source is read twice. The exit code is 0 if all
     checks pass, and 1 if a check fails.
     """
+    logging.getLogger("ktpfl_pipeline").addHandler(logging.NullHandler())  # `report` prints the warnings
     try:
         kind = kind or kind_of(name)
         given = _shape(kind, name, shape, vocabulary)
@@ -104,11 +107,14 @@ def report(name: str, checks: Mapping[str, Callable[[], list[str] | None]]) -> b
 
     The other checks use the results of the first check, so they are not run if it fails.
     """
-    failed = 0
+    failed, given = 0, Found()
     for place, (what, run) in enumerate(checks.items()):
         passed = False
         try:
-            told, passed = run() or [], True
+            with collected() as warned:
+                told = run() or []
+            told += [f"warning: {each.text}" for each in warned if each not in given]
+            given, passed = given | warned, True
         except (BrokenError, InputError) as error:
             told = str(error).splitlines()
         except Exception as error:  # whatever the user's own code raises

@@ -71,7 +71,7 @@ def checks(name: str, shape: Shape, classes: int) -> dict[str, Callable[[], list
     feds, runs = list[Federation](), list[Run]()
 
     def built() -> list[str]:
-        models.build(name, shape, classes)  # the first build also tries a user's model
+        models.build(name, shape, classes)
         feds.extend(federation(name, shape, classes) for _ in range(2))
         return described(feds[0].facts(name), feds[0], name)
 

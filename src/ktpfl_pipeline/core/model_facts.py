@@ -51,7 +51,7 @@ class ModelFacts:
     tied: tuple[str, ...] = ()  # names of parameters or buffers that share the tensor of an earlier name
     frozen: tuple[str, ...] = ()  # names of the parameters and buffers that training does not change
     takes_one: bool = True  # whether the model can be trained on a batch of one sample; with BatchNorm often not
-    bounded: str = ""  # the name of the head if all outputs are from 0 to 1 whatever it computes; otherwise empty
+    bounded: bool = False  # whether its outputs are from 0 to 1 with any weights, as after a sigmoid
     built: str = ""  # a hash of what its builder makes, see `model_trial.Tried`; empty before a trial
     warnings: tuple[str, ...] = ()  # what the trial found that may surprise, in one sentence each
 
@@ -95,8 +95,8 @@ def facts_of(build: Build, architecture: str, shape: Shape, kind: kinds.Kind, cl
                 facts = look(tried.fresh, shape, kind)
         if facts.bounded:
             raise InputError(
-                f"The model {architecture!r} returned numbers from 0 to 1 whatever its layer {facts.bounded} computed, "
-                "which are not logits: leave out the Sigmoid or Softmax after it."
+                f"The model {architecture!r} returned numbers from 0 to 1 with any weights, which are not logits, to "
+                "which softmax is applied later: leave out the Sigmoid or Softmax at its end."
             )
         known[asked] = read_by(architecture), replace(facts, built=tried.built, warnings=tried.warnings)
     return known[asked][1]
@@ -117,26 +117,33 @@ def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> 
         takes_one = _takes_one(module.train(), inputs[:1].clone())
         _, trained, written = _watched(module, inputs)
         modes = [mode for mode, found in {False: logits, True: trained}.items() if _in_unit(found)]
-        bounded = [head.name for mode in modes if head and _is_bounded(module.train(mode), head.name, inputs)]
+        bounded = [mode for mode in modes if _is_bounded(module.train(mode), head.name if head else None, inputs)]
     called = dict.fromkeys(name for name, *_ in calls)
     layers = (*(name for name, _ in _layers(module) if name not in called), *called)
-    limits = bounded[0] if bounded else ""
-    return ModelFacts(head, layers, changed or written, tuple(tied), tuple(frozen), takes_one, limits)
+    return ModelFacts(head, layers, changed or written, tuple(tied), tuple(frozen), takes_one, bool(bounded))
 
 
 def _in_unit(outputs: Tensor) -> bool:
     return bool(((outputs >= 0) & (outputs <= 1)).all())
 
 
-def _is_bounded(module: nn.Module, head: str, inputs: Tensor) -> bool:
-    """Return whether all outputs are from 0 to 1 when large random numbers replace the output of the head."""
+def _is_bounded(module: nn.Module, head: str | None, inputs: Tensor) -> bool:
+    """Return whether all outputs are from 0 to 1 when large random numbers replace the output of the head.
+
+    Without a head, all parameters are scaled up.
+    """
+    if head is None:
+        for each in module.parameters():
+            each.mul_(LARGE**2)
+        found: Tensor = module(inputs.clone())
+        return _in_unit(found) and bool((found != found[0, 0]).any())
 
     def large(_: nn.Module, entered: Any, left: Tensor) -> Tensor:
         return LARGE * torch.randn(left.shape, generator=torch.Generator().manual_seed(0))
 
     hook = module.get_submodule(head).register_forward_hook(large)
     try:
-        found: Tensor = module(inputs.clone())
+        found = module(inputs.clone())
     finally:
         hook.remove()
     return _in_unit(found)

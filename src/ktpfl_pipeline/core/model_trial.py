@@ -8,10 +8,11 @@ process, after a run is resumed, and in an exported model.
 import random
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
 from functools import partial
 from itertools import chain, islice
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -55,6 +56,8 @@ class Trial:
 
     def __init__(self, name: str, build: Callable[[], nn.Module], shape: Shape, kind: Kind, classes: int) -> None:
         self.name, self.build, self.shape, self.classes = name, build, shape, classes
+        #: the states of torch's generator after building and after forward passes, by what was done and the seed
+        self.ended: dict[tuple[str, int], Tensor] = {}
         self.x, self.y = torch.split(kind.drawn(shape, 2 * SAMPLES), SAMPLES)  # (n, *shape) each
 
     def run(self) -> Tried:
@@ -76,7 +79,7 @@ class Trial:
             self.check_batch(module)
             self.check_training(module)
             self.check_state(other.float())
-            return Tried(again, built, tuple(self.constants(module)))
+            return Tried(again, built, (*self.reseeds(), *self.constants(module)))
         finally:
             random.setstate(generators["Python"])
             np.random.set_state(generators["NumPy"])
@@ -88,7 +91,9 @@ class Trial:
     def made(self, seed: int) -> nn.Module:
         """Return a new module, whose weights are drawn with a seed."""
         with rng.seeded(seed):
-            return self.build()
+            made = self.build()
+            self.ended["while it is built", seed] = torch.get_rng_state()
+        return made
 
     def logits(self, module: nn.Module, training: bool, inputs: Tensor | None = None, seed: int = 2) -> Tensor:
         """Return a module's logits of `inputs`, by default of `x`, (n, K). Raises InputError if they are none.
@@ -100,6 +105,7 @@ class Trial:
         try:
             with rng.seeded(seed):
                 found: Any = module.train(training)(x.clone())
+                self.ended["in its forward pass", seed] = torch.get_rng_state()
         except Exception as error:  # whatever the user's own code raises
             raise InputError(
                 f"The model {self.name!r} does not take {len(x)} inputs of {sides}; it raised "
@@ -211,10 +217,12 @@ class Trial:
         own = {id(each) for each in module.parameters()}
         if hidden := [each for each in _leaves(logits) if id(each) not in own]:
             known = {id(value): key for key, (value, _) in kept(module).items()}
+            names = [key for place, key in known.items() if place in {id(each) for each in hidden}]
+            forms = [f"a tensor of {tuple(each.shape)}" for each in hidden if id(each) not in known]
             self.refuse(
-                f"computes its logits with {_some([known.get(id(each), _form(each)) for each in hidden])}, which is "
-                "not among its parameters, so that it is not trained, sent or saved: put layers into nn.ModuleList or "
-                "nn.ModuleDict, and tensors into nn.Parameter"
+                f"computes its logits with tensors that are not among its parameters ({_some(names + forms)}), so that "
+                "they are not trained, sent or saved: put layers into nn.ModuleList or nn.ModuleDict, and tensors into "
+                "nn.Parameter"
             )
         parameters = {key: each for key, each in module.named_parameters() if each.requires_grad}
         try:
@@ -247,7 +255,7 @@ class Trial:
 
     def check_state(self, other: nn.Module) -> None:
         """Check that logits depend on the state alone: not on the module that has it, nor on earlier passes."""
-        before, marks = {**kept(other), **_shared(other)}, _marks(other)
+        numbers, marks = _numbers(other), _marks(other)
         self.load(other)
         for training in (True, False):
             self.logits(other, training, self.y, seed=5)
@@ -267,9 +275,8 @@ class Trial:
                 f"{_some(unlike)}, which its state_dict does not hold and which differ each time it is "
                 "built. Register tensors as buffers (register_buffer), and put layers into nn.ModuleList"
             )
-        for key, (value, put) in {**kept(other), **_shared(other)}.items():
-            old = before[key].value if key in before else value
-            if type(value) is type(old) and type(value) in (int, float) and value != old:
+        for key, (value, put) in _numbers(other).items():
+            if key in numbers and value != (old := numbers[key].value):
                 put(value + FAR * (value - old))
                 alike = self.same(other)
                 put(old)
@@ -293,6 +300,18 @@ class Trial:
             return False
         self.load(module)
         return _close(evaluated, self.evaluated) and _close(trained.detach(), self.trained)
+
+    def reseeds(self) -> list[str]:
+        """Return a warning about a builder or a forward pass that sets the seed of torch's global generator."""
+        states: dict[str, list[Tensor]] = {}
+        for (when, _), state in self.ended.items():
+            states.setdefault(when, []).append(state)
+        found = [when for when, own in states.items() if any(map(torch.equal, own, own[1:]))]
+        return [
+            f"The model {self.name!r} sets torch's seed {when}, so that all seeds of an experiment draw the same "
+            "there: leave torch.manual_seed out."
+            for when in found[:1]
+        ]
 
     def constants(self, module: nn.Module) -> list[str]:
         """Return a warning about tensors that the logits depend on and that are attributes without being registered."""
@@ -351,10 +370,10 @@ def kept(module: nn.Module) -> dict[str, Kept]:
         elif isinstance(value, Mapping):
             for key, each in value.items():
                 add(f"{name}[{key!r}]", each, partial(_set, value, key))
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, list | tuple | deque):
             for place, each in enumerate(value):
                 add(f"{name}[{place}]", each, partial(_set, value, place))
-        elif not is_library(type(value).__module__):
+        elif isinstance(value, SimpleNamespace) or not is_library(type(value).__module__):
             for key, each in getattr(value, "__dict__", {}).items():
                 add(f"{name}.{key}", each, partial(setattr, value, key))
 
@@ -384,6 +403,17 @@ def _shared(module: nn.Module) -> dict[str, Kept]:
                 for key, value in {**getattr(owner, "__dict__", {})}.items():
                     if type(value) in (int, float):
                         found[f"{getattr(owner, '__name__', '')}.{key}"] = Kept(value, partial(setattr, owner, key))
+    return found
+
+
+def _numbers(module: nn.Module) -> dict[str, Kept]:
+    """Return the numbers that a module keeps, by name; a tensor of one element counts as a number."""
+    found = {}
+    for name, (value, put) in {**kept(module), **_shared(module)}.items():
+        if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
+            found[name] = Kept(value.item(), value.detach().fill_)
+        elif type(value) in (int, float):
+            found[name] = Kept(value, put)
     return found
 
 
@@ -454,10 +484,6 @@ def _close(one: Tensor, other: Tensor) -> bool:
 
 def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and (torch.equal(one, other) or torch.allclose(one, other, equal_nan=True))
-
-
-def _form(tensor: Tensor) -> str:
-    return f"a tensor of {tuple(tensor.shape)}"
 
 
 def _some(names: list[str]) -> str:

@@ -33,8 +33,6 @@ from ktpfl_pipeline.core.warnings import Warned, warn
 from ktpfl_pipeline.core.weights import Models, Params, Prototypes, average, params_of
 
 Split = Literal["train", "validation", "test"]
-OUTSIDE = "Outside of a model's state"
-"""The kind of the warnings of a model's trial."""
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """The dtype of weights and of sums, by `compute.dtype`. TF32 and bfloat16 apply to matrix products only."""
 
@@ -106,7 +104,7 @@ class Setting:
         self.adversaries.check(len(self.population))
         for client in self.clients[:1]:
             augmentation.check(self.training.augmentation, client.train.inputs)
-        own = [Warned(OUTSIDE, each) for name in self.models() for each in self.facts(name).warnings]
+        own = [Warned("A model's trial", each) for name in self.models() for each in self.facts(name).warnings]
         for each in own:
             warn(each.kind, each.text)
         object.__setattr__(self, "warnings", tuple(dict.fromkeys((*self.warnings, *own))))

@@ -87,15 +87,12 @@ class Job:
 
     def built(self) -> dict[str, Any]:
         """Return hashes of what the users' own builders make and read, by architecture; see `model_facts`."""
-        private = self.data.private
-        build = partial(models.build, shape=private.shape, classes=private.classes)
-        return {
-            name: {
-                "built": facts_of(build, name, private.shape, private.kind, private.classes).built,
-                **extensions.read_by(name),
-            }
-            for name in filter(models.is_own, self.experiment.models())
-        }
+        if not (own := [*filter(models.is_own, self.experiment.models())]):
+            return {}
+        data = self.data.private
+        build = partial(models.build, shape=data.shape, classes=data.classes)
+        built = {name: facts_of(build, name, data.shape, data.kind, data.classes).built for name in own}
+        return {name: {"built": built[name], **extensions.read_by(name)} for name in own}
 
     def create(self) -> Any:
         """Return the method with its hyperparameters."""
