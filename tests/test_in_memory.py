@@ -224,6 +224,24 @@ def test_features_with_owners_may_be_given_in_python() -> None:
     assert [client.name for client in fed.clients] == ["anne", "bill"]
 
 
+def test_groups_of_samples_that_are_given_stay_together() -> None:
+    """Each feature is the number of a group, of four samples."""
+    groups = torch.arange(280) // 4
+    data = LabeledDataset(groups[:, None].float(), torch.arange(280) % 2, groups=groups)
+    fed = federation(data, 2, "mlp", "iid", public={"source": "none"})
+    for client in fed.clients:
+        sides = [set(part.inputs.flatten().tolist()) for part in (client.train, client.validation, client.test)]
+        assert sum(map(len, sides)) == len(set.union(*sides)), "standardized, they still are one number per group"
+
+
+def test_what_looks_wrong_in_the_data_is_kept_by_the_run() -> None:
+    data = {"features": torch.randn(280, 12, 3), "labels": np.array(["No", "no", "yes", "maybe"])[np.arange(280) % 4]}
+    fed = federation(data, 2, "mlp", "iid", public={"source": "none"})
+    found = run("local", fed, rounds=1).runs[0].warnings
+    assert [each.kind for each in found] == ["Names alike", "Axes"]
+    assert found[1].text.startswith("python: samples are 12 channels of 3 steps.")
+
+
 @pytest.mark.parametrize("data", [3, [IMAGES], (IMAGES, LABELS, LABELS)], ids=["a number", "one", "three"])
 def test_data_of_another_form_are_refused(data: Any) -> None:
     with pytest.raises(InputError, match="give a source, inputs with labels, a mapping of arrays, or a dataset"):

@@ -117,6 +117,8 @@ def federation(
         checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
         made = prepare(experiment, Path(folder))
     if source != data:
+        here = [replace(each, text=each.text.replace(source, PYTHON)) for each in made.warnings]
+        made = replace(made, warnings=tuple(here))
         experiment = replace(experiment, private=replace(experiment.private, source=PYTHON))
     return replace(assemble(experiment, made, seed), origin=Origin(experiment, made))
 

@@ -1,11 +1,13 @@
 """What the runs of a seed share: the same tensors, counted and hashed once."""
 
+import io
 from dataclasses import replace
 
 import pytest
 import torch
 
 from ktpfl_pipeline.core.dataset import LabeledDataset, TokenShape, Vocabulary
+from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices
@@ -38,6 +40,14 @@ def test_each_client_has_its_images(data: FederatedData) -> None:
 def test_public_images_of_a_seed(data: FederatedData) -> None:
     assert data.seeds[1].public.flatten().tolist() == [100, 102]
     assert data.seeds[0].public is data.public.inputs, "not copied where all are public"
+
+
+def test_warnings_are_kept_with_the_data(data: FederatedData) -> None:
+    """Also by the file that `torch.load` reads with `weights_only`."""
+    warned = replace(data, warnings=(Warned("Axes", "one"), Warned("Units", "two")))
+    torch.save(warned.plain(), file := io.BytesIO())
+    file.seek(0)
+    assert FederatedData.from_plain(torch.load(file, weights_only=True)).warnings == warned.warnings
 
 
 def test_labels_by_client(data: FederatedData) -> None:

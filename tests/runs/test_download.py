@@ -16,8 +16,9 @@ from experiment import EXPERIMENT
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.runs.preparation import sample_public_set
+from ktpfl_pipeline.runs.preparation import federated, sample_public_set
 from ktpfl_pipeline.runs.samples import load_private, load_public
 
 IMAGES = np.zeros((2, 28, 28), np.uint8)
@@ -237,6 +238,9 @@ def test_an_open_part_of_natural_clients_is_warned_of(
     private_data = load_private(experiment, series)
     public = sample_public_set(experiment, private_data, load_public(experiment, series, private_data))
     assert len(public.of_seed(experiment.seeds[0])) == 10
+    assert [each.kind for each in public.warnings] == ["Public samples"] * warned
+    made = federated(experiment, replace(private_data, warnings=(Warned("Axes", "read"),)), public, series)
+    assert [each.kind for each in made.warnings] == ["Axes", *["Public samples"] * warned]
     assert ("shares 25 % of the clients' own samples with all clients" in caplog.text) == warned
 
 

@@ -28,7 +28,29 @@ APART = 3
 VALUES, ROWS = 10, 10
 """Columns with at most `VALUES` values are categories. Clients with fewer than `ROWS` rows are not compared."""
 SAMPLED = 2000  # values of a column per client, from which its quantiles are computed
+RARE, MANY = 0.02, 20
+"""A feature that is 1 in at most a share `RARE` of the samples is rare. More than `MANY` of them cause a warning."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def one_per_value(inputs: Tensor) -> str:
+    """Return why vectors, (M, F), look as if a column of ids became one feature per value; empty if they do not."""
+    if inputs.dim() != 2 or not inputs.is_floating_point():
+        return ""
+    samples, features = inputs.shape
+    used = inputs.ne(0)
+    flags = (used.logical_not() | inputs.eq(1)).all(dim=0)
+    rare = int((flags & (used.sum(dim=0) <= RARE * samples)).sum())
+    if features > samples:
+        found = f"{features:,} features, more than there are samples ({samples:,})"
+    elif rare > max(MANY, features / 2):
+        found = f"{features:,} features, and {rare:,} of them are 1 in at most {RARE:.0%} of the samples and else 0"
+    else:
+        return ""
+    return (
+        f"samples have {found}. A column of ids, of free text, or of numbers with a text for missing values becomes "
+        "one feature per value: drop such columns, or name what is missing; `ktpfl convert csv` shows what each became."
+    )
 
 
 def of_columns(

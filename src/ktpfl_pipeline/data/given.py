@@ -28,7 +28,9 @@ def _arrays(data: Any) -> dict[str, Any]:
         owned = {"clients": np.array(data.names)[data.owners]} if isinstance(data, OwnedDataset) else {}
         named = {} if data.class_names is None else {"classes": np.array(data.class_names)}
         test = {} if data.test is None or not owned else {"test": data.test.numpy()}
-        return {**_inputs(data.inputs), "labels": data.labels.numpy(), **named, **owned, **test}
+        others = {"groups": data.groups, "columns": data.columns, "fill": data.fill}
+        rest = {name: np.asarray(each) for name, each in others.items() if each is not None}
+        return {**_inputs(data.inputs), "labels": data.labels.numpy(), **named, **owned, **test, **rest}
     if isinstance(data, torch.utils.data.Dataset):
         pairs = [data[place] for place in range(len(data))]  # type: ignore[arg-type]
         data = [_stacked([pair[0] for pair in pairs]), np.array([int(pair[1]) for pair in pairs])]

@@ -17,7 +17,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset, Shape
 from ktpfl_pipeline.core.errors import listed, plural
 from ktpfl_pipeline.core.warnings import warn
-from ktpfl_pipeline.data.columns import of_columns
+from ktpfl_pipeline.data.columns import of_columns, one_per_value
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 from ktpfl_pipeline.data.sources.labels import NUMBER
@@ -35,9 +35,11 @@ _UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
 
 def of_samples(samples: LabeledDataset, where: str) -> None:
-    """Warn of class and client names that are nearly equal, and of axes in an unusual order."""
+    """Warn of class and client names that are nearly equal, of axes in an unusual order, and of ids as features."""
     for each in names(samples):
         warn("Names alike", f"{where}: {each}")
+    if wide := one_per_value(samples.inputs):
+        warn("One feature per value", f"{where}: {wide}")
     if order := axes(samples.shape):
         warn("Axes", f"{where}: {order}.")
 

@@ -26,8 +26,6 @@ from ktpfl_pipeline.data.sources.downloads import DownloadError
 from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
-RARE, MANY = 0.02, 20
-"""A feature that is 1 in at most a share `RARE` of the samples is rare. More than `MANY` of them cause a warning."""
 
 
 @used_up_by("Reading the private samples")
@@ -58,7 +56,6 @@ def _private(experiment: Experiment, raw_folder: Path) -> Any:
     samples = _without_gaps(samples, source)
     given = _shaped(experiment, samples.inputs)
     of_samples(replace(samples, inputs=given), source)
-    _warn_of_many_features(given, source)
     native = None if reading.size and sized(source) else tuple(given.shape[1:])
     return replace(samples, inputs=_adapted(experiment, given, "private", source), native=native)
 
@@ -91,28 +88,6 @@ def _public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     if private.vocabulary is not None:
         check_ids(public, private.vocabulary.size, f"the public source {source!r}")
     return public
-
-
-def _warn_of_many_features(inputs: Any, source: str) -> None:
-    """Warn if vectors, (M, F), look as if a column of ids or numbers was converted to one feature per value."""
-    if inputs.dim() != 2 or not inputs.is_floating_point():
-        return
-    samples, features = inputs.shape
-    used = inputs.ne(0)
-    flags = (used.logical_not() | inputs.eq(1)).all(dim=0)
-    rare = int((flags & (used.sum(dim=0) <= RARE * samples)).sum())
-    if features > samples:
-        found = f"{features:,} features, more than there are samples ({samples:,})"
-    elif rare > max(MANY, features / 2):
-        found = f"{features:,} features, and {rare:,} of them are 1 in at most {RARE:.0%} of the samples and else 0"
-    else:
-        return
-    warn(
-        "One feature per value",
-        f"{source}: samples have {found}. A column of ids, of free text, or of numbers with a text for missing values"
-        " becomes one feature per value: drop such columns, or name what is missing; `ktpfl convert csv` shows what"
-        " each column became.",
-    )
 
 
 def _without_gaps(samples: Any, source: str) -> Any:
