@@ -83,8 +83,9 @@ results: $(READY)  ## the tables and figures of docs/results from the kept runs,
 	  $(BIN)/python benchmarks/$$table || exit 1; \
 	done
 
-viz: $(READY)  ## the pipeline in the browser (kedro-viz)
-	@$(BIN)/kedro viz run --host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick
+viz: $(READY)  ## the pipeline in the browser (kedro-viz); PIPELINE=hetero_cifar ENV=light: another one than that of make run
+	@$(BIN)/python -m ktpfl_pipeline.ui $(BIN)/kedro viz run --host=127.0.0.1 --include-hooks \
+		$(if $(PIPELINE),--pipeline=$(PIPELINE) $(if $(ENV),--env=$(ENV)),--pipeline=compare_hetero_digits --env=quick)
 
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui

@@ -214,25 +214,26 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "data" / "08_reporting" / "digits" / "report.html"
+    run_params: dict[str, Any] = {"pipeline_names": ["homo_digits"], "env": "test"}
     report = SimpleNamespace(console=lambda: "THE TABLE", page=page, made=True, failed="")
     catalog = {"digits/report": report}
     pipeline = SimpleNamespace(outputs=lambda: {"digits/report", "digits/partition"})
-    ProjectHooks().after_pipeline_run(pipeline, catalog)
+    ProjectHooks().after_pipeline_run(run_params, pipeline, catalog)
     place = "Report: data/08_reporting/digits/report.html\n"
     assert capsys.readouterr().out == f"\nTHE TABLE\n{place}\n"
     (tmp_path / "Makefile").touch()  # of another project's
-    ProjectHooks().after_pipeline_run(pipeline, catalog)
+    ProjectHooks().after_pipeline_run(run_params, pipeline, catalog)
     assert "make" not in capsys.readouterr().out
     (tmp_path / "src" / "ktpfl_pipeline").mkdir(parents=True)
     report.made = False
     tracking.configure({**TRACKING, "enabled": True}, tmp_path)
-    ProjectHooks().after_pipeline_run(pipeline, catalog)
-    steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz\n"
+    ProjectHooks().after_pipeline_run(run_params, pipeline, catalog)
+    steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz PIPELINE=homo_digits ENV=test\n"
     old = "Nothing was missing: this is the newest report of those before.\n"
     assert capsys.readouterr().out == f"\n{old}THE TABLE\n{place}{steps}\n"
     report.failed = "2 cells failed."
     with pytest.raises(ClickException, match=r"^2 cells failed\.$"):
-        ProjectHooks().after_pipeline_run(pipeline, catalog)
+        ProjectHooks().after_pipeline_run(run_params, pipeline, catalog)
     assert "THE TABLE" in capsys.readouterr().out
 
 
@@ -245,7 +246,7 @@ def test_a_folder_whose_name_means_something_else_is_refused(name: str) -> None:
 
 
 def test_a_run_without_a_report_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
-    ProjectHooks().after_pipeline_run(SimpleNamespace(outputs=lambda: {"digits/partition"}), {})
+    ProjectHooks().after_pipeline_run({}, SimpleNamespace(outputs=lambda: {"digits/partition"}), {})
     assert capsys.readouterr().out == ""
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -110,14 +111,45 @@ def test_both_servers_are_reached_from_this_machine_alone() -> None:
     """Unless told otherwise: `kedro viz run --host=...` and `mlflow ui --host=...` are there for those who mean it."""
     from kedro_viz.constants import DEFAULT_HOST
 
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
-    assert re.findall(r"kedro viz run (.*)", makefile) == [
-        "--host=127.0.0.1 --include-hooks --pipeline=compare_hetero_digits --env=quick"
-    ]
+    assert viz().startswith("--host=127.0.0.1 ")
     for host in (ui.HOST, DEFAULT_HOST):
         assert ipaddress.ip_address(host).is_loopback
     scripts = [file for folder in ("src", "conf") for file in (Path(__file__).parents[1] / folder).rglob("*.*")]
     assert [file for file in scripts if file.is_file() and b"0.0.0.0" in file.read_bytes()] == []
+
+
+def viz(*given: str) -> str:
+    """Return the options of kedro-viz that `make viz` gives."""
+    command = ["make", "-n", "-o", ".venv/.ready", "viz", *given]
+    shown = subprocess.run(command, cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True).stdout
+    found = re.search(r"-m ktpfl_pipeline\.ui \S+/kedro viz run (.*)", shown.replace("\\\n", ""))
+    assert found
+    return " ".join(found[1].split())
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ([], "--pipeline=compare_hetero_digits --env=quick"),
+        (["PIPELINE=homo_digits"], "--pipeline=homo_digits"),
+        (["PIPELINE=homo_digits", "ENV=test"], "--pipeline=homo_digits --env=test"),
+    ],
+)
+def test_make_viz_shows_the_pipeline_that_is_named(given: list[str], options: str) -> None:
+    assert viz(*given) == f"--host=127.0.0.1 --include-hooks {options}"
+
+
+def test_sigterm_ends_a_given_command_with_its_server(tmp_path: Path) -> None:
+    """As kedro-viz starts it: in a process that would not end with the one that started it."""
+    script = tmp_path / "serve.sh"
+    script.write_text("python3 -m http.server --bind 127.0.0.1 0 & echo $!; wait")
+    command = [sys.executable, "-m", "ktpfl_pipeline.ui", "bash", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout
+        server = psutil.Process(int(started.stdout.readline()))
+        started.terminate()
+        assert started.wait(timeout=60) == 0
+    assert psutil.wait_procs([server], timeout=60)[0]
 
 
 def test_the_page_opens_once_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:

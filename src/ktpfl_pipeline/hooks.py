@@ -120,7 +120,7 @@ class ProjectHooks:
             raise ClickException(str(cause)) from error
 
     @hook_impl
-    def after_pipeline_run(self, pipeline: Any, catalog: Any) -> None:
+    def after_pipeline_run(self, run_params: dict[str, Any], pipeline: Any, catalog: Any) -> None:
         """Print the comparison table, the path of the report, and the commands for MLflow and kedro-viz.
 
         Raises:
@@ -131,7 +131,7 @@ class ProjectHooks:
                 dataset = catalog.get(name)
                 before = "" if dataset.made else "Nothing was missing: this is the newest report of those before.\n"
                 page = os.path.relpath(dataset.page)
-                show(f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps()}")
+                show(f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps(run_params)}")
                 if dataset.failed:
                     raise ClickException(dataset.failed)
 
@@ -202,11 +202,13 @@ def configure_tracking(loader: Any, project: Path) -> None:
     tracking.configure(reading.read(loader, "tracking"), project)
 
 
-def _next_steps() -> str:
-    """Return lines with the commands that open MLflow and, in a clone of the repository, kedro-viz."""
+def _next_steps(run_params: dict[str, Any]) -> str:
+    """Return lines with the commands that open MLflow and, in a clone of the repository, this run's kedro-viz."""
     from ktpfl_pipeline import tracking
 
     clone = Path("src/ktpfl_pipeline").is_dir() and Path("Makefile").exists()
     runs = f"All runs in MLflow: {'make ui' if clone else 'python -m ktpfl_pipeline.ui'}\n"
     seen = runs if isinstance(tracking.current(), tracking.MlflowTracker) else ""
-    return seen + ("The pipeline in kedro-viz: make viz\n" if clone else "")
+    pipeline, env = (run_params.get("pipeline_names") or ["__default__"])[0], run_params.get("env")
+    viz = f"make viz PIPELINE={pipeline}{f' ENV={env}' if env else ''}"
+    return seen + (f"The pipeline in kedro-viz: {viz}\n" if clone else "")

@@ -85,7 +85,7 @@ def serve(store: str, port: int) -> None:
 def run_until_stopped(command: list[str], environment: dict[str, str]) -> None:
     """Run a command until it ends, or until Ctrl-C or SIGTERM. Then end the command and all processes that it started.
 
-    MLflow starts its server in a separate process, which would not receive a signal to the command alone.
+    MLflow and kedro-viz start a server in a separate process, which would not receive a signal to the command alone.
     """
     heed()
     server = subprocess.Popen(command, env=environment, start_new_session=True)
@@ -112,4 +112,4 @@ def open_when_up(page: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_until_stopped(sys.argv[1:], dict(os.environ)) if sys.argv[1:] else main()
