@@ -87,10 +87,13 @@ def run_until_stopped(command: list[str], environment: dict[str, str]) -> None:
 
     MLflow and kedro-viz start a server in a separate process, which would not receive a signal to the command alone.
     """
-    heed()
+    early: list[int] = []  # signals while the command starts, when there is no process to end yet
+    signal.signal(signal.SIGTERM, lambda number, frame: early.append(number))
     server = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
-        server.wait()
+        heed()
+        if not early:
+            server.wait()
     except KeyboardInterrupt:
         pass
     finally:
