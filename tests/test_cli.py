@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from kedro.io import DatasetError
 
 from ktpfl_pipeline import cli, hooks
+from ktpfl_pipeline.core import errors
 
 
 @pytest.mark.parametrize("value", ["{a", "*a", "@a", "!!python/name:os.system", "a\x01b"])
@@ -90,14 +91,14 @@ def test_a_warning_that_was_made_an_error_is_one_sentence(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("name", "package"), [("lab", "jupyterlab"), ("notebook", "notebook"), ("setup", "ipykernel")])
 def test_jupyter_says_what_it_needs(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kedro would print `NoneType: None` with it."""
-    monkeypatch.setattr(cli, "find_spec", lambda package: None)
+    monkeypatch.setattr(errors, "find_spec", lambda package: None)
     found = CliRunner().invoke(cli.cli, ["jupyter", name])
     assert found.exit_code == 1
-    assert f"`kedro jupyter {name}` needs the package {package}, which is not installed: run `pip ins" in found.output
+    assert f"kedro jupyter {name} needs {package}, not installed: run " in found.output
     assert "NoneType" not in found.output
 
 
 def test_jupyter_has_kedros_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda package: package)
+    monkeypatch.setattr(errors, "find_spec", lambda package: package)
     shown = CliRunner().invoke(cli.cli, ["jupyter", "--help"]).output
     assert all(name in shown for name in ("lab", "notebook", "setup"))

@@ -7,7 +7,6 @@ sets up the terminal for the printed results.
 import io
 import os
 import sys
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import click
@@ -17,7 +16,7 @@ from kedro.io import DatasetError
 from yaml import YAMLError
 
 from ktpfl_pipeline import hooks
-from ktpfl_pipeline.core.errors import printable
+from ktpfl_pipeline.core.errors import InputError, check_installed, printable
 
 
 class RunCommand(click.Command):
@@ -71,11 +70,11 @@ class JupyterGroup(click.Group):
         """Return the requested command. Raises ClickException if the package that it needs is not installed."""
         name, command, rest = super().resolve_command(ctx, args)
         package = self.needs.get(name or "")
-        if package and find_spec(package) is None:
-            raise click.ClickException(
-                f"`kedro jupyter {name}` needs the package {package}, which is not installed: run `pip install "
-                f"{package}`, or `uv pip install {package}` where uv made the environment."
-            )
+        if package:
+            try:
+                check_installed(f"kedro jupyter {name}", package)
+            except InputError as error:
+                raise click.ClickException(str(error)) from None
         return name, command, rest
 
 

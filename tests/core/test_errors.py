@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from ktpfl_pipeline.core import errors
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, NotCoveredError, plural, unwritable
 
 
@@ -58,3 +59,16 @@ def test_an_error_is_the_same_in_another_process(error: InputError) -> None:
 )
 def test_a_noun_is_in_the_plural_unless_there_is_one(number: int, word: str, said: str) -> None:
     assert plural(number, word) == said
+
+
+@pytest.mark.parametrize("pip", [True, False], ids=["pip", "uv"])
+def test_the_command_that_installs_packages_suits_the_environment(pip: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uv makes environments without pip."""
+    there = {"pip": pip, "sklearn": True, "timm": False, "opacus": False}
+    monkeypatch.setattr(errors, "find_spec", lambda name: name if there[name] else None)
+    monkeypatch.setattr("sys.executable", "/my own/python")
+    errors.check_installed("a model", "scikit-learn")
+    with pytest.raises(InputError) as raised:
+        errors.check_installed("This", "scikit-learn", "timm", "opacus", otherwise="leave it out")
+    command = "'/my own/python' -m pip install" if pip else "uv pip install --python '/my own/python'"
+    assert str(raised.value) == f"This needs timm opacus, not installed: run {command} timm opacus, or leave it out."

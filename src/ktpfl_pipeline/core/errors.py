@@ -4,7 +4,10 @@ import difflib
 import json
 import os
 import re
+import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ _USED_UP = re.compile(r"out of memory|can't allocate memory|not enough memory|Ca
 """Parts of the messages with which CUDA, cuBLAS, torch's CPU allocator and the system report exhausted memory."""
 COVERED_METHODS = "column ε of docs/project/what_leaves.md"
 """The place in the documentation that lists the methods that private training allows."""
+IMPORTED = {"scikit-learn": "sklearn"}
+"""Packages that are imported by another name than the one by which they are installed."""
 _PASSWORD = re.compile(r"(?<=://)([^\s:/@]*):[^\s'\"]*@")
 
 
@@ -149,6 +154,22 @@ def unwritable(what: str, error: OSError) -> InputError:
     return InputError(
         f"{what} could not be written ({error.strerror}): free some space on the disk, or see that the place may be "
         "written to, and give the same command again. What was finished before is kept."
+    )
+
+
+def check_installed(what: str, *packages: str, otherwise: str = "") -> None:
+    """Check that the packages that `what` needs are installed; `otherwise` is another way out.
+
+    Raises InputError with the command that installs them into this process's environment, which has no pip if uv made
+    it.
+    """
+    missing = " ".join(package for package in packages if find_spec(IMPORTED.get(package, package)) is None)
+    if not missing:
+        return
+    python = shlex.quote(sys.executable)
+    command = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    raise InputError(
+        f"{what} needs {missing}, not installed: run {command} {missing}{otherwise and f', or {otherwise}'}."
     )
 
 

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,11 +24,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ktpfl_pipeline.core import kinds, model_trial, rng
 from ktpfl_pipeline.core.dataset import Shape
-from ktpfl_pipeline.core.errors import InputError, plural
+from ktpfl_pipeline.core.errors import InputError, check_installed, plural
 from ktpfl_pipeline.core.settings import Compute, Privacy
 
 Builder = Callable[[str], nn.Module]
-WITHOUT_IT = "or set training.privacy to null"
+WITHOUT_IT = "set training.privacy to null"
 _KNOWN: WeakKeyDictionary[Builder, dict[tuple[str, Shape], str]] = WeakKeyDictionary()
 """Results of `hindrance`, by builder, architecture and shape."""
 
@@ -55,19 +54,16 @@ def check_possible(
     `shape` and `kind` describe the inputs. Raises InputError that names what is not supported, such as architectures
     with BatchNorm.
     """
-    if find_spec("opacus") is None:
-        raise InputError(
-            f"training.privacy needs Opacus, which is not installed: pip install '.[privacy]', {WITHOUT_IT}."
-        )
+    check_installed("training.privacy", "opacus", otherwise=WITHOUT_IT)
     for given in (compute.dtype, *[compute.memory_format] * kind.pixels):  # only pixels have channels
         if given in EXCLUDED:
-            raise InputError(f"{EXCLUDED[given]}, {WITHOUT_IT}.")
+            raise InputError(f"{EXCLUDED[given]}, or {WITHOUT_IT}.")
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(architectures):
         found.setdefault(hindrance(build, name, shape, kind), []).append(name)
     for reason, names in found.items():
         if reason:
-            raise InputError(f"architectures has {', '.join(names)} {reason}, {WITHOUT_IT}.")
+            raise InputError(f"architectures has {', '.join(names)} {reason}, or {WITHOUT_IT}.")
 
 
 def hindrance(build: Builder, architecture: str, shape: Shape, kind: kinds.Kind) -> str:

@@ -3,14 +3,13 @@
 import hashlib
 import zipfile
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.errors import InputError, plural, used_up
+from ktpfl_pipeline.core.errors import InputError, check_installed, plural, used_up
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.weights import Params, tied_names
 
@@ -66,8 +65,7 @@ def _plain(value: Any) -> bool:
 
 
 def _safetensors(file: Path) -> dict[str, Tensor]:
-    if find_spec("safetensors") is None:
-        raise InputError(f"{file} needs safetensors, which is not installed: pip install safetensors.")
+    check_installed(str(file), "safetensors")
     from safetensors.torch import load_file
 
     found: dict[str, Tensor] = load_file(file)

@@ -9,7 +9,6 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core.dataset import Shape, TokenShape
-from ktpfl_pipeline.core.errors import InputError, plural
+from ktpfl_pipeline.core.errors import InputError, check_installed, plural
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.models import shapes
 from ktpfl_pipeline.models.text import counting
@@ -48,8 +47,7 @@ def find(name: str) -> Callable[[Shape, int], nn.Module]:
             f"{name}: {folder} has no {CONFIG}: give the folder that save_pretrained of a model wrote, relative to the"
             " current folder."
         )
-    if find_spec("transformers") is None or find_spec("safetensors") is None:
-        raise InputError(f"{name} needs transformers, which is not installed: pip install '.[text]'.")
+    check_installed(name, "transformers", "safetensors")
     return partial(build, name)
 
 

@@ -4,7 +4,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache, partial
-from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 
 from ktpfl_pipeline.core.dataset import Shape
-from ktpfl_pipeline.core.errors import InputError, unknown
+from ktpfl_pipeline.core.errors import InputError, check_installed, unknown
 from ktpfl_pipeline.models import shapes
 
 FAMILIES = ("torchvision", "timm")
@@ -27,8 +26,8 @@ def find(name: str) -> Callable[[Shape, int], nn.Module]:
     Raises InputError if there is no such model, or timm is not installed.
     """
     family, _, model = name.partition(":")
-    if family == "timm" and find_spec("timm") is None:
-        raise InputError(f"{name} needs timm, which is not installed: pip install '.[timm]', or take another model.")
+    if family == "timm":
+        check_installed(name, "timm", otherwise="take another model")
     if model not in (known := known_names(family)):
         near = get_close_matches(model, known, n=12, cutoff=0.3)  # timm has more than a thousand models
         raise unknown(f"{family}'s model", model, near or known)

@@ -8,14 +8,13 @@ import re
 import shutil
 import socket
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, check_installed
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.machine.files import HOST, PACKAGE, runs
 from ktpfl_pipeline.core.machine.stopping import heeding
@@ -49,10 +48,8 @@ def check(settings: Ray, threads: int, device: torch.device) -> None:
         "; choose local, auto, or the head's host:port.": (
             address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address)
         ),
-        ", which needs Ray: pip install '.[ray]' in the project's folder; or choose processes.": (
-            find_spec("ray") is None
-        ),
     }
+    check_installed("compute.executor.ray", "ray", otherwise="choose processes")
     for reason, holds in reasons.items():
         if holds:
             raise InputError(f"compute.executor has ray at {address!r}{reason}")

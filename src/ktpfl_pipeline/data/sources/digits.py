@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import check_installed
 from ktpfl_pipeline.data.sources.arguments import check_no_argument
 
 
@@ -18,9 +18,9 @@ def load(argument: str, folder: Path) -> LabeledDataset:
     Raises InputError if scikit-learn is not installed, or an argument is given.
     """
     check_no_argument(argument)
+    check_installed("The source digits", "scikit-learn")
     package = find_spec("sklearn")
-    if package is None or package.origin is None:
-        raise InputError("the digits come with scikit-learn, which is not installed: pip install scikit-learn.")
+    assert package and package.origin
     table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", np.float64, delimiter=",")
     images = np.rint(table[:, :64] * (255 / 16)).astype(np.uint8)
     labels = torch.from_numpy(table[:, 64].astype(np.int64))

@@ -5,7 +5,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import Vocabulary
-from ktpfl_pipeline.core.errors import InputError, plural
+from ktpfl_pipeline.core.errors import InputError, check_installed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.settings import AUTO, Text
@@ -164,8 +163,7 @@ def _by_file(texts: Sequence[str], how: Text, where: str, file: Path, known: Voc
             f"text.tokenizer is {how.tokenizer!r}, and there is no file {file}: choose {WORDS}, {CHARACTERS} or a"
             " tokenizer.json of the tokenizers package."
         )
-    if find_spec("tokenizers") is None:
-        raise InputError(f"{file} needs tokenizers, which is not installed: pip install '.[text]'.")
+    check_installed(str(file), "tokenizers")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # workers are forked after this
     from tokenizers import Tokenizer
 
