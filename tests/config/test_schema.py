@@ -500,7 +500,7 @@ class TestKnowledge:
     def test_a_whole_section_is_a_value_of_a_sweep(self) -> None:
         given = {"experiment": "mine", "parameter": "knowledge", "values": ["sign", {"cache": 2}], "methods": ["fedmd"]}
         sweep = parsing.parse_sweep("sweep_x", given, {"mine": EXPERIMENT, "sweep_x": given})
-        found = [point.knowledge for point in parsing.points("sweep_x", sweep, {"mine": EXPERIMENT})]
+        found = [point.knowledge for point in parsing.variants("sweep_x", sweep, {"mine": EXPERIMENT})]
         assert [(each.encoding, each.cache) for each in found] == [("sign", 0), ("float32", 2)]
         assert [*map(sweep.label, sweep.values)] == ["knowledge=sign", "cache=2"]
 

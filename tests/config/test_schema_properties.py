@@ -128,7 +128,7 @@ def test_any_setting_swept_over_anything(parameter: str, values: list[Any]) -> N
     changed = {**SWEEP, "parameter": parameter, "values": values}
     sweep = accepted(lambda: parsing.parse_sweep("sweep_x", changed, PARAMETERS))
     if sweep is not None:
-        for point in parsing.points("sweep_x", sweep, PARAMETERS):
+        for point in parsing.variants("sweep_x", sweep, PARAMETERS):
             in_range(point)
 
 

@@ -26,13 +26,13 @@ class TestSweep:
 
     def test_its_points_differ_in_the_one_setting(self) -> None:
         sweep = parsing.parse_sweep("sweep_x", SWEEP, self.PARAMETERS)
-        found = parsing.points("sweep_x", sweep, self.PARAMETERS)
+        found = parsing.variants("sweep_x", sweep, self.PARAMETERS)
         assert found == [parsing.parse("mine", changed("training.epochs", value)) for value in (1, 5)]
 
     def test_a_hyperparameter(self) -> None:
         own = {**SWEEP, "parameter": "methods.kt_pfl.rho", "values": [0.1, 2]}
         sweep = parsing.parse_sweep("sweep_x", own, self.PARAMETERS)
-        found = [point.methods["kt_pfl"] for point in parsing.points("sweep_x", sweep, self.PARAMETERS)]
+        found = [point.methods["kt_pfl"] for point in parsing.variants("sweep_x", sweep, self.PARAMETERS)]
         assert found == [{"rho": rho, "divergence_weight": None} for rho in (0.1, 2)]
         assert (sweep.label(0.1), sweep.touches("kt_pfl"), sweep.touches("local")) == ("rho=0.1", True, False)
 
@@ -40,7 +40,7 @@ class TestSweep:
         own = {**SWEEP, "parameter": f"methods.{PATH}.work", "values": [0.5, 2.0], "methods": [PATH, "local"]}
         parameters = {"mine": changed("training.privacy", None)}
         sweep = parsing.parse_sweep("sweep_x", own, parameters)
-        found = [point.methods[PATH] for point in parsing.points("sweep_x", sweep, parameters)]
+        found = [point.methods[PATH] for point in parsing.variants("sweep_x", sweep, parameters)]
         assert found == [{"work": 0.5}, {"work": 2.0}]
         assert (sweep.label(0.5), sweep.touches(PATH), sweep.touches("local")) == ("work=0.5", True, False)
         with pytest.raises(InputError, match=f"local; add {PATH} to sweep_x.methods"):
@@ -54,7 +54,7 @@ class TestSweep:
     def test_a_setting_that_is_not_written_out(self) -> None:
         """What has a default may be swept too."""
         sweep = parsing.parse_sweep("sweep_x", {**SWEEP, "parameter": "distillation.batch_size"}, self.PARAMETERS)
-        found = parsing.points("sweep_x", sweep, self.PARAMETERS)
+        found = parsing.variants("sweep_x", sweep, self.PARAMETERS)
         assert [point.distillation.batch_size for point in found] == [1, 5]
         assert sweep.touches("kt_pfl")
         assert not sweep.touches("local")  # local-only training does not distill

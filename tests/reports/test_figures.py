@@ -12,8 +12,8 @@ from finished_runs import under
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.text import Text
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import summarize
-from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.metrics import LEDGERS
 from ktpfl_pipeline.methods import METHODS, compared
 from ktpfl_pipeline.reports import figures, style, words
@@ -493,7 +493,7 @@ class TestTraffic:
 
         local = result("local", 0, 0.6, 0.6)
         points = [
-            Point(value, {}, {"kt_pfl": result("kt_pfl", sent, accuracy, accuracy + 0.2), "local": local})
+            Comparison([result("kt_pfl", sent, accuracy, accuracy + 0.2), local], value)
             for value, sent, accuracy in (("float32", 4_000_000, 0.7), ({"encoding": "top_k", "k": 1}, 1_000_000, 0.5))
         ]
         figure = figures.accuracy_by_bytes(points)
@@ -506,11 +506,11 @@ class TestTraffic:
         assert [note.get_text() for note in axes.texts] == ["top_k k=1", "float32"]
         assert [text.get_text() for text in figure.legends[0].get_texts()] == ["KT-pFL", "Local-only (sends none)"]
         assert axes.get_xscale() == "log"
-        first = [replace(point, given=dict(reversed(point.methods.items()))) for point in points]
+        first = [replace(point, given=point.given[::-1]) for point in points]
         axes = figures.accuracy_by_bytes(first).axes[0]
         marks = next(each for each in axes.get_lines() if each.get_marker() == "o")
         assert marks.get_xdata() == pytest.approx([8.0, 2.0]), "methods that send none do not move the others"
-        figures.accuracy_by_bytes([replace(point, given={"local": local}) for point in points])
+        figures.accuracy_by_bytes([replace(point, given=[local]) for point in points])
 
     def test_one_panel_a_comparison_and_one_legend(self, three):
         figure = figures.traffic_panels({"a": three, "b": three[:2]})

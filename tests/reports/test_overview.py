@@ -53,28 +53,28 @@ class TestDifference:
     def test_the_interval_of_three_seeds(self, columns, content):
         """FedMD 78, 80, 82 and local-only 87, 88, 89: -8 ± 4.303 · 1 / √3, as the second of two that are tested."""
         (only,) = columns(a=content()).values()
-        difference = only.differences["fedmd", "local"]
+        difference = overview.differences(only)["fedmd", "local"]
         half = 4.303 * 0.01 / 3**0.5
         assert (difference.mean, difference.low) == pytest.approx((-0.08, -0.08 - half), rel=1e-4)
-        assert [found.sign for found in only.differences.values()] == [1, -1]
+        assert [found.sign for found in overview.differences(only).values()] == [1, -1]
 
     def test_they_are_corrected_as_in_the_comparisons_own_report(self, columns, content, result):
         """Of the two to local-only the first is tested at 5 % / 2, and fails; so both have that level. One rival."""
         pair = [result(name, 0.80, 0.83, 0.86) for name in ("kt_pfl", "sim_pfl")]
         (only,) = columns(a=content([*pair, result("local", 0.8, 0.8, 0.8)])).values()
-        levels = [(found.family, found.confidence) for found in only.differences.values()]
+        levels = [(found.family, found.confidence) for found in overview.differences(only).values()]
         assert levels == [(2, pytest.approx(1 - 0.05 / 2))] * 2 + [(1, 0.95)]
-        assert list(only.differences) == [("kt_pfl", "local"), ("sim_pfl", "local"), ("kt_pfl", "sim_pfl")]
+        assert list(overview.differences(only)) == [("kt_pfl", "local"), ("sim_pfl", "local"), ("kt_pfl", "sim_pfl")]
 
     def test_one_seed_has_no_interval(self, columns, content, result):
         (only,) = columns(a=content([result("kt_pfl", 0.9), result("local", 0.8)])).values()
-        assert only.differences == {("kt_pfl", "local"): Difference(pytest.approx(0.1), None, None, None, 1)}
-        assert only.differences["kt_pfl", "local"].sign == 0
-        assert only.comparison.clear_best() is None
+        assert overview.differences(only) == {("kt_pfl", "local"): Difference(pytest.approx(0.1), None, None, None, 1)}
+        assert overview.differences(only)["kt_pfl", "local"].sign == 0
+        assert only.clear_best() is None
 
     def test_only_common_seeds_count(self, columns, content, result):
         (only,) = columns(a=content([result("kt_pfl", 0.9, 0.8), result("local", 0.8)])).values()
-        assert only.differences == {("kt_pfl", "local"): Difference(pytest.approx(0.1), None, None, None, 1)}
+        assert overview.differences(only) == {("kt_pfl", "local"): Difference(pytest.approx(0.1), None, None, None, 1)}
 
 
 class TestTitles:

@@ -60,9 +60,12 @@ class Comparison:
 
     Attributes:
         given: one result per method, with all values.
+        value: what distinguishes the comparison from others of a study: the value of a sweep, or the folder of its
+            report.
     """
 
     given: Sequence[MethodResult]
+    value: Any = None
 
     @classmethod
     def of(cls, results: "Sequence[MethodResult] | Comparison") -> "Comparison":
@@ -89,6 +92,16 @@ class Comparison:
     def settings(self) -> dict[str, Any]:
         """The settings that all methods share."""
         return self.results[0].settings
+
+    @cached_property
+    def methods(self) -> dict[str, MethodResult]:
+        """The results by registry name."""
+        return {result.method: result for result in self.results}
+
+    def leading(self, **settings: Any) -> "Comparison":
+        """Return the comparison with changed settings on which no run depends, such as ``headline`` and ``subject``."""
+        led = [replace(each, settings={**each.settings, **settings}) for each in self.given]
+        return replace(self, given=led)
 
     @property
     def runs(self) -> Iterator[FinishedRun]:
@@ -183,10 +196,9 @@ class Comparison:
 
     def stated(self, point: str) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
         """Yield (a, b, a - b) at a point: the report's subject and each baseline, and each method and local-only."""
-        known = {result.method: result for result in self.results}
-        pairs = [(self.main, known[name], found) for name, found in self.leads(point).items()]
+        pairs = [(self.main, self.methods[name], found) for name, found in self.leads(point).items()]
         if self.local:
-            pairs += [(known[name], self.local, found) for name, found in self.gains(point).items()]
+            pairs += [(self.methods[name], self.local, found) for name, found in self.gains(point).items()]
         return ((one, other, found) for one, other, found in pairs if found)
 
     @cached_property
@@ -274,7 +286,6 @@ class Comparison:
     def frames(self) -> dict[str, Any]:
         """The unrounded numbers as pandas DataFrames, by the name of their CSV file; see `frames.of_runs`."""
         by_architecture = self.gains_by_architecture if len(self.gains_by_architecture) > 1 else {}
-        known = {result.method: result for result in self.results}
         rows = {
             "differences": [
                 frames.of_difference(one, other, found, point=point)
@@ -282,7 +293,7 @@ class Comparison:
                 for one, other, found in self.stated(point)
             ],
             "architectures": [
-                frames.of_difference(known[method], self.local, found, architecture=name, point=AFTER_TRANSFER)
+                frames.of_difference(self.methods[method], self.local, found, architecture=name, point=AFTER_TRANSFER)
                 for name, differences in by_architecture.items()
                 for method, found in differences.items()
                 if self.local and found

@@ -5,7 +5,7 @@ comparison as one setting of a study.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import Annotated, Any
@@ -88,30 +88,6 @@ class Cell(Kept):
 
 
 @dataclass(frozen=True)
-class Point:
-    """One setting of a study, with the results of its methods."""
-
-    value: Any  #: the value of a sweep, or the folder of a comparison's report
-    settings: dict[str, Any]  #: settings that all methods share
-    given: dict[str, MethodResult]  #: results with all values, by registry name
-
-    @cached_property
-    def comparison(self) -> Comparison:
-        """The comparison of the methods."""
-        return Comparison(list(self.given.values()))
-
-    @cached_property
-    def methods(self) -> dict[str, MethodResult]:
-        """The results without values that cannot be compared (`Comparison.fresh`), by registry name."""
-        return {result.method: result for result in self.comparison}
-
-    def led(self, headline: str) -> "Point":
-        """Return the point with the setting ``headline``, which no run depends on, among its results' settings."""
-        own = {name: {**each.settings, "headline": headline} for name, each in self.given.items()}
-        return replace(self, given={name: replace(self.given[name], settings=own[name]) for name in own})
-
-
-@dataclass(frozen=True)
 class Study(Kept):
     """The results of a sweep, a tuning or the paper's tables."""
 
@@ -128,13 +104,14 @@ class Study(Kept):
         return {name: [cell for cell in self.cells if cell.method == name] for name in names}
 
     @property
-    def points(self) -> list[Point]:
-        """The results of each setting, in the order of the cells."""
-        groups = [list(own) for _, own in groupby(self.cells, key=lambda cell: cell.value)]
-        return [
-            Point(own[0].value, own[0].settings, {cell.method: cell.result for cell in own if cell.result})
-            for own in groups
-        ]
+    def by_value(self) -> list[list[Cell]]:
+        """The cells of each variant, in order."""
+        return [list(own) for _, own in groupby(self.cells, key=lambda cell: cell.value)]
+
+    @property
+    def variants(self) -> list[Comparison]:
+        """The finished results of each variant, in the order of the cells."""
+        return [Comparison([cell.result for cell in own if cell.result], own[0].value) for own in self.by_value]
 
 
 def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]) -> Study:
@@ -144,7 +121,7 @@ def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[M
         name: the name of the study.
         content: the values that `Study.to_dict` returned.
         asked: the present section of the study in conf/.
-        settings: the present settings of each point; for a tuning, a single element for all cells.
+        settings: the present settings of each variant; for a tuning, a single element for all cells.
 
     Raises:
         InputError: if the content is not a valid study, if settings differ, or if methods saw different data.
@@ -157,11 +134,11 @@ def read(name: str, content: Any, asked: Mapping[str, Any], settings: Sequence[M
             f"and run `kedro run --pipelines={name}` again, which takes finished runs from their checkpoints."
         ) from error
     check_settings(f"The results of {name} were", study.asked, asked)
-    given = [point.settings for point in study.points] if len(settings) > 1 else [study.cells[0].settings]
+    given = [own[0].settings for own in study.by_value] if len(settings) > 1 else [study.cells[0].settings]
     for then, now in zip(given, settings, strict=True):
         check_settings(f"The results of {name} were", then, now)
-    for point in study.points:
-        check_data(list(point.methods.values()))
+    for variant in study.variants:
+        check_data(variant.given)
     return study
 
 
@@ -197,34 +174,36 @@ def highest(cells: Sequence[Cell]) -> Cell:
     return max(cells, key=lambda cell: cell.score or 0.0)
 
 
-def touched(points: Sequence[Point], method: str) -> bool:
-    """Return whether the setting of the points changes a method's accuracies or bytes; true for a single point."""
-    first, *others = [point.methods[method] for point in points]
+def touched(variants: Sequence[Comparison], method: str) -> bool:
+    """Return whether the swept setting changes a method's accuracies or bytes; true for a single variant."""
+    first, *others = [variant.methods[method] for variant in variants]
     outcomes = [({at: final.per_seed for at, final in one.final.items()}, one.traffic) for one in (first, *others)]
     return not others or any(outcome != outcomes[0] for outcome in outcomes)
 
 
-def chosen(points: Sequence[Point], method: str) -> Point | None:
-    """Return the point with the method's highest validation accuracy, the first if equal; None if `no_choice`."""
-    if no_choice(points, [method]):
+def chosen(variants: Sequence[Comparison], method: str) -> Comparison | None:
+    """Return the variant with the method's highest validation accuracy, the first if equal; None if `no_choice`."""
+    if no_choice(variants, [method]):
         return None
-    return max(points, key=lambda point: point.methods[method].final[VALIDATION].mean)
+    return max(variants, key=lambda variant: variant.methods[method].final[VALIDATION].mean)
 
 
-def no_choice(points: Sequence[Point], methods: Iterable[str]) -> str:
-    """Return the reason why validation accuracy cannot choose a point for any method; empty if it can for one."""
-    if len(points) == 1:
+def no_choice(variants: Sequence[Comparison], methods: Iterable[str]) -> str:
+    """Return the reason why validation accuracy cannot choose a variant for any method; empty if it can for one."""
+    if len(variants) == 1:
         return "there is only one"
-    owned = [[run.label_counts for result in point.methods.values() for run in result.runs] for point in points]
+    owned = [[run.label_counts for result in variant.methods.values() for run in result.runs] for variant in variants]
     if any(counts != owned[0] for counts in owned):
         other = "it decides which samples the clients own, so validation accuracies are of different samples"
         return f"{other}. Compare by the difference to local-only"
-    if any(point.settings.get(name) != points[0].settings.get(name) for point in points for name in CIRCUMSTANCES):
+    if any(
+        variant.settings.get(name) != variants[0].settings.get(name) for variant in variants for name in CIRCUMSTANCES
+    ):
         return "it describes the federation, which cannot be chosen. Compare by the difference to local-only"
-    affected = [method for method in methods if touched(points, method)]
+    affected = [method for method in methods if touched(variants, method)]
     if not affected:
         return "it made no difference to any method"
-    if all(any(VALIDATION not in point.methods[method].final for point in points) for method in affected):
+    if all(any(VALIDATION not in variant.methods[method].final for variant in variants) for method in affected):
         return "there are no validation samples (partition.validation_share), and test accuracy must not choose"
     return ""
 
@@ -234,9 +213,9 @@ def trust(result: MethodResult) -> Difference | None:
     return difference([run.trust for run in result.runs if run.trust is not None])
 
 
-def numeric(points: Sequence[Point]) -> bool:
-    """Return whether the values of all points are numbers."""
-    return all(isinstance(point.value, int | float) and not isinstance(point.value, bool) for point in points)
+def numeric(variants: Sequence[Comparison]) -> bool:
+    """Return whether the values of all variants are numbers."""
+    return all(isinstance(variant.value, int | float) and not isinstance(variant.value, bool) for variant in variants)
 
 
 def seconds_left(cells: Sequence[Cell]) -> float | None:

@@ -68,7 +68,7 @@ def check(parameters: Mapping[str, Any]) -> None:
 def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tuple[str, Experiment]]:
     """Check combinations of values in the sections `named`, which a run uses, and yield the experiments that it runs.
 
-    These are the experiments among the sections, by name, and the experiments of each point of the sweeps and of the
+    These are the experiments among the sections, by name, and the experiments of each variant of the sweeps and of the
     paper's study. A sweep with tuned hyperparameters is an error.
     """
     for name in experiments(parameters):
@@ -79,9 +79,9 @@ def used(named: Collection[str], parameters: Mapping[str, Any]) -> Iterator[tupl
             yield name, experiment
     for name in [each for each in named if each.startswith(SWEEP)]:
         sweep = parse_sweep(name, parameters[name], parameters)
-        for point in points(name, sweep, parameters):
-            checks.check_configured(sweep.experiment, point, name)
-            yield sweep.experiment, point
+        for variant in variants(name, sweep, parameters):
+            checks.check_configured(sweep.experiment, variant, name)
+            yield sweep.experiment, variant
     if PAPER in named:
         paper = parse_paper(parameters[PAPER], parameters)
         for part in paper.chosen():
@@ -127,12 +127,12 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
             f"{name}.parameter is {sweep.parameter!r}, and no run depends on this setting; choose one that changes "
             "runs, for example training.epochs."
         )
-    found = points(name, sweep, parameters, together)
+    found = variants(name, sweep, parameters, together)
     if not together:
         return sweep
-    for point in found:
-        checks.check_methods(sweep.experiment, point, sweep.methods)
-        _check_values(sweep.experiment, point, sweep.methods)
+    for variant in found:
+        checks.check_methods(sweep.experiment, variant, sweep.methods)
+        _check_values(sweep.experiment, variant, sweep.methods)
     if not any(map(sweep.touches, sweep.methods)):
         group, *path = paths.split(sweep.parameter)
         touched = path[0] if group == "methods" else "a method that exchanges predictions"
@@ -143,7 +143,7 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
     return sweep
 
 
-def points(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: bool = True) -> list[Experiment]:
+def variants(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: bool = True) -> list[Experiment]:
     """Return the experiment at each value of a sweep, in the order of the values."""
     found = []
     for value in sweep.values:
@@ -167,11 +167,11 @@ def sweep_cells(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[
             section=sweep.experiment,
             label=sweep.label(value) if sweep.touches(method) else "",
             method=method,
-            experiment=point,
+            experiment=variant,
             value=value,
             where=_cannot_set(name, sweep, value),
         )
-        for value, point in zip(sweep.values, points(name, sweep, parameters), strict=True)
+        for value, variant in zip(sweep.values, variants(name, sweep, parameters), strict=True)
         for method in sweep.methods
     ]
 

@@ -12,7 +12,7 @@ run in a separate process: ``kedro run --namespaces=methods.kt_pfl``.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from kedro.pipeline import Pipeline
@@ -100,9 +100,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
         check_settings(
             f"The result of {each.method} was", {"methods": {each.method: then}}, {"methods": {each.method: now}}
         )
-    led = {**methods[0].settings, "headline": experiment.headline, "subject": experiment.subject}
-    methods = [replace(each, settings={**each.settings, **led}) for each in methods]
-    comparison = Comparison(methods)
+    comparison = Comparison(methods).leading(headline=experiment.headline, subject=experiment.subject)
     made = build(name, comparison, here_and_now())
     lead = comparison.headline
     metrics = {f"headline/{slug(each.method)}": each.final[lead].mean for each in comparison}

@@ -55,9 +55,9 @@ def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, An
     Raises:
         InputError: if the results were made with other settings.
     """
-    points = parsing.points(name, sweep, parameters)
-    study = read(name, results, plain(sweep), [point.shared() for point in points])
-    led = [point.led(points[0].headline) for point in study.points]
+    variants = parsing.variants(name, sweep, parameters)
+    study = read(name, results, plain(sweep), [variant.shared() for variant in variants])
+    led = [each.leading(headline=variants[0].headline) for each in study.variants]
     made = replace(build(name, sweep.parameter, led), folder=study.key[:8])
     log_report(name, name, study.key, made)
     return made

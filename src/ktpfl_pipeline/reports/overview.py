@@ -7,13 +7,12 @@ they have other methods than comparisons with several architectures.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.ranking import ERROR, FEWEST, common, ranking
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, Difference
-from ktpfl_pipeline.analysis.study import Point, circumstances
+from ktpfl_pipeline.analysis.study import circumstances
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
@@ -50,22 +49,18 @@ TRAFFIC = (
 )
 
 
-class Finished(Point):
-    """One finished comparison, which is a column. `value` is the folder of its report below all reports."""
-
-    @cached_property
-    def differences(self) -> dict[tuple[str, str], Difference | None]:
-        """Each method minus local-only, and KT-pFL minus its simplest baseline, corrected as in the report."""
-        found = {(method, "local"): one for method, one in self.comparison.gains().items()}
-        for main, baseline in _PAIRS:
-            if {main, baseline} <= self.methods.keys():
-                found[main, baseline] = self.comparison.leads_of(self.methods[main])[baseline]
-        return found
-
-
-Columns = Mapping[str, Finished]
-"""Comparisons by title."""
+Columns = Mapping[str, Comparison]
+"""Comparisons by title. The `value` of a comparison is the folder of its report below all reports."""
 COMPARISON = Column("comparison", "Comparison", value=str)
+
+
+def differences(comparison: Comparison) -> dict[tuple[str, str], Difference | None]:
+    """Return each method minus local-only, and KT-pFL minus its simplest baseline, corrected as in the report."""
+    found = {(method, "local"): one for method, one in comparison.gains().items()}
+    for main, baseline in _PAIRS:
+        if {main, baseline} <= comparison.methods.keys():
+            found[main, baseline] = comparison.leads_of(comparison.methods[main])[baseline]
+    return found
 
 
 def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
@@ -85,7 +80,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     if not columns:
         example = "`kedro run --pipelines=compare_hetero_digits`"
         raise InputError(f"There is no finished comparison to show; run one first, for example {example}.")
-    results = {name: each.comparison.results for name, each in columns.items()}
+    results = {name: each.results for name, each in columns.items()}
     named = [(name, result) for name, each in results.items() for result in each]
     hetero, homo = (
         {name: each for name, each in columns.items() if paper.one_architecture(each.settings) == one} for one in (0, 1)
@@ -127,11 +122,11 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     )
 
 
-def read(place: str, content: Mapping[str, Any]) -> Finished:
+def read(place: str, content: Mapping[str, Any]) -> Comparison:
     """Return a comparison from its ``comparison.json`` in `place`, with the methods in the registry's order."""
     try:
         results = sorted(Comparison.from_dict(content), key=lambda result: _rank(result.method, METHODS))
-        found = Finished(place, content["settings"], {result.method: result for result in results})
+        found = Comparison(results, place)
         for result in results:  # the tables need these
             _ = result.final[AFTER_TRANSFER], result.curve[AFTER_TRANSFER]
         _ = titled([found]), paper.differences(found.settings)
@@ -143,14 +138,14 @@ def read(place: str, content: Mapping[str, Any]) -> Finished:
     return found
 
 
-def titled(comparisons: Sequence[Finished]) -> dict[str, Finished]:
+def titled(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
     """Return the comparisons by the titles of their columns, in the order of the paper's tables.
 
     A title has the dataset, the partition, and whether there is one architecture. Equal titles are extended by the
     number of clients, then by the public set, and then by the folder of the report.
     """
 
-    def order(each: Finished) -> tuple[Any, ...]:
+    def order(each: Comparison) -> tuple[Any, ...]:
         dataset, partition = _data(each.settings)
         known = _rank(dataset, paper.DATASETS.values()), dataset, _rank(partition, ["all labels", "two labels"])
         return (paper.one_architecture(each.settings), *known, partition, each.settings["clients"] or 0, each.value)
@@ -182,11 +177,11 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
     """Return differences to local-only by method and comparison, and KT-pFL's difference to its simplest baseline."""
     names = _titles(columns)
     pairs = [*((method, "local") for method in names if method != "local"), *_PAIRS]
-    rows = [pair for pair in pairs if any(each.differences.get(pair) for each in columns.values())]
+    rows = [pair for pair in pairs if any(differences(each).get(pair) for each in columns.values())]
 
-    def of(title: str, comparison: Finished) -> Column:
+    def of(title: str, comparison: Comparison) -> Column:
         def value(pair: tuple[str, str]) -> Entry:
-            return interval(comparison.differences.get(pair))
+            return interval(differences(comparison).get(pair))
 
         return MINUS_LOCAL.but(key=title, title=title, meaning="", value=value)
 
@@ -253,11 +248,11 @@ def common_settings(columns: Columns) -> dict[str, str]:
     return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
 
 
-def _brief(comparison: Finished) -> Table:
+def _brief(comparison: Comparison) -> Table:
     shown = [
         shared.TITLE,
         accuracy_at(AFTER_TRANSFER),
-        MINUS_LOCAL.but(value=lambda result: interval(comparison.differences.get((result.method, "local")))),
+        MINUS_LOCAL.but(value=lambda result: interval(differences(comparison).get((result.method, "local")))),
     ]
     return Table.of("table", shown, comparison.methods.values())
 
@@ -274,7 +269,7 @@ def summary(columns: Columns) -> str:
 
 
 def _verdict(columns: Columns, a: str, b: str, name: str) -> str:
-    found = [one for each in columns.values() if (one := each.differences.get((a, b)))]
+    found = [one for each in columns.values() if (one := differences(each).get((a, b)))]
     signs, of = Counter(one.sign for one in found), plural(len(found), "comparison")
     few = sum(one.ends is None for one in found)
     why = f" ({few} with fewer than {FEWEST_SEEDS} seeds)" if few else ""

@@ -13,7 +13,6 @@ from ktpfl_pipeline.analysis.frames import frame, to_csv
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference
-from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
 from ktpfl_pipeline.reports import columns, figures, notes, words
@@ -51,18 +50,18 @@ class Row:
     chosen: bool  # whether this is the method's value with the highest validation accuracy
 
 
-def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
-    """Return the report on a sweep of the setting with the path `parameter`; all points have the same methods."""
-    title, rows, outcome = title_of(parameter), table_rows(points), summary(points, parameter)
+def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
+    """Return the report on a sweep of the setting with the path `parameter`; all variants have the same methods."""
+    title, rows, outcome = title_of(parameter), table_rows(variants), summary(variants, parameter)
     results = [row.result for row in rows]
-    main, settings, one = table(rows, title, outcome), points[0].settings, rows[0].result
+    main, settings, one = table(rows, title, outcome), variants[0].settings, rows[0].result
 
     def fixed(path: str) -> bool:
         return not f"{path}.".startswith(f"{parameter}.")
 
     own = {
         result.title: {k: setting(v) for k, v in result.hyperparameters.items() if fixed(f"methods.{method}.{k}")}
-        for method, result in points[0].methods.items()
+        for method, result in variants[0].methods.items()
     }
     common = {path: value for path, value in words.settings(settings).items() if fixed(path)}
     facts = {
@@ -72,31 +71,31 @@ def build(name: str, parameter: str, points: Sequence[Point]) -> Report:
         "rounds": plural(one.rounds, "round"),
         "seeds": words.listed_seeds(one.seeds),
     }
-    if len({point.settings.get("adversaries", {}).get("share", 0.0) for point in points}) > 1:
+    if len({variant.settings.get("adversaries", {}).get("share", 0.0) for variant in variants}) > 1:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     uploads = "upload false predictions; no mean counts their own accuracy."
     malicious = any(run.adversaries for result in results for run in result.runs)
     led = Comparison(results)
     told = {"Headline": notes.other_headline(led), "Malicious clients": uploads * malicious}
     left_out = " ".join(
-        f"{title} = {setting(point.value)}: {text}" for point in points if (text := notes.left_out(point.comparison))
+        f"{title} = {setting(variant.value)}: {text}" for variant in variants if (text := notes.left_out(variant))
     )
     lean = parameter.partition(".")[0] == KNOWLEDGE
-    figure = figures.accuracy_by_bytes(points) if lean else figures.accuracy_by_value(points, title)
-    drawn = Picture("accuracy", figure, _caption(points, title, lean))
+    figure = figures.accuracy_by_bytes(variants) if lean else figures.accuracy_by_value(variants, title)
+    drawn = Picture("accuracy", figure, _caption(variants, title, lean))
     return Report(
         name=name,
         title=name,
         kind="Sweep",
         summary=outcome,
         facts=[
-            f"{title}: {', '.join(setting(point.value) for point in points)}",
+            f"{title}: {', '.join(setting(variant.value) for variant in variants)}",
             *(fact for path, fact in facts.items() if fixed(path)),
         ],
         sections=[
             Section("", main.explained(**told)),
             Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
-            Section("Settings that all points have in common", [Settings({"": common})], folded=True),
+            Section("Settings that all variants have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
                 [(row.value, row.result) for row in rows],
@@ -116,15 +115,15 @@ def title_of(parameter: str) -> str:
     return TITLES.get(parameter, own)
 
 
-def table_rows(points: Sequence[Point]) -> list[Row]:
+def table_rows(variants: Sequence[Comparison]) -> list[Row]:
     """Return the rows of the table, by method and value. A method with the same runs at all values has one row."""
-    rows, lead = list[Row](), Comparison([each for point in points for each in point.methods.values()]).headline
-    for method in points[0].methods:
-        best, own = study.chosen(points, method), study.touched(points, method)
-        for point in points if own else points[:1]:
-            result, local = point.methods[method], point.methods.get("local")
+    rows, lead = list[Row](), Comparison([each for variant in variants for each in variant]).headline
+    for method in variants[0].methods:
+        best, own = study.chosen(variants, method), study.touched(variants, method)
+        for variant in variants if own else variants[:1]:
+            result, local = variant.methods[method], variant.methods.get("local")
             gained = None if local is None or local is result else paired_difference(result, local, lead)
-            rows.append(Row(setting(point.value) if own else ANY, result, gained, point is best))
+            rows.append(Row(setting(variant.value) if own else ANY, result, gained, variant is best))
     return rows
 
 
@@ -193,12 +192,12 @@ def _skew(row: Row) -> Number | None:
     return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], hundredths)
 
 
-def summary(points: Sequence[Point], parameter: str) -> str:
+def summary(variants: Sequence[Comparison], parameter: str) -> str:
     """Return the value that validation accuracy chooses for each method, and its test accuracy, in words."""
-    rows, title = table_rows(points), title_of(parameter)
+    rows, title = table_rows(variants), title_of(parameter)
     picked = [row for row in rows if row.chosen]
     if not picked:
-        return f"No value of {title} was chosen: {study.no_choice(points, points[0].methods)}."
+        return f"No value of {title} was chosen: {study.no_choice(variants, variants[0].methods)}."
     lead = Comparison([row.result for row in rows]).headline
     how = f"{point_title(AFTER_TRANSFER).lower()}{words.leading(lead)}"
     sentences = []
@@ -206,8 +205,8 @@ def summary(points: Sequence[Point], parameter: str) -> str:
         gain = f", {interval(row.minus_local)} percentage points to local-only at this value" if row.minus_local else ""
         reached = f"{accuracy(row.result.final[lead])} % {how}{gain}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
-    for end, extreme in {"smallest": min, "largest": max}.items() if study.numeric(points) else ():
-        value = setting(extreme(point.value for point in points))
+    for end, extreme in {"smallest": min, "largest": max}.items() if study.numeric(variants) else ():
+        value = setting(extreme(variant.value for variant in variants))
         if names := " and ".join(row.result.title for row in picked if row.value == value):
             sentences.append(
                 f"{value} is the {end} value tried, so a value outside the range may be better for {names}."
@@ -217,8 +216,8 @@ def summary(points: Sequence[Point], parameter: str) -> str:
     return " ".join(sentences)
 
 
-def _caption(points: Sequence[Point], title: str, lean: bool) -> str:
-    methods, numbers = points[0].methods, study.numeric(points) and not lean
+def _caption(variants: Sequence[Comparison], title: str, lean: bool) -> str:
+    methods, numbers = variants[0].methods, study.numeric(variants) and not lean
     seeds = len(next(iter(methods.values())).seeds)
     spread = f"; the {'band' if numbers else 'bar'} is the standard deviation over {seeds} seeds" if seeds > 1 else ""
     what = "Mean test accuracy over the clients at the end of the round,"
@@ -226,9 +225,9 @@ def _caption(points: Sequence[Point], title: str, lean: bool) -> str:
         sent = "the encoded predictions that were sent, without public samples"
         return f"{what} against the bytes of {sent}{spread}."
     caption = f"{what} by value of {title}{spread}."
-    if any(study.chosen(points, method) for method in methods):
+    if any(study.chosen(variants, method) for method in methods):
         caption += " Rings mark the value that validation accuracy chooses."
-    if numbers and not all(study.touched(points, method) for method in methods):
+    if numbers and not all(study.touched(variants, method) for method in methods):
         caption += " A dashed line does not depend on the setting."
     return caption
 

@@ -11,7 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from ktpfl_pipeline.analysis.study import Cell, Point, chosen, numeric, touched
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.study import Cell, chosen, numeric, touched
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports import style
@@ -24,20 +25,20 @@ DECADE = 10
 
 
 @styled
-def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
+def accuracy_by_value(variants: Sequence[Comparison], title: str) -> Figure:
     """Draw each method's mean accuracy against the swept setting, `title`, with the standard deviation over seeds.
 
     The value that validation accuracy chooses has a ring. Values that are not numbers are side by side, without lines.
     """
     figure, axes = base.single(3.3)
-    values, numbers = [point.value for point in points], numeric(points)
+    values, numbers = [variant.value for variant in variants], numeric(variants)
     places = [float(value) if numbers else float(n) for n, value in enumerate(values)]
-    methods, ends = list(points[0].methods), []
+    methods, ends = list(variants[0].methods), []
     handles: dict[str, Any] = {}
     for n, method in enumerate(methods):
         apart = 0.0 if numbers else 0.08 * (n - (len(methods) - 1) / 2)
-        handles |= _draw(axes, points, method, [place + apart for place in places])
-        last = points[places.index(max(places))].methods[method]
+        handles |= _draw(axes, variants, method, [place + apart for place in places])
+        last = variants[places.index(max(places))].methods[method]
         ends.append((last.title, style.look(method).color, max(places), last.final[AFTER_TRANSFER].mean))
     if numbers and min(values) > 0 and max(values) >= DECADE * min(values):
         axes.set_xscale("log")
@@ -51,13 +52,13 @@ def accuracy_by_value(points: Sequence[Point], title: str) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[float]) -> dict[str, Any]:
+def _draw(axes: Axes, variants: Sequence[Comparison], method: str, places: Sequence[float]) -> dict[str, Any]:
     """Draw one method at the positions `places`, and return its entries of the legend."""
-    look, numbers, best = style.look(method), numeric(points), chosen(points, method)
-    order = sorted(range(len(points)), key=places.__getitem__)  # a line goes from left to right
-    points, places = [points[at] for at in order], [places[at] for at in order]
-    finals = [point.methods[method].final[AFTER_TRANSFER] for point in points]
-    means, own = [final.mean for final in finals], touched(points, method)
+    look, numbers, best = style.look(method), numeric(variants), chosen(variants, method)
+    order = sorted(range(len(variants)), key=places.__getitem__)  # a line goes from left to right
+    variants, places = [variants[at] for at in order], [places[at] for at in order]
+    finals = [variant.methods[method].final[AFTER_TRANSFER] for variant in variants]
+    means, own = [final.mean for final in finals], touched(variants, method)
     shape: Any = {"marker": look.marker if own or not numbers else "", "markersize": 4.5}
     dashes = "-" if own else base.DASHES
     axes.plot(places, means, color=look.color, linewidth=2 if numbers else 0, linestyle=dashes, zorder=3, **shape)
@@ -69,10 +70,10 @@ def _draw(axes: Axes, points: Sequence[Point], method: str, places: Sequence[flo
         else:
             axes.vlines(places, low, high, color=look.color, alpha=0.5, linewidth=1.5)
         shown = Patch(color=style.MUTED, alpha=0.2, linewidth=0) if numbers else Line2D([], [], color=style.MUTED)
-        handles[f"± standard deviation over {len(points[0].methods[method].seeds)} seeds"] = shown
+        handles[f"± standard deviation over {len(variants[0].methods[method].seeds)} seeds"] = shown
     if best is not None:
         ring: dict[str, Any] = {"marker": "o", "markersize": 11, "markerfacecolor": "none", "linewidth": 0}
-        at = points.index(best)
+        at = variants.index(best)
         axes.plot([places[at]], [means[at]], markeredgecolor=look.color, markeredgewidth=1.4, zorder=4, **ring)
         handles["chosen by validation accuracy"] = Line2D([], [], markeredgecolor=style.MUTED, **ring)
     return handles

@@ -8,8 +8,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.analysis.study import Point
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
@@ -87,18 +87,18 @@ def bytes_panels(columns: Mapping[str, Sequence[MethodResult]]) -> Figure:
 
 
 @styled
-def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
+def accuracy_by_bytes(variants: Sequence[Comparison]) -> Figure:
     """Draw each method's final accuracy, ± its standard deviation over seeds, against the bytes of sent predictions.
 
     At each value, whose name is above the axes, methods are slightly apart. A method without predictions is a
     horizontal line.
     """
     figure, axes = base.single(4.4)
-    methods = list(points[0].methods)
-    senders = [method for method in methods if points[0].methods[method].predictions]
+    methods = list(variants[0].methods)
+    senders = [method for method in methods if variants[0].methods[method].predictions]
     handles: dict[str, Any] = {}
     for method in methods:
-        found, (color, marker) = [point.methods[method] for point in points], look(method)
+        found, (color, marker) = [variant.methods[method] for variant in variants], look(method)
         if method in senders:
             shift = 1.035 ** (senders.index(method) - (len(senders) - 1) / 2)
             across = [shift * result.predictions / 1e6 for result in found]
@@ -117,7 +117,7 @@ def accuracy_by_bytes(points: Sequence[Point]) -> Figure:
     if senders:
         base.decades_across(axes)
         axes.margins(x=0.08, y=0.1)
-        _name_values(axes, {setting(p.value): fmean(p.methods[m].predictions for m in senders) for p in points})
+        _name_values(axes, {setting(p.value): fmean(p.methods[m].predictions for m in senders) for p in variants})
     return figure
 
 
