@@ -24,8 +24,8 @@ from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core.machine.files import replacing
-from ktpfl_pipeline.pipelines import paper as paper_pipeline
-from ktpfl_pipeline.pipelines import study
+from ktpfl_pipeline.runs import paper as paper_pipeline
+from ktpfl_pipeline.runs import study
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, InheritingConfigLoader
 
 COMPUTE = {"dtype": "float32", "memory_format": "contiguous", "threads": 1, "executor": "serial"}

@@ -94,10 +94,10 @@ def register_pipelines() -> Pipelines:
         pipelines[name] = partial(_made, "experiment.experiment_pipeline", name, name, methods[:1])
         pipelines[compare] = partial(_made, "experiment.experiment_pipeline", compare, name, methods)
         if tuning in sections:
-            pipelines[tuning] = partial(_made, "tuning.tuning_pipeline", tuning, name, methods)
-    pipelines |= {name: partial(_made, "sweep.sweep_pipeline", name) for name in sections if name.startswith(SWEEP)}
+            pipelines[tuning] = partial(_made, "studies.tuning_pipeline", tuning, name, methods)
+    pipelines |= {name: partial(_made, "studies.sweep_pipeline", name) for name in sections if name.startswith(SWEEP)}
     pipelines["overview"] = partial(_made, "experiment.overview_pipeline")
     if PAPER in sections:
-        pipelines[PAPER] = partial(_made, "paper.paper_pipeline")
+        pipelines[PAPER] = partial(_made, "studies.paper_pipeline")
     pipelines["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(pipelines))]
     return pipelines

@@ -9,7 +9,7 @@ import pytest
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.pipelines import study
+from ktpfl_pipeline.runs import study
 
 pytestmark = pytest.mark.usefixtures("no_tracker")
 ASKED = Namespace(scale="test", only=["table1"], seeds=[0, 1], methods=["local"], columns=["two labels"])

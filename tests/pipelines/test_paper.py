@@ -8,9 +8,9 @@ import pytest
 from click import ClickException
 from project_copy import PowerCut, Project
 
-from ktpfl_pipeline.pipelines import paper as papers
-from ktpfl_pipeline.pipelines import study
+from ktpfl_pipeline.runs import paper as papers
 from ktpfl_pipeline.runs import run as training
+from ktpfl_pipeline.runs import study
 
 
 @pytest.fixture(scope="module")

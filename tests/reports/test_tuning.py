@@ -18,9 +18,9 @@ from ktpfl_pipeline.analysis.study import Cell, Study, highest, read
 from ktpfl_pipeline.config import parsing, studies
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.validation import plain
-from ktpfl_pipeline.pipelines.tuning import chosen
 from ktpfl_pipeline.reports import tuning as report
 from ktpfl_pipeline.reports.figures import search_history, search_slices
+from ktpfl_pipeline.runs.tuning import chosen
 
 EXPERIMENT = parsing.parse("homo_mine", ONE_ARCHITECTURE)
 TUNE = studies.Tune(

@@ -1,6 +1,6 @@
 """The results of studies. A study runs methods in several settings; each pair of setting and method is a cell.
 
-Sweeps, tunings and the paper's tables are studies, whose cells `pipelines.study` runs. The overview treats each
+Sweeps, tunings and the paper's tables are studies, whose cells `runs.study` runs. The overview treats each
 comparison as one setting of a study.
 """
 

@@ -31,7 +31,6 @@ from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import METHODS, slug
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.pipelines.step import step
-from ktpfl_pipeline.pipelines.study import log_report
 from ktpfl_pipeline.reports import overview as overviews
 from ktpfl_pipeline.reports.comparison import build, identity
 from ktpfl_pipeline.reports.report import Report
@@ -39,6 +38,7 @@ from ktpfl_pipeline.runs.identity import Job
 from ktpfl_pipeline.runs.preparation import partition_clients, sample_public_set
 from ktpfl_pipeline.runs.run import run_all
 from ktpfl_pipeline.runs.samples import load_private, load_public
+from ktpfl_pipeline.runs.study import log_report
 
 logger = logging.getLogger(__name__)
 REPORT = "report"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ktpfl_pipeline.config.studies import Range
-from ktpfl_pipeline.pipelines.search import RANDOM, search
+from ktpfl_pipeline.runs.search import RANDOM, search
 
 LISTS: dict[str, Any] = {"weights": ["minmax", "direct"], "temperature": [1.0, 3.0]}
 RANGE = {"rho": Range(low=0.1, high=10.0, log=True)}

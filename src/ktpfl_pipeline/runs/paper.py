@@ -15,8 +15,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from kedro.pipeline import Pipeline
-
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun
@@ -25,14 +23,11 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
-from ktpfl_pipeline.pipelines import study
-from ktpfl_pipeline.pipelines.step import step
-from ktpfl_pipeline.pipelines.study import Planned, in_turn, parent_run
-from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.reproduction import build, told
-from ktpfl_pipeline.runs import progress
+from ktpfl_pipeline.reports.reproduction import told
+from ktpfl_pipeline.runs import progress, study
 from ktpfl_pipeline.runs.identity import device_name
 from ktpfl_pipeline.runs.run import WAITING, checkpoints_of
+from ktpfl_pipeline.runs.study import Planned, in_turn, parent_run
 
 logger = logging.getLogger(__name__)
 MEASURED, BESIDE = "finished seeds", "other methods"
@@ -116,25 +111,6 @@ def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Ma
     devices = {device_name(each.job.experiment.compute) for each in planned} - {"cpu"}
     machine = ", ".join([*sorted(devices), here_and_now().machine])
     return Evidence(paper.scale, parts, cells(planned, folder, failures), [machine])
-
-
-def report_paper(evidence: Evidence) -> Report:
-    """Return the report on all finished runs, next to the numbers of the paper."""
-    return build(evidence, here_and_now())
-
-
-def paper_pipeline() -> Pipeline:
-    """Return the pipeline ``paper``: a plan, the remaining runs, and one report."""
-    settings, planned, failures = f"params:{PAPER}", f"{PAPER}_plan", f"{PAPER}_failures"
-    evidence, runs = f"{PAPER}_evidence", f"{PAPER}_runs"
-    return Pipeline(
-        [
-            step(plan, [settings, "parameters", "raw_folder", runs], planned, namespace="plan"),
-            step(train, [settings, planned, runs], failures, namespace="train"),
-            step(collect, [settings, planned, runs, failures], evidence, namespace="report"),
-            step(report_paper, evidence, f"{PAPER}/report", namespace="report"),
-        ]
-    )
 
 
 def judged(cell: Cell, others: Sequence[Cell]) -> Cell:
