@@ -39,7 +39,7 @@ from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
-from ktpfl_pipeline.reports.numbers import interval, points
+from ktpfl_pipeline.reports.numbers import interval, signed
 from ktpfl_pipeline.reports.paper import names
 from ktpfl_pipeline.reports.paper.tables import SEVERAL
 from ktpfl_pipeline.reports.style import INK, PAPER, VERDICTS
@@ -246,7 +246,7 @@ def beside_the_paper(rows: Rows, column: str) -> str:
         place = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
         for name in baselines:
             theirs = SEVERAL[*place, cited[PAPERS]].value - SEVERAL[*place, cited[name]].value
-            beside = f" ({points(theirs / 100)})" if column == "as is" else ""
+            beside = f" ({signed(theirs / 100)})" if column == "as is" else ""
             cells.setdefault(name, []).append(f"{leads[name] or 'not run'}{beside}")
     lines += [f"| {title(name)} | {' | '.join(own)} |" for name, own in cells.items()]
     return "\n".join(lines)
@@ -311,7 +311,7 @@ def panel(axes: Axes, found: dict[str, Difference], signs: dict[str, int]) -> No
         mean, (low, high) = 100 * found[name].mean, (100 * end for end in found[name].ends or (found[name].mean,) * 2)
         color = VERDICTS[signs[name]][1]
         if mean < AXIS[0]:
-            axes.text(AXIS[0], row, f"◂ {points(mean / 100)}", color=color, va="center")
+            axes.text(AXIS[0], row, f"◂ {signed(mean / 100)}", color=color, va="center")
             continue
         axes.plot([max(low, AXIS[0]), min(high, AXIS[1])], [row, row], color=color, linewidth=2, zorder=2)
         filled = color if signs[name] else PAPER

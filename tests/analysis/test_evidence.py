@@ -30,7 +30,7 @@ def cells(run: Callable[..., FinishedRun], paper_settings: dict[str, Any]) -> li
     def made(method: str, part: str, seeds: int) -> Cell:
         runs = [replace(run(method, seed, ROUNDS), key=f"{method}-{seed}") for seed in range(seeds)]
         keys = {seed: f"{method}-{seed}" for seed in (0, 1)}
-        return Cell(part, "hetero_x", "all", method, paper_settings, {"rho": 0.5}, [0, 1], keys, runs, samples=600.0)
+        return Cell(part, "hetero_x", "all", method, paper_settings, {"rho": 0.5}, [0, 1], keys, runs)
 
     return [made("kt_pfl", part, 2) for part in PARTS] + [made("fedmd", "table1", 1)]
 

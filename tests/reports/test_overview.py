@@ -200,7 +200,7 @@ class TestRanks:
 
     def test_methods_that_are_told_apart(self, columns, many):
         (picture,) = overview.ranks(columns(**many))
-        assert "over 10 settings" in picture.caption
+        assert "over 10 comparisons" in picture.caption
         assert "differ from 1.05 on" in picture.caption
         assert "is rejected by Friedman's test" in picture.caption
         (axes,) = picture.figure.axes

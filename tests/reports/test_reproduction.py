@@ -1,5 +1,6 @@
 """The paper's tables beside its numbers, from results small enough to work by hand."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -167,6 +168,22 @@ def test_only_a_long_reason_is_broken_into_lines(cell: Made) -> None:
 def test_a_failed_cell_is_told_from_an_empty_one(cell: Made) -> None:
     rows = entries(reproduction.accuracy_table("table1", [cell("kt_pfl", failed="no such file"), cell("local")]))
     assert [row["Fashion-MNIST, two labels"] == "failed" for row in rows] == [True, False]
+
+
+def test_in_a_column_only_common_clients_are_compared(cell: Made) -> None:
+    """With FedMD the second of two clients diverged in the only round: all methods are of the first client."""
+    kt_pfl, fedmd, other = cell("kt_pfl", 0.7, 0.7, 0.7), cell("fedmd", 0.6, 0.6, 0.6), cell("local", part="figure3")
+    lacking = [replace(run, history=[replace(run.history[0], diverged=[1])]) for run in fedmd.runs]
+    found, left_out = reproduction.compared([kt_pfl, replace(fedmd, runs=lacking), other])
+    assert [each.result and each.result.final["after_transfer"].per_client for each in found[:2]] == [
+        pytest.approx([0.7, math.nan], nan_ok=True),
+        pytest.approx([0.6, math.nan], nan_ok=True),
+    ]
+    assert found[2] == other
+    assert left_out.startswith(
+        "Fashion-MNIST, two labels: These clients count in no number and in no figure. 1 (seed 0)"
+    )
+    assert "diverged with FedMD in round 1" in left_out
 
 
 def test_the_page(cell: Made) -> None:

@@ -225,7 +225,7 @@ class TestTable:
     def test_the_summary_reports_the_chosen_value(self, variants: list[Comparison]) -> None:
         assert sweep.summary(variants, RHO) == (
             "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after transfer, +3.0 [+0.5, +5.5] percentage "
-            "variants to local-only at this value."
+            "points to local-only at this value."
         )
 
     def test_the_headline_leads(self, variants: list[Comparison]) -> None:

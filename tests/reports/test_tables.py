@@ -16,7 +16,7 @@ from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.reports import comparison, measures, notes, numbers, tables, theorem
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column
 from ktpfl_pipeline.reports.model import Section, Table
-from ktpfl_pipeline.reports.numbers import percent, points
+from ktpfl_pipeline.reports.numbers import percent, signed
 from ktpfl_pipeline.reports.render import latex, markdown, terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import INTERVALS, aggregates
@@ -355,7 +355,7 @@ class TestRenderings:
     @pytest.fixture
     def table(self):
         shown = [Column("name", "Method"), Column("x", "After x", "%"), Column("y", "Minus y", "points")]
-        first = {"name": "A|B <i> & 5% of_x", "x": percent(0.969, 0.003, bold=True), "y": points(-0.01)}
+        first = {"name": "A|B <i> & 5% of_x", "x": percent(0.969, 0.003, bold=True), "y": signed(-0.01)}
         return Table("x", shown, [first, {"name": "C", "x": "1.0"}])
 
     def test_markdown(self, table):
@@ -527,7 +527,7 @@ class TestNumbers:
         assert written == ["**+1.2** [+0.4, +2.0]", "+1.2 [−0.4, +2.8]", "+1.2", "–"]
 
     def test_signs(self):
-        assert [str(points(value)) for value in (0.012, -0.012, -0.0004)] == ["+1.2", "−1.2", "0.0"]
+        assert [str(signed(value)) for value in (0.012, -0.012, -0.0004)] == ["+1.2", "−1.2", "0.0"]
 
     def test_percent(self):
         assert str(percent(0.969, 0.003)) == "96.9 ± 0.3"

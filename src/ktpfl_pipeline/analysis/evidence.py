@@ -33,7 +33,7 @@ class Evidence:
 def merged(old: Evidence, new: Evidence) -> Evidence:
     """Return the newer evidence with the further parts, cells and seeds of the older evidence.
 
-    Tables come first, in the order of their names, and then figures. The cells of a setting are adjacent.
+    Tables come first, in the order of their names, and then figures. The cells of a variant are adjacent.
     """
     found = {**old.parts, **new.parts}
     parts = {name: found[name] for name in sorted(found, key=lambda name: (name.startswith("figure"), name))}

@@ -1,7 +1,7 @@
-"""The results of studies. A study runs methods in several settings; each pair of setting and method is a cell.
+"""The results of studies. A study runs methods in several variants of an experiment; each pair of these is a cell.
 
 Sweeps, tunings and the paper's tables are studies, whose cells `runs.study` runs. The overview treats each
-comparison as one setting of a study.
+comparison as one variant of a study.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,11 +35,11 @@ def circumstances(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Cell(Kept):
-    """One method in one setting of a study, with the runs that are finished."""
+    """One method in one variant of a study, with the runs that are finished."""
 
     part: str  #: table or figure of the paper; empty in other studies
     experiment: str  #: section of the experiment in conf/
-    label: str  #: name of the setting
+    label: str  #: name of the variant
     method: str  #: registry name
     settings: dict[str, Any]  #: settings that all methods share
     hyperparameters: dict[str, Any]
@@ -51,7 +51,6 @@ class Cell(Kept):
     seconds: float | None = None  #: estimated seconds per run; None if unknown
     judged: str = ""  #: the basis of the estimate
     failed: str = ""  #: the reason why the cell cannot be finished; empty if none is known
-    samples: float | None = None  #: private samples per client, mean over clients and seeds; None without data
 
     @property
     def title(self) -> str:
@@ -94,7 +93,7 @@ class Study(Kept):
     asked: dict[str, Any]  #: section of the study in conf/, as plain values
     key: str  #: hash that identifies the study
     run_id: str  #: id of the study's run in MLflow
-    #: cells, all finished or failed; in a sweep ordered by setting, in a tuning by method
+    #: cells, all finished or failed; in a sweep ordered by variant, in a tuning by method
     cells: Annotated[list[Cell], Field(min_length=1)]
 
     @property

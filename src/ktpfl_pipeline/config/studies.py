@@ -24,7 +24,7 @@ PAPER = "paper"
 
 @dataclass(frozen=True)
 class CellSettings:
-    """One method in one setting of a study, before it is run.
+    """One method in one variant of a study, before it is run.
 
     The attributes have the same meaning as in `analysis.study.Cell`. `section` is the experiment's section of conf/.
     `where` is the start of error messages about the setting.

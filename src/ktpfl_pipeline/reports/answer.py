@@ -8,7 +8,7 @@ from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, MOST_SEEDS, Differe
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.model import Tile
-from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, points
+from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, signed
 from ktpfl_pipeline.reports.style import VERDICTS
 from ktpfl_pipeline.reports.words import leading, point_title, too_few
 
@@ -102,7 +102,7 @@ def _the_others(comparison: Comparison) -> str:
     gains = comparison.gains(comparison.headline)
     others = [(each.title, gains[each.method]) for each in comparison.baselines if gains]
     listed = {
-        side: ", ".join(f"{title} ({points(found.mean)})" for title, found in others if found and found.sign == sign)
+        side: ", ".join(f"{title} ({signed(found.mean)})" for title, found in others if found and found.sign == sign)
         for side, sign in (("above", 1), ("below", -1))
     }
     return " ".join(f"Significantly {side} local-only: {names}." for side, names in listed.items() if names)
@@ -113,7 +113,7 @@ def _verdict(main: MethodResult, found: Difference, kind: str) -> str:
     over = f"95 % interval {between(found)} over {found.seeds} seeds{corrected}"
     if found.ends and not found.sign:
         between_them = f"{main.title} and local-only training do not differ significantly{kind} after transfer:"
-        return f"{between_them} {points(found.mean)} percentage points, {over}."
+        return f"{between_them} {signed(found.mean)} percentage points, {over}."
     same = round(100 * found.mean, 1) == 0 and not found.sign
     differ = f"{main.title} {'has the same mean as' if same else f'is {_distance(found)}'}"
     if not found.ends:
@@ -131,7 +131,7 @@ def _other_point(comparison: Comparison) -> str:
     no_interval = after.ends is None  # then the means are compared
     signs = [(found.mean > 0) - (found.mean < 0) if no_interval else found.sign for found in (after, other)]
     over = "" if no_interval else f" {between(other)}"
-    before = f" After local training, before transfer, it differs by {points(other.mean)} percentage points{over}."
+    before = f" After local training, before transfer, it differs by {signed(other.mean)} percentage points{over}."
     return before if signs[0] != signs[1] else ""
 
 

@@ -58,21 +58,21 @@ def mean(values: Sequence[float], written: Callable[[float], str] | None = None)
     return Number(fmean(values), written or _percent, std_over_seeds(values)) if values else None
 
 
-def points(difference: float) -> Number:
+def signed(difference: float) -> Number:
     """Return a difference of accuracies in points, with its sign: ``+1.0``."""
-    return Number(difference, _points)
+    return Number(difference, _signed)
 
 
 def interval(difference: Difference | None) -> Number | None:
     """Return a difference in points with its 95 % interval: ``+1.2 [+0.4, +2.0]``; bold if it excludes zero."""
     if difference is None:
         return None
-    return Number(difference.mean, _points, ends=difference.ends, bold=difference.sign != 0)
+    return Number(difference.mean, _signed, ends=difference.ends, bold=difference.sign != 0)
 
 
 def between(difference: Difference) -> str:
     """Return the interval of a difference in points: ``[+0.4, +2.0]``."""
-    return Number(difference.mean, _points, ends=difference.ends).beside
+    return Number(difference.mean, _signed, ends=difference.ends).beside
 
 
 def weight(difference: Difference | None) -> Number | None:
@@ -107,6 +107,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
-def _points(difference: float) -> str:
+def _signed(difference: float) -> str:
     value = round(100 * difference, 1)
     return f"{'+' if value > 0 else MINUS if value < 0 else ''}{abs(value):.1f}"

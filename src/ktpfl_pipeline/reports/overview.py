@@ -24,7 +24,7 @@ from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, 
 from ktpfl_pipeline.reports.numbers import MB, Entry, interval
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE, REMAKE, RESULTS
-from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
+from ktpfl_pipeline.reports.tables import VARIANT, methods_table, runs, variant_columns
 from ktpfl_pipeline.reports.words import gaining, marked, plain, setting, signs
 
 ONE = ", one architecture"
@@ -91,8 +91,8 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("How to read the tables", [Notes(notes(columns))]),
         Section("Differences", [difference_table(hetero)]),
         Section(f"Differences{ONE}", [difference_table(homo, "differences-one-architecture")]),
-        Section("Ranks over settings", ranks(hetero)),
-        Section(f"Ranks over settings{ONE}", ranks(homo, "ranks-one-architecture")),
+        Section("Ranks over comparisons", ranks(hetero)),
+        Section(f"Ranks over comparisons{ONE}", ranks(homo, "ranks-one-architecture")),
         Section("Accuracy by round", [Picture("accuracy", figures.accuracy_panels(results), ACCURACY)]),
         Section(
             "Communication",
@@ -109,7 +109,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/{PAGE}" for name, each in columns.items()})]),
         Section("Earlier reports", [Links(earlier)] if earlier else [], folded=True),
-        runs(named, [SETTING.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [AFTER_TRANSFER]),
+        runs(named, [VARIANT.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [AFTER_TRANSFER]),
     ]
     return Report(
         name="overview",
@@ -168,7 +168,7 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     shown: list[Column] = []
     for column, each in columns.items():
         cited = {} if paper.differences(each.settings) else paper.cited(each.settings, each.methods)
-        shown += setting_columns(column, each.methods, cited)
+        shown += variant_columns(column, each.methods, cited)
     latex = f"Accuracy: {words.OWN_MODEL} {words.averaged(None)} Bold: {words.BOLD}"
     return methods_table(name, _titles(columns), shown, latex)
 
@@ -210,10 +210,10 @@ def ranks(columns: Columns, name: str = "ranks") -> list[Block]:
     alike = "is rejected" if found.p <= ERROR else "is not rejected"
     so = "" if found.p <= ERROR else ", so no difference between ranks is significant"
     caption = (
-        f"Average rank of the final accuracy over {len(columns)} settings; 1 is the best. A bar joins methods that do "
-        f"not differ significantly: by Nemenyi's test, ranks differ from {found.critical:.2f} on (5 % for all pairs). "
-        f"The hypothesis that all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}){so}. Both tests "
-        "assume independent settings: with the same data in several settings, they are too optimistic."
+        f"Average rank of the final accuracy over {len(columns)} comparisons; 1 is the best. A bar joins methods that "
+        f"do not differ significantly: by Nemenyi's test, ranks differ from {found.critical:.2f} on (5 % for all "
+        f"pairs). The hypothesis that all methods rank alike {alike} by Friedman's test (p = {found.p:.2g}){so}. Both "
+        "tests assume independent comparisons: with the same data in several of them, they are too optimistic."
     )
     return [Picture(name, figures.critical_differences(found), caption)]
 

@@ -21,12 +21,12 @@ from ktpfl_pipeline.reports import columns, figures, paper, words
 from ktpfl_pipeline.reports.columns import METHOD, Column
 from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
-from ktpfl_pipeline.reports.notes import warned
-from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes, points
+from ktpfl_pipeline.reports.notes import left_out, warned
+from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes, signed
 from ktpfl_pipeline.reports.paper import named
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import SETTING, methods_table, runs, setting_columns
+from ktpfl_pipeline.reports.tables import VARIANT, methods_table, runs, variant_columns
 from ktpfl_pipeline.reports.words import marked, point_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
@@ -96,7 +96,7 @@ class Bytes(NamedTuple):
 
 def build(evidence: Evidence, made: Provenance) -> Report:
     """Return the report on all finished runs. `made` has the time, machine and command of the report."""
-    parts, cells = evidence.parts, evidence.cells
+    parts, (cells, lacking) = evidence.parts, compared(evidence.cells)
     by_part = {name: [cell for cell in cells if cell.part == name] for name in parts}
     beside, ordered, best = beside_the_paper(cells), orders(cells), findings(cells)
     alike = groupby(cells, key=lambda cell: (cell.part, _column(cell), cell.failed or cell.method))
@@ -114,7 +114,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("Is the order of the methods the paper's?", [ordered], folded=True),
         Section("The best setting of the paper's study", [best]),
         Section("Finished and missing runs", [plan_table([list(own) for _, own in alike])], folded=True),
-        runs(finished, [SETTING.but(key=WHERE.key, title=WHERE.title)], [AFTER_TRANSFER]),
+        runs(finished, [VARIANT.but(key=WHERE.key, title=WHERE.title)], [AFTER_TRANSFER]),
     ]
     return Report(
         name="paper",
@@ -125,9 +125,20 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         made=made.told(),
         sections=[section for section in sections if section],
         brief=[beside.without("part") if beside.rows else _by_column(cells)],
-        warnings=warned(cell.result for cell in cells if cell.result),
+        warnings={**({"Left out": lacking} if lacking else {}), **warned(cell.result for cell in cells if cell.result)},
         failed=lost and f"{lost}, and the report states why. Give the same command again to try them again.",
     )
+
+
+def compared(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
+    """Return the cells with results that can be compared within a column, and what is left out of them, in words."""
+    found, texts = list[Cell](), list[str]()
+    for column, own in _columns(cells):
+        together = Comparison([cell.result for cell in own if cell.result])
+        found += [replace(cell, kept=together.methods.get(cell.method)) for cell in own]
+        if text := left_out(together):
+            texts.append(f"{column}: {text}")
+    return found, " ".join(texts)
 
 
 def told(cells: Sequence[Cell]) -> str:
@@ -201,7 +212,7 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = AFTER_TRANSFER
     shown = [
         each
         for column, own in _columns(cells)
-        for each in setting_columns(
+        for each in variant_columns(
             column,
             {cell.method: cell.result for cell in own if cell.result},
             {cell.method: _written(cell) for cell in own} if any(_number(cell) is not None for cell in own) else {},
@@ -243,7 +254,7 @@ def orders(cells: Sequence[Cell]) -> Table:
     shown = [
         WHERE.but(value=lambda order: order.where),
         Column("methods", "Methods", value=lambda order: f"{order.a.title} minus {order.b.title}"),
-        columns.PAPER.but(unit="points", value=lambda order: points(order.papers)),
+        columns.PAPER.but(unit="points", value=lambda order: signed(order.papers)),
         Column("ours", "Ours", "points", value=lambda order: interval(order.ours)),
         columns.AGREES.but(value=lambda order: verdict(order.ours, 1 if order.papers > 0 else -1)),
     ]
@@ -314,7 +325,7 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
 
 
 def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Table:
-    """Return the traffic of each method in each setting in MB, by kind: public samples, parameters, predictions."""
+    """Return the traffic of each method in each column in MB, by kind: public samples, parameters, predictions."""
 
     def of(kind: str) -> Column:
         return Column(kind, kind, "MB", value=lambda row: megabytes(by_kind(row.result)[kind]))

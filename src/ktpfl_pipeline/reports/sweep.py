@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import SETTING, runs
+from ktpfl_pipeline.reports.tables import VARIANT, runs
 from ktpfl_pipeline.reports.words import point_title, setting
 
 KNOWLEDGE = "knowledge"
@@ -99,7 +99,7 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
                 [(row.value, row.result) for row in rows],
-                [columns.TITLE, SETTING.but(key="value", title=title)],
+                [columns.TITLE, VARIANT.but(key="value", title=title)],
                 [AFTER_TRANSFER],
             ),
         ],

@@ -1,4 +1,4 @@
-"""The tables of a comparison, and tables of methods by setting, which the overview and the paper's report share."""
+"""The tables of a comparison, and tables of methods by variant, which the overview and the paper's report share."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -47,14 +47,14 @@ def tinted(comparison: Comparison) -> list[str]:
     return [result.method for result in (comparison.main, comparison.local) if result]
 
 
-def setting_columns(
+def variant_columns(
     title: str,
     results: Mapping[str, MethodResult],
     cited: Mapping[str, str | None],
     failed: Collection[str] = (),
     point: str = AFTER_TRANSFER,
 ) -> list[Column]:
-    """Return the columns of one setting in a table of methods by setting. A row is a method's registry name.
+    """Return the columns of one variant in a table of methods by variant. A row is a method's registry name.
 
     The first column is the final accuracy at an evaluation point. At the headline, a second column has the paper's
     numbers if any are `cited`. The title must be unique in the table. `failed` methods cannot be finished.
@@ -74,14 +74,14 @@ def setting_columns(
 
 
 def methods_table(name: str, titles: Mapping[str, str], shown: Sequence[Column], latex: str) -> Table:
-    """Return the methods with `titles`, by registry name, in the `setting_columns` of several settings."""
+    """Return the methods with `titles`, by registry name, in the `variant_columns` of several variants."""
     return Table.of(name, [columns.METHOD.but(value=lambda method: titles[method]), *shown], titles, latex=latex)
 
 
 class Run(NamedTuple):
     """One run of a result."""
 
-    setting: str  # the name of the setting
+    variant: str  # the name of the variant of a study, or of the comparison
     result: MethodResult
     place: int  # the position of the run's seed in the result
 
@@ -96,8 +96,8 @@ class Run(NamedTuple):
         return self.result.title
 
 
-SETTING = Column("setting", "Setting", value=lambda run: run.setting)
-"""The column with the name of a `Run`'s setting."""
+VARIANT = Column("variant", "Variant", value=lambda run: run.variant)
+"""The column with the name of a `Run`'s variant."""
 
 
 def runs(
@@ -107,7 +107,7 @@ def runs(
 ) -> Section:
     """Return the section with one row per run: its seed and accuracies, and its run and key in MLflow.
 
-    `results` are pairs of a setting's name and a result. The `first` columns, whose rows are `Run`s, come before all
+    `results` are pairs of a variant's name and a result. The `first` columns, whose rows are `Run`s, come before all
     other columns.
     """
 
@@ -128,5 +128,5 @@ def runs(
         Column("run_id", "MLflow run", value=lambda run: run.result.run_ids[run.place] or NONE),
         Column("key", "Settings key", value=key),
     ]
-    rows = [Run(setting, result, place) for setting, result in results for place in range(len(result.seeds))]
+    rows = [Run(variant, result, place) for variant, result in results for place in range(len(result.seeds))]
     return Section("Runs", [Table.of("runs", shown, rows).filled(), Text(words.RUNS)], folded=True)

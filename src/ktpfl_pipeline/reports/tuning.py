@@ -14,7 +14,7 @@ from ktpfl_pipeline.reports import figures
 from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.notes import warned
-from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, points
+from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, signed
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, setting, too_few
 from ktpfl_pipeline.reports.words import settings as written
@@ -134,7 +134,7 @@ def table(tuning: Study, latex: str = "") -> Table:
 
     def gain(cells: Sequence[Cell]) -> Entry:
         best, first = highest(cells).score, cells[0].score
-        return None if not cells[0].value or best is None or first is None else points(best - first)
+        return None if not cells[0].value or best is None or first is None else signed(best - first)
 
     shown = [
         METHOD.but(value=lambda cells: cells[0].title),

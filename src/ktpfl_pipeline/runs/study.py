@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from ktpfl_pipeline import tracking
@@ -58,7 +57,7 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
     made: dict[str, Any] = {}  # the data, or the error for which they cannot be made
     found = []
     for asked in cells:
-        experiment, keys, samples = asked.experiment, dict[int, str](), None
+        experiment, keys = asked.experiment, dict[int, str]()
         same = repr((experiment.of_data(), experiment.public.batch))  # the batch needs enough public samples
         if same not in made:
             try:
@@ -71,8 +70,6 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
         job = Job(name, asked.method, experiment, data, label=label)
         if not failed:
             keys = {seed: digest(identity(job, seed)) for seed in experiment.seeds}
-            owned = (own for partition in data.partitions.values() for own in partition.values())
-            samples = fmean(sum(map(len, own)) for own in owned)
         cell = Cell(
             part=asked.part,
             experiment=asked.section,
@@ -84,7 +81,6 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
             keys=keys,
             value=asked.value,
             failed=failed,
-            samples=samples,
         )
         found.append(Planned(cell, job))
     return found

@@ -17,7 +17,7 @@ from ktpfl_pipeline.analysis.statistics import mean_by_place
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
-from ktpfl_pipeline.reports.numbers import points
+from ktpfl_pipeline.reports.numbers import signed
 from ktpfl_pipeline.reports.style import GRAY, INK, MUTED, NAMED, PAPER, RULE, architecture_title, look
 
 FEW = 4
@@ -161,7 +161,7 @@ def client_accuracy(results: Results) -> Figure:
         color = look(main.method).color if gained else MUTED
         axes.plot([before[client], after[client]], [row, row], color=color, alpha=0.3, linewidth=3 * scale, zorder=1)
         if named:
-            _right_of(axes, row, str(points(after[client] - before[client])), INK if gained else MUTED)
+            _right_of(axes, row, str(signed(after[client] - before[client])), INK if gained else MUTED)
     lines: dict[str, Any] = {}
     some = results.chief if len(results) > FEW else results.results
     for result in sorted(results, key=lambda result: (result in some, result is main, result is local)):

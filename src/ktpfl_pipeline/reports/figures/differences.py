@@ -16,7 +16,7 @@ from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
-from ktpfl_pipeline.reports.numbers import interval, points
+from ktpfl_pipeline.reports.numbers import interval, signed
 from ktpfl_pipeline.reports.style import INK, MUTED, PAPER, VERDICTS, look, readable
 from ktpfl_pipeline.reports.words import leading, too_few
 
@@ -67,7 +67,7 @@ def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: points(share).main))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: signed(share).main))
     what = " of accuracy" if lead == AFTER_TRANSFER else leading(lead)
     axes.set_xlabel(f"percentage points{what}", fontsize=8)
     plain(axes, grid="x")
