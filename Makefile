@@ -33,6 +33,7 @@ endif
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Python 3.11 or newer is needed; this is %d.%d. Give another one: make PYTHON=python3.11" % v[:2])'
+	@! test -x $(BIN)/python || $(BIN)/python -I -c "$$OTHER_CLONE"
 ifdef CPU
 	@command -v uv >/dev/null 2>&1 || { echo "CPU=1 needs uv, which knows where PyTorch keeps its builds for CPUs: pip install uv"; exit 1; }
 	@mkdir -p build && grep -vE '$(UNWANTED)' requirements.lock > $(WANTED)
@@ -50,6 +51,16 @@ endif
 		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
 	fi
 	@touch $(READY)
+
+# The environment of another clone keeps that clone's package.
+define OTHER_CLONE
+import importlib.util, os, sys
+found = importlib.util.find_spec("ktpfl_pipeline")
+there = found and found.origin and os.path.dirname(os.path.realpath(found.origin))
+if there and os.path.isdir(there) and there != os.path.realpath("src/ktpfl_pipeline"):
+    sys.exit(f"$(VENV) has the package of {there}, and stays as it is. Give this clone an environment of its own: remove $(VENV) here (rm $(VENV), if it is a link), and run make setup.")
+endef
+export OTHER_CLONE
 
 # Of pip's many lines: one for every 20 packages and for each large one, and what goes wrong.
 define PIP_PROGRESS
@@ -90,7 +101,7 @@ viz: $(READY)  ## the pipeline in the browser (kedro-viz); PIPELINE=hetero_cifar
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
 
-docs: $(READY)  ## the documentation as a site, in build/docs; without a network
+docs: $(READY)  ## the documentation as a site, in build/docs; without a network. Its gallery trains small models first
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs . build/docs
 	@echo "Open build/docs/index.html"
 

@@ -23,6 +23,27 @@ def test_params_that_are_no_yaml_are_one_sentence(value: str) -> None:
         assert "unicode string" not in found.output
 
 
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [
+        ("x.architectures=[cnn,mlp]", "Write a list with +: x.architectures=cnn+mlp; or"),
+        ("x.rounds=1,x.seeds=0,1,x.clients=2", "Write a list with +: x.seeds=0+1; or"),
+        (
+            "x.architectures={cnn: 1, mlp: 2}",
+            "Write a mapping key by key, as in x.architectures.a=1,x.architectures.b=2",
+        ),
+    ],
+)
+def test_commas_within_a_value_are_answered_with_what_to_write(given: str, way: str) -> None:
+    output = " ".join(CliRunner().invoke(cli.run, ["--params", given]).output.split())
+    assert f"--params {given} cannot be read: a comma begins the next setting. {way}" in output
+
+
+def test_params_without_a_value_keep_kedros_message() -> None:
+    found = CliRunner().invoke(cli.run, ["--params", "x.rounds"])
+    assert "must contain a key and a value separated by `=`" in " ".join(found.output.split())
+
+
 def test_a_catalog_that_cannot_be_read_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**given: object) -> None:
         raise DatasetError("Class 'builtins.dict' not found.\nmore")

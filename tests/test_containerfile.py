@@ -1,7 +1,10 @@
-"""The file of the container for the job of `make run`: what it names is there, and nothing of a user goes along."""
+"""The Containerfile: what it names is there, and nothing of a user goes along. Makefile: one clone, one environment."""
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -38,3 +41,17 @@ def test_data_results_and_settings_of_a_user_stay_outside() -> None:
     ignored = (ROOT / ".containerignore").read_text().splitlines()
     assert {".git", ".venv", "data/**", "mlflow.db*", "mlruns", "conf/local/**"} <= set(ignored)
     assert {"!data/**/.gitkeep", "!conf/local/.gitkeep"} <= set(ignored), "Kedro wants the folders"
+
+
+def test_make_leaves_the_environment_of_another_clone_alone(tmp_path: Path) -> None:
+    """As where `.venv` is a link to it: an editable installation would point the other clone's commands here."""
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    found = subprocess.run(["make", "docs"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert re.match(r"\.venv has the package of \S+/ktpfl_pipeline, and stays as it is\.", found.stderr)
+    assert sorted(file.name for file in (tmp_path / ".venv").rglob("*")) == ["bin", "python"]

@@ -337,6 +337,8 @@ def test_clients_start_from_pretrained_weights(tmp_path: Path) -> None:
     found = fed.initial_models()[2]
     assert torch.equal(found["1.weight"], weights["1.weight"])
     assert found["3.weight"].shape == (10, 64)  # drawn: the file's has three classes
+    with pytest.raises(InputError, match=r"/mlp\.pth: none of the \d tensors of the pretrained weights of cnn fits"):
+        federation("digits", clients=5, architectures=["cnn"], folder=tmp_path, pretrained={"cnn": "mlp.pth"})
     with pytest.raises(InputError, match=r"An architecture of federation\.pretrained is 'lenet', which does not exist"):
         federation("digits", clients=5, architectures=["mlp"], folder=tmp_path, pretrained={"lenet": "mlp.pth"})
     with pytest.raises(InputError, match=r"the path '\.\./mlp\.pth' leads out of "):

@@ -22,7 +22,7 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "gallery"
 PICTURES = Path("docs", "_gallery")
-EXPERIMENT = {
+EXPERIMENT: dict[str, Any] = {
     "compare": ["sim_pfl", "fedmd"],
     "seeds": [0, 1, 2],
     "clients": 8,
@@ -43,6 +43,8 @@ def run_comparison(app: Sphinx) -> None:
     stamp = PLACE / "made_from"
     if stamp.is_file() and stamp.read_text() == _state():
         return
+    runs = (len(EXPERIMENT["compare"]) + 2) * len(EXPERIMENT["seeds"])  # also KT-pFL and local-only
+    sys.stderr.write(f"The gallery trains {runs} small runs on digits first, once for each state of src/ and conf/.\n")
     shutil.rmtree(PLACE, ignore_errors=True)
     shutil.copytree(ROOT / "conf", PLACE / "conf", ignore=shutil.ignore_patterns("local"))
     for folder in ("src", "conf/local", "data/01_raw"):

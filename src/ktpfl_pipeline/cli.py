@@ -6,6 +6,7 @@ sets up the terminal for the printed results.
 
 import io
 import os
+import re
 import sys
 from typing import Any, ClassVar
 
@@ -23,17 +24,32 @@ class RunCommand(click.Command):
     """Kedro's command `run`, with clearer errors for unreadable options and catalogs."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
-        """Parse the command line. Raises UsageError if a value of ``--params`` is not YAML."""
+        """Parse the command line. Raises UsageError if ``--params`` has a value that is not YAML, or a list's comma."""
         given = [each.removeprefix("--params=") for each in args]
+        settings = printable(next((value for value in given if "=" in value and not value.startswith("--")), ""))
         try:
             return super().make_context(info_name, args, parent, **extra)
         except YAMLError as error:
             problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-            settings = printable(next((value for value in given if "=" in value and not value.startswith("--")), ""))
             raise click.UsageError(
                 f"--params {settings} cannot be read ({printable(problem)}): a value is YAML, so put quotes around one "
                 "that begins with { [ * & ! @ or %, as in --params \"digits.private.source='*.npz'\", and leave out "
                 "characters that do not print."
+            ) from error
+        except click.UsageError as error:
+            pairs = re.findall(r"([^=,]+)=([^=]*)(?:,|$)", settings)
+            name, value = next((pair for pair in pairs if "," in pair[1]), ("", ""))
+            if "`params`" not in error.message or not name:
+                raise
+            joined = re.sub(r"[\[\]() ]", "", value).replace(",", "+")
+            way = (
+                f"a mapping key by key, as in {name}.a=1,{name}.b=2"
+                if "{" in value
+                else f"a list with +: {name}={joined}"
+            )
+            raise click.UsageError(
+                f"--params {settings} cannot be read: a comma begins the next setting. Write {way}; or write the value "
+                "into conf/local/parameters.yml."
             ) from error
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline import models
+from ktpfl_pipeline.config.checks import saying
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.machine.memory import used_up_by
@@ -172,6 +173,7 @@ def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[
         path = path_in("pretrained", file, raw_folder, "pretrained: {resnet18: weights/resnet18.pth}")
         found[name] = models.pretrained.read(path)
         model = models.build(name, private.shape, private.classes)
-        taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
+        with saying(f"{path}: "):
+            taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
         logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn at random.")
     return found
