@@ -71,9 +71,11 @@ class Full(io.StringIO):
 
 
 def test_a_reader_that_is_gone_with_both_outputs_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", Full())
+    output = Full()
+    monkeypatch.setattr(sys, "stdout", output)
     monkeypatch.setattr(sys, "stderr", Full())
     hooks.show("table")
+    assert output.getvalue() == "table\n"
 
 
 def test_a_full_standard_output_ends_no_run(

@@ -258,7 +258,9 @@ def test_runners_that_tracking_does_not_reach_are_refused(runner: str) -> None:
 
 @pytest.mark.parametrize("runner", [None, "SequentialRunner"])
 def test_the_default_runner_is_taken(runner: str | None) -> None:
+    before = hooks.started()
     ProjectHooks().before_pipeline_run({"runner": runner}, Pipeline([]))
+    assert hooks.started() == before + 1
 
 
 def test_models_of_others_are_looked_up_where_they_are_run_alone() -> None:

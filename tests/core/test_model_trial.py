@@ -393,7 +393,8 @@ def test_models_of_torchvision_pass_without_a_warning(name: str) -> None:
 
 def test_a_vocabulary_bounds_the_ids() -> None:
     shape = TokenShape((5,), 4)
-    facts_of(partial(lambda name, shape: tokens(shape)(), shape=shape), "net", (5,), kinds.TOKENS, CLASSES)
+    build = partial(lambda name, shape: tokens(shape)(), shape=shape)
+    assert facts_of(build, "net", (5,), kinds.TOKENS, CLASSES).warnings == ()
 
 
 @pytest.mark.parametrize(

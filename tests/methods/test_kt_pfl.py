@@ -317,7 +317,8 @@ class TestHyperparameters:
         assert create(name, {"step": 0.2}) == KTpFL(**{**changes, "step": 0.2})
 
     def test_limits_are_allowed(self) -> None:
-        create("kt_pfl", {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0, "temperature": 1e-3})
+        limits = {"step": 0.0, "steps": 1, "rho": 0.0, "divergence_weight": 0.0, "temperature": 1e-3}
+        assert {name: getattr(create("kt_pfl", limits), name) for name in limits} == limits
 
     @pytest.mark.parametrize(("rho", "step"), [(0.0, 1.0), (2.0, 0.5), (6.0, 0.25)])
     def test_the_default_step_shrinks_with_rho(self, rho: float, step: float) -> None:

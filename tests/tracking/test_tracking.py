@@ -417,6 +417,7 @@ class TestReports:
 
     def test_untracked(self, tmp_path: Path) -> None:
         log_report(Tracker(), **self.REPORT, folder=tmp_path)
+        assert not any(tmp_path.iterdir())
 
 
 class TestExperiments:

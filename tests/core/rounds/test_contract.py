@@ -115,7 +115,9 @@ class TestStates:
         assert rest[0] == rest[1]
 
     def test_a_model_that_lives_elsewhere_stays_there(self) -> None:
-        contract.check_state(Keeping(), Beside({3: Elsewhere()}, [Elsewhere()]))
+        state = Beside({3: Elsewhere()}, [Elsewhere()])
+        contract.check_state(Keeping(), state)
+        assert isinstance(state.models[3], Elsewhere)
 
     def test_in_the_first_round_that_somebody_shows_up_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         turnout = engine.turnout
