@@ -260,7 +260,7 @@ def row(name: str) -> str:
         named = [f"{category(kind)} {text}" for kind, text in kinds.items()]
         each = [sum(FORMULAS[category(kind)][text](s) for kind, text in kinds.items()) for s in sizes]
         cells += ["; ".join(named).replace("|", "\\|") or "nothing", amount(fmean(each))]
-    covered = "no" if create(name).uncovered() else "yes"
+    covered = "yes" if create(name).covered else "no"
     return f"| `{name}` | {' | '.join(cells)} | {'yes' if found.counts else 'no'} | {covered} |"
 
 

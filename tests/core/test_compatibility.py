@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from cases import case
 from experiment import EXPERIMENT
-from toy import federation
+from toy import alike, federation
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Public
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.rules import Descent
-from ktpfl_pipeline.core.compatibility import problems
+from ktpfl_pipeline.core.compatibility import conflicts, problems
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.settings import Adversaries, Knowledge
+from ktpfl_pipeline.core.settings import Adversaries, Knowledge, LocalTraining, Privacy
 from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.methods.local import Local
 
 RULES: list[tuple[str, dict[str, Any], str]] = [
     ("fedproto", {"adversaries": Adversaries(share=0.5)}, "adversaries.share is 0.5, which excludes FedProto"),
@@ -95,3 +96,13 @@ def test_a_method_that_does_not_declare_what_it_needs_is_refused_by_the_same_rul
     ):
         with case(message), pytest.raises(InputError, match=f"^{message}"):
             use()
+
+
+def test_private_training_needs_a_method_that_declares_to_be_covered() -> None:
+    class Own(Local):
+        title = "Own"
+
+    fed = alike(training=LocalTraining(epochs=1, batch_size=4, privacy=Privacy(1.0, delta=0.04)))
+    (conflict,) = conflicts(Own, fed)
+    assert "its class does not declare `covered`" in conflict.text()
+    assert not [*conflicts(Local, fed)]

@@ -52,7 +52,7 @@ class OneForAll:
     """A method of one global model, which the cohort's only client trains."""
 
     exchanges, one_architecture, own_step = frozenset({"parameters"}), True, False
-    own_knowledge, needs_public, uncovered = frozenset[str](), False, lambda: ""
+    own_knowledge, needs_public, covered = frozenset[str](), False, True
 
     title, needs_head, needs_validation = "One for all", "", False
     misfits = Method.misfits

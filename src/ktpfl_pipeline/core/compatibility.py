@@ -21,7 +21,6 @@ class Conflict(NamedTuple):
     remedy: str  # what the user can change
 
     def text(self, methods: Collection[str] = ("this method",)) -> str:
-        """Return the message for these methods."""
         return f"{self.setting}, which excludes {', '.join(methods)}: {self.reason}. {self.remedy}."
 
 
@@ -58,10 +57,11 @@ def conflicts(method: Any, setting: Any) -> Iterator[Conflict]:
             "clients also upload what has no noise",
             "Set knowledge.noise to 0, or choose methods that exchange only predictions",
         )
-    if setting.training.privacy is not None and (why := method.uncovered()):
+    if setting.training.privacy is not None and not method.covered:
         yield Conflict(
             "training.privacy is set",
-            why,
+            "private samples are used outside plain local training, which ε does not cover, or its class does not "
+            "declare `covered`",
             f"Set training.privacy to null, or choose methods that it allows ({COVERED_METHODS})",
         )
     if method.own_step and (found := changed_step(setting)):

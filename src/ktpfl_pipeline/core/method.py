@@ -14,7 +14,6 @@ from annotated_types import Ge, MaxLen
 from torch import Tensor
 
 from ktpfl_pipeline.core import joining, validation
-from ktpfl_pipeline.core.coverage import uncovered
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
@@ -73,6 +72,9 @@ class Method(ABC, Generic[State]):
     ignores: ClassVar[frozenset[str]] = frozenset()
     #: whether the method needs public samples although no client predicts them
     needs_public: ClassVar[bool] = False
+    #: whether private samples are only trained on, once a round, and evaluated, so that the ε of private training
+    #: covers the method; not inherited. Operations that ε does not cover are refused whatever the method declares
+    covered: ClassVar[bool] = False
     #: the method's requirement on a model's head. Empty: none. ``layer``: a single layer makes the logits. ``linear``:
     #: this layer is linear. ``biased``: this layer is linear and has a bias
     needs_head: ClassVar[Literal["", "layer", "linear", "biased"]] = ""
@@ -80,6 +82,10 @@ class Method(ABC, Generic[State]):
     follows_rounds: ClassVar[bool] = False
     #: the method's name in the tables of the KT-pFL paper; None if they do not contain the method
     paper_name: ClassVar[str | None] = None
+
+    def __init_subclass__(cls) -> None:
+        """Do not inherit `covered`."""
+        cls.covered = vars(cls).get("covered", False)
 
     def __post_init__(self) -> None:
         """Check the hyperparameters."""
@@ -115,11 +121,6 @@ class Method(ABC, Generic[State]):
         """
         ignored = [*vars(cls).get("ignores", ()), *(["knowledge"] if "predictions" not in cls.exchanges else [])]
         return not any(path == name or path.startswith(f"{name}.") for name in ignored)
-
-    @classmethod
-    def uncovered(cls) -> str:
-        """Return why the ε of private training does not cover every use of private samples; empty if it does."""
-        return uncovered(cls)
 
     def architectures(self, setting: Setting) -> list[str]:
         """Return the names of the architectures that the method trains."""

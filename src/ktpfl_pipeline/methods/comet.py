@@ -32,6 +32,7 @@ class COMET(Personal):
     """
 
     title = "COMET"
+    covered = True
 
     clusters: Annotated[int | None, Ge(1)] = None
     share: Annotated[float, Gt(0), Le(1)] = 0.75

@@ -28,6 +28,7 @@ class DSFL(Personal):
     """
 
     title = "DS-FL"
+    covered = True
 
     temperature: Annotated[float, Ge(0.001)] = 0.1
 

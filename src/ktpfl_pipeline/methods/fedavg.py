@@ -20,6 +20,7 @@ class FedAvg(Shared):
     """
 
     title = "FedAvg"
+    covered = True
     paper_name = "FedAvg"
 
     def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[SharedState, RoundReport]:

@@ -21,6 +21,7 @@ class FedBN(PartlyShared):
     """
 
     title = "FedBN"
+    covered = True
 
     def own_names(self, fed: Federation) -> Iterable[str]:
         """Return the names of BatchNorm's weights, biases and running statistics."""

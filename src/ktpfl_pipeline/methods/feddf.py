@@ -34,6 +34,7 @@ class FedDF(Method[FedDFState]):
     """
 
     title = "FedDF"
+    covered = True
     exchanges = frozenset({"parameters"})
     needs_public = True  # the server distills on public samples
     paper_name = "FedDF"
@@ -78,6 +79,7 @@ class FedDFSoft(Personal):
     """FedDF (soft): FedDF without parameters; each client learns from the average of all logits."""
 
     title = "FedDF (soft)"
+    covered = True
     paper_name = "FedDF"
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:

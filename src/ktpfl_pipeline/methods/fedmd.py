@@ -19,6 +19,7 @@ class FedMD(Personal):
     """FedMD (Li and Wang, 2019): the average prediction of all clients teaches every client."""
 
     title = "FedMD"
+    covered = True
     paper_name = "FedMD"
 
     def round(self, state: PersonalState, cohort: list[int], t: int, fed: Federation) -> PersonalRound:

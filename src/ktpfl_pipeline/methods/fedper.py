@@ -16,6 +16,7 @@ class FedPer(PartlyShared):
     """FedPer (Arivazhagan et al., 2019): the last layer is personal and is not shared."""
 
     title = "FedPer"
+    covered = True
     needs_head = "layer"
 
     def own_names(self, fed: Federation) -> Iterable[str]:

@@ -52,6 +52,7 @@ class KTpFL(LearnedMatrix, Personal):
     """
 
     title = "KT-pFL"
+    covered = True
     paper_name: ClassVar[str | None] = "KT-pFL"
 
     temperature: Annotated[float, Gt(0)] = 1.0

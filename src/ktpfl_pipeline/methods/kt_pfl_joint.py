@@ -61,6 +61,7 @@ class KTpFLJoint(KTpFL):
     """
 
     title = "KT-pFL (joint)"
+    covered = True
     exchanges = frozenset({"predictions", "parameters"})
     paper_name = None
 

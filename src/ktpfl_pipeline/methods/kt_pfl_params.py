@@ -32,6 +32,7 @@ class KTpFLParams(LearnedMatrix, PersonalParameters):
     """
 
     title = "KT-pFL (parameters)"
+    covered = True
     paper_name = "KT-pFL"
 
     mu: Annotated[float, Interval(ge=0, le=1)] = 1.0

@@ -22,6 +22,7 @@ class Local(Personal):
     """Local-only training: each client trains on its own data."""
 
     title = "Local-only"
+    covered = True
     exchanges = frozenset()
     ignores = frozenset({"distillation", "public.batch"})
 

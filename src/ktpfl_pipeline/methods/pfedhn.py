@@ -62,6 +62,7 @@ class PFedHN(Method[PFedHNState]):
     """
 
     title = "pFedHN"
+    covered = True
     exchanges = frozenset({"parameters"})
     one_architecture = True
     paper_name = "FedHN"

@@ -45,6 +45,7 @@ class SCARLET(Personal):
     """
 
     title = "SCARLET"
+    covered = True
     own_knowledge = frozenset({"cache"})
 
     duration: Annotated[int, Ge(0)] = 5

@@ -68,6 +68,7 @@ class SimPFL(Similarity):
     """
 
     title = "Sim-pFL"
+    covered = True
     paper_name = "Sim-pFL"
 
     temperature: Annotated[float, Gt(0)] = 3.0
@@ -92,6 +93,7 @@ class TopKPFL(Similarity):
     """
 
     title = "TopK-pFL"
+    covered = True
     paper_name = "TopK-pFL"
 
     k: Annotated[int, Ge(1)] = 5

@@ -279,7 +279,7 @@ class TestRefusals:
                 return True
             return False
 
-        expected = {name: bool(method.uncovered()) for name, method in made.items()}
+        expected = {name: not method.covered for name, method in made.items()}
         assert {name: refused(method) for name, method in made.items()} == expected
 
     def test_a_second_training_in_a_round(self) -> None:
@@ -342,8 +342,13 @@ class TestRefusals:
             federation(Privacy(1.0), compute=compute)
 
     def test_vectors_have_no_memory_format(self) -> None:
-        compute = Compute("cpu", memory_format="channels_last")
-        privacy.check_possible(["mlp"], lambda name: nn.Linear(5, 2), (5,), kinds.FEATURES, compute)
+        def check(shape: tuple[int, ...], kind: kinds.Kind) -> None:
+            compute = Compute("cpu", memory_format="channels_last")
+            privacy.check_possible(["mlp"], lambda name: nn.Linear(5, 2), shape, kind, compute)
+
+        check((5,), kinds.FEATURES)
+        with pytest.raises(InputError, match="channels_last"):
+            check((1, 5, 5), kinds.IMAGES)
 
     def test_a_chance_that_leaves_nothing_private(self) -> None:
         with pytest.raises(InputError, match=r"delta is 0\.05 and a client has 20 training samples"):
