@@ -137,7 +137,6 @@ class ProjectHooks:
 
 
 def started() -> int:
-    """Return the number of pipeline runs that were started in this process."""
     return len(_runs)
 
 

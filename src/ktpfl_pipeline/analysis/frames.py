@@ -117,7 +117,6 @@ def _theorem(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
 
 
 def of_difference(one: MethodResult, other: MethodResult, found: Difference, **place: str) -> Row:
-    """Return the row of a difference between two methods, with the runs of both methods."""
     runs = {"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)}
     return {"method": one.method, "minus": other.method, **place, **vars(found), **runs}
 

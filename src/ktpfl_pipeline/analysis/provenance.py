@@ -26,13 +26,11 @@ class Provenance:
     versions: str  # of Python and torch
 
     def told(self) -> dict[str, str]:
-        """Return the entries for a report, by label."""
         told = {"Made": self.date, "Command": self.command, "Commit": self.commit}
         return {**told, "Machine": f"{self.machine}; {self.versions}"}
 
 
 def here_and_now() -> Provenance:
-    """Return the provenance of results that this process makes now."""
     return Provenance(datetime.now().astimezone().isoformat(" ", "seconds"), command(sys.argv), *_here())
 
 

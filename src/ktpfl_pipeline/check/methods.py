@@ -72,7 +72,6 @@ class Recorded:
     rounds: list[Round] = field(default_factory=list)
 
     def federation(self, **settings: Any) -> Federation:
-        """Return a new toy federation for the method."""
         return self.make(self.method, **{"training": self.training, **settings})
 
     def run(self) -> Run:
@@ -96,7 +95,6 @@ class Recorded:
 
 @contextmanager
 def recording(method: Method[Any], rounds: list[Round]) -> Iterator[None]:
-    """Record every round of the method in `rounds`."""
     original = type(method).round
 
     def seen(method: Method[Any], state: Any, cohort: list[int], t: int, fed: Federation) -> Any:
@@ -120,12 +118,10 @@ class ReverseExecutor(SerialExecutor):
     """An executor that runs the clients in reverse order."""
 
     def outcomes(self, setting: Setting, phase: str, operation: Any, calls: Any, progress: Any) -> dict[Any, Any]:
-        """Return the outcomes of the calls, which are run in reverse order."""
         return super().outcomes(setting, phase, operation, dict(reversed(calls.items())), progress)
 
 
 def entries(state: Any) -> dict[str, Any]:
-    """Return the fields of a state by name."""
     return {entry.name: getattr(state, entry.name) for entry in fields(state)}
 
 

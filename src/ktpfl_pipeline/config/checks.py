@@ -88,7 +88,6 @@ def check_names(name: str, experiment: Experiment) -> None:
 
 
 def check_together(name: str, experiment: Experiment) -> None:
-    """Check that the settings of an experiment do not exclude each other."""
     check_federation(name, experiment)
     if wrong := problems(None, experiment):
         raise InputError(" ".join(f"{name}.{each}" for each in wrong))
@@ -138,7 +137,6 @@ def check_families(name: str, experiment: Experiment) -> None:
 
 
 def check_device(where: str, device: str) -> None:
-    """Check that a device exists on this machine."""
     import torch
 
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
@@ -217,7 +215,6 @@ def check_configured(name: str, experiment: Experiment, study: str) -> None:
 
 
 def check_here(name: str, experiment: Experiment) -> None:
-    """Check that the experiment does not have real clients, which only Flower runs."""
     if experiment.private.source == REAL:
         raise InputError(f"{name}.private.source is {REAL}. {RUN_BY_FLOWER}")
 

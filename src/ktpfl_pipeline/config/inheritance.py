@@ -57,7 +57,6 @@ def deep_merge(base: Any, change: Any) -> Any:
 
 
 def _chain(name: str, sections: Mapping[str, Any]) -> list[str]:
-    """Return the name of a section, the name of the section that it inherits from, and so on."""
     chain = [name]
     while isinstance(section := sections[chain[-1]], Mapping) and LIKE in section:
         other, where = section[LIKE], f"{chain[-1]}.{LIKE}"

@@ -48,7 +48,6 @@ def merged(configured: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[st
 
 
 def experiments(parameters: Collection[str]) -> list[str]:
-    """Return the names of the sections that are experiments."""
     return [name for name in parameters if name != PAPER and not name.startswith((SWEEP, TUNE, "_"))]
 
 
@@ -144,7 +143,6 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
 
 
 def variants(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: bool = True) -> list[Experiment]:
-    """Return the experiment at each value of a sweep, in the order of the values."""
     found = []
     for value in sweep.values:
         change = value
@@ -156,12 +154,10 @@ def variants(name: str, sweep: Sweep, parameters: Mapping[str, Any], together: b
 
 
 def _cannot_set(name: str, sweep: Sweep, value: Any) -> str:
-    """Return the start of an error message about one value of a sweep."""
     return f"{name} cannot set {sweep.parameter} to {value!r}: "
 
 
 def sweep_cells(name: str, sweep: Sweep, parameters: Mapping[str, Any]) -> list[CellSettings]:
-    """Return the cells of a sweep, one per value and method."""
     return [
         CellSettings(
             section=sweep.experiment,
@@ -260,7 +256,6 @@ def _tried(where: str, tried: Any) -> list[Any]:
 
 
 def method_of(experiment: Experiment, method: str) -> Any:
-    """Return a method object with the hyperparameters that the experiment sets for it."""
     return create(method, experiment.methods.get(method, {}))
 
 

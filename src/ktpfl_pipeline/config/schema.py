@@ -180,7 +180,6 @@ class Image:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The shape of an image, (channels, height, width)."""
         height, width = self.size if isinstance(self.size, list) else (self.size, self.size)
         return self.channels, height, width
 
@@ -292,7 +291,6 @@ class Experiment(Section):
 
     @property
     def named(self) -> list[str]:
-        """The methods that `compare` names, without `ALL` and without excluded methods."""
         return [each for each in self.compare if each != ALL and not each.startswith(BUT)]
 
     @property
@@ -310,7 +308,6 @@ class Experiment(Section):
         return architectures.names(self.architectures)
 
     def has_public(self) -> bool:
-        """Return whether there are public samples."""
         return self.public.source != NO_PUBLIC
 
     def private_samples(self, available: int) -> int:

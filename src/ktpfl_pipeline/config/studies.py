@@ -103,7 +103,6 @@ class Tune(Section):
     spaces: dict[str, dict[str, Annotated[Any, Reads(one_or_more), Distinct()]]]
 
     def most(self, method: str) -> int:
-        """Return the largest number of candidates of a method."""
         return self.trials if self.space(method) else 1
 
     def space(self, method: str) -> dict[str, list[Any] | Range]:

@@ -122,5 +122,4 @@ def parse(file: str, text: str, command: str) -> Tuned:
 
 
 def to_text(tuned: Tuned) -> str:
-    """Return the JSON text that `parse` reads."""
     return json.dumps(asdict(tuned), indent=1, ensure_ascii=False) + "\n"

@@ -33,7 +33,6 @@ def checked(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def names(given: Architectures) -> list[str]:
-    """Return the names of all architectures, without repetition."""
     found: Any = given
     if isinstance(given, Mapping) and any(isinstance(value, str) for value in given.values()):
         found = given.values()

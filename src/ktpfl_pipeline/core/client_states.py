@@ -27,7 +27,6 @@ class ClientStates:
         return self.fresh.get(phase, {}).get(n, kept)
 
     def add(self, phase: str, states: Mapping[Any, Params]) -> None:
-        """Store the states after a phase."""
         self.fresh.setdefault(phase, {}).update(states)
 
     def start_attempt(self) -> None:
@@ -35,7 +34,6 @@ class ClientStates:
         self.fresh = {}
 
     def end_round(self) -> None:
-        """Keep the states of the current round."""
         for phase, states in self.fresh.items():
             self.kept.setdefault(phase, {}).update(states)
         self.fresh = {}

@@ -35,7 +35,6 @@ def is_path(name: str) -> bool:
 
 
 def not_a_path(given: str, meant: str) -> InputError:
-    """Return the error for what a message says was `given`, where a dotted path was `meant`."""
     return InputError(f"{given} is not a dotted path, package.module:name; write {meant}.")
 
 
@@ -63,7 +62,6 @@ def load(path: str, what: str) -> Any:
 
 
 def package_of(path: str) -> str:
-    """Return the package of a dotted path."""
     return re.split(r"[.:]", path)[0]
 
 
@@ -75,7 +73,6 @@ def is_library(module: str) -> bool:
 
 
 def is_in_library(file: str | os.PathLike[str]) -> bool:
-    """Return whether a file is one of Python's own or of an installed package."""
     place = os.path.realpath(file)
     return place.startswith(STANDARD_LIBRARY) or not INSTALLED.isdisjoint(place.split(os.sep))
 

@@ -65,7 +65,6 @@ class Images(Kind):
         return inputs.to(dtype, copy=True).div_(127.5).sub_(1.0).contiguous()
 
     def drawn(self, shape: Sequence[int], number: int) -> Tensor:
-        """Return images whose pixels are uniform."""
         return self.to_float(torch.randint(0, 256, (number, *shape), dtype=torch.uint8, generator=_generator()))
 
 
@@ -76,7 +75,6 @@ class Features(Kind):
     form = "float32, (M, ...)"
 
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return features in the model's dtype, otherwise unchanged."""
         return inputs.to(dtype)
 
     def drawn(self, shape: Sequence[int], number: int) -> Tensor:

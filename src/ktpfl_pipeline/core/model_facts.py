@@ -150,7 +150,6 @@ def _is_bounded(module: nn.Module, head: str | None, inputs: Tensor) -> bool:
 
 
 def layer_of(name: str) -> str:
-    """Return the name of the layer to which a parameter belongs."""
     return name.partition(PARAMETRIZED)[0] if PARAMETRIZED in f".{name}" else name.rpartition(".")[0]
 
 

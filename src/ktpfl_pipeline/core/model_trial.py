@@ -89,7 +89,6 @@ class Trial:
         raise InputError(f"The model {self.name!r} {found}.")
 
     def made(self, seed: int) -> nn.Module:
-        """Return a new module, whose weights are drawn with a seed."""
         with rng.seeded(seed):
             made = self.build()
             self.ended["while it is built", seed] = torch.get_rng_state()
@@ -487,6 +486,5 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 
 def _some(names: list[str]) -> str:
-    """Return up to three names as text."""
     rest = f" and {len(names) - 3} more" * (len(names) > 3)
     return ", ".join(islice(names, 3)) + rest

@@ -4,12 +4,10 @@ import math
 
 
 def rounded(share: float, count: int) -> int:
-    """Return a share of a count, rounded to the nearest integer, and halfway between two to the even one."""
     return round(share * count)
 
 
 def rounded_up(share: float, count: int) -> int:
-    """Return a share of a count, rounded up."""
     return ceiling(share * count)
 
 

@@ -95,7 +95,6 @@ class Rule(NamedTuple):
 
     @property
     def optional(self) -> bool:
-        """Whether null is allowed."""
         return self.plain in (None, NoneType) or NoneType in get_args(self.plain)
 
     @property
@@ -262,7 +261,6 @@ def meanings(kind: type) -> dict[str, str]:
 
 
 def changed(group: Any) -> dict[str, Any]:
-    """Return the settings of a group that differ from their defaults, by name."""
     return {each.name: value for each in fields(group) if (value := getattr(group, each.name)) != default(each)}
 
 

@@ -112,7 +112,6 @@ class Outliers:
     erased: bool  #: whether standardization makes the others one number in 32-bit floats
 
     def __str__(self) -> str:
-        """Describe the most frequent outliers."""
         counts = Counter(self.values.tolist())
         most = [f"{value:.6g}" + f" ({n:,} times)" * (n > 1) for value, n in counts.most_common()]
         return f"{listed(most, 3)}, and its other values are from {self.low:.6g} to {self.high:.6g}"

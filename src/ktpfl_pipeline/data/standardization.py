@@ -43,7 +43,6 @@ class Standardization:
         return cls(torch.from_numpy(mean.reshape(-1)), torch.from_numpy(np.where(std > 0, std, 1.0)))
 
     def plain(self) -> dict[str, Any]:
-        """Return the values as lists, which `of_plain` reads."""
         return {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     def __call__(self, features: Tensor) -> Tensor:
@@ -84,7 +83,6 @@ class FrequentTokens:
         return cls(torch.from_numpy(order[counts[order] > 0].copy()), size)
 
     def plain(self) -> dict[str, Any]:
-        """Return the values as lists, which `of_plain` reads."""
         return {"kept": self.kept.tolist(), "size": self.size}
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -99,7 +97,6 @@ Fitted = Standardization | FrequentTokens
 
 
 def of_plain(values: Mapping[str, Any]) -> Fitted:
-    """Return the object from the values that its method `plain` returned."""
     if "kept" in values:
         return FrequentTokens(torch.tensor(values["kept"], dtype=torch.int64), values["size"])
     return Standardization(*(torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std")))

@@ -60,7 +60,6 @@ def _check_size(file: Path) -> None:
 
 
 def _plain(value: Any) -> bool:
-    """Return whether a value is a dense tensor that is not quantized and has values."""
     return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_quantized or value.is_meta)
 
 
@@ -99,7 +98,6 @@ def load(name: str, module: nn.Module, weights: Params) -> int:
 
 
 def fingerprint(weights: Mapping[str, Params]) -> str:
-    """Return a hash of the weights of several architectures."""
     digest = hashlib.sha256()
     for name, own in sorted(weights.items()):
         for key, tensor in own.items():

@@ -27,7 +27,6 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 
 
 def is_one(name: str) -> bool:
-    """Return whether an architecture is a model of transformers."""
     return name.startswith(FAMILY)
 
 

@@ -31,7 +31,6 @@ class _Place(AbstractDataset[Any, Any]):
         self.metadata = metadata
 
     def save(self, data: Any) -> None:
-        """Raise NotImplementedError: this dataset is only an input."""
         raise NotImplementedError(f"a {type(self).__name__} is an input: it cannot be saved")
 
     def _describe(self) -> dict[str, Any]:
@@ -65,7 +64,6 @@ class _WholeFile(_Place):
             raise InputError(f"{self.place} cannot be read ({reason}): delete it and {self.again}.") from error
 
     def save(self, data: Any) -> None:
-        """Write the new file next to the old file, then replace the old file."""
         with replacing(self.place, summed=True) as partial:
             self._write(data, partial)
 
@@ -85,7 +83,6 @@ class WholeTextDataset(_WholeFile):
     again = "tune again"
 
     def load(self) -> str:
-        """Return the text."""
         return super().load() if self.place.exists() else ""
 
 
@@ -93,7 +90,6 @@ class JSONDataset(_WholeFile):
     """Plain values, stored as JSON."""
 
     def preview(self) -> JSONPreview:
-        """Return the values as kedro-viz shows them."""
         return JSONPreview(self.place.read_text(encoding="utf-8"))
 
     def _read(self, place: Path) -> Any:
@@ -117,7 +113,6 @@ class ResultDataset(JSONDataset):
         return super().load() if self._saved is None else self._saved
 
     def save(self, data: Any) -> None:
-        """Write the file, and keep the result in memory."""
         super().save(data)
         self._saved = data
 
@@ -240,7 +235,6 @@ class ReportDataset(_Place):
 
     @property
     def made(self) -> bool:
-        """Whether a report was saved in this process."""
         return bool(self._shown)
 
     @property
@@ -255,7 +249,6 @@ class ReportDataset(_Place):
         return max(pages, key=lambda page: page.stat().st_mtime_ns, default=self.place / PAGE)
 
     def load(self) -> str:
-        """Return the report as Markdown."""
         return self.page.with_name(MARKDOWN).read_text(encoding="utf-8")
 
     def save(self, data: Any) -> None:

@@ -112,7 +112,6 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
 
 
 def overview(comparisons: dict[str, Any]) -> Report:
-    """Return the report on all finished comparisons."""
     return overviews.build(comparisons)
 
 

@@ -73,7 +73,6 @@ def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, An
 
 
 def sweep_pipeline(name: str) -> Pipeline:
-    """Return the pipeline of the sweep `name`: the runs of every value, then one report."""
     settings, cells = [f"params:{name}", "parameters"], f"{name}/cells"
     return Pipeline(
         [
@@ -111,7 +110,6 @@ def _choice(tune: Tune, experiment: Experiment, results: dict[str, Any], name: s
 
 
 def tuning_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipeline:
-    """Return the pipeline `name`, which tunes the `methods` of the comparison of one experiment."""
     settings, cells = [f"params:{name}", f"params:{experiment}"], f"{name}/cells"
     made = [*settings, cells]
     return Pipeline(
@@ -124,7 +122,6 @@ def tuning_pipeline(name: str, experiment: str, methods: Sequence[str]) -> Pipel
 
 
 def report_paper(evidence: Evidence) -> Report:
-    """Return the report on all finished runs, next to the numbers of the paper."""
     return reproduction.build(evidence, here_and_now())
 
 

@@ -27,11 +27,9 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The title with its unit."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
     def but(self, **changes: Any) -> "Column":
-        """Return the column with some attributes replaced."""
         return replace(self, **changes)
 
 

@@ -124,7 +124,6 @@ def _sections(name: str, comparison: Comparison, table: Table, remarks: dict[str
 
 
 def data_title(source: str) -> str:
-    """Return the title of a private data source: its name, or the name of its file."""
     kind, _, place = source.partition(":")
     return SOURCES.get(kind, PurePath(place or kind).name)
 
@@ -289,7 +288,6 @@ def _matrix(comparison: Comparison) -> list[Block]:
 
 
 def _first_run(result: MethodResult) -> str:
-    """Return a result's first seed and, with tracking, its run."""
     return f"seed {result.seeds[0]}" + f" (MLflow run {result.run_ids[0]})" * bool(result.run_ids[0])
 
 

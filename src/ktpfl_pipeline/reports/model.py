@@ -74,7 +74,6 @@ class Table:
         latex: str = "",
         tinted: Sequence[str] = (),
     ) -> "Table":
-        """Return a table whose entries the columns compute from the object of each row."""
         entries = [
             {ID: getattr(row, "method", None), **{column.key: column.value(row) for column in columns}} for row in rows
         ]
@@ -82,24 +81,19 @@ class Table:
 
     @property
     def entries(self) -> list[list[Entry]]:
-        """The entries by row, in the order of the columns."""
         return [[row.get(column.key) for column in self.columns] for row in self.rows]
 
     @property
     def headings(self) -> list[str]:
-        """The titles of the columns, with their units."""
         return [column.heading for column in self.columns]
 
     def shows(self, key: str) -> bool:
-        """Return whether the table has a column."""
         return any(column.key == key for column in self.columns)
 
     def without(self, *keys: str) -> "Table":
-        """Return the table without some columns."""
         return replace(self, columns=[column for column in self.columns if column.key not in keys])
 
     def filled(self) -> "Table":
-        """Return the table without the columns that have no entry in any row."""
         known = {key for row in self.rows for key, entry in row.items() if entry is not None}
         return self.without(*(column.key for column in self.columns if self.rows and column.key not in known))
 
@@ -138,7 +132,6 @@ class Picture:
 
     @property
     def alternative(self) -> str:
-        """The alternative text of the figure."""
         return self.caption.partition(". ")[0].rstrip(".") + "."
 
     @cached_property
@@ -162,7 +155,6 @@ class Section:
     files: Sequence[str] = ()  # names of files with the section's numbers
 
     def __bool__(self) -> bool:
-        """Return whether the section has any content."""
         return any(not isinstance(block, Table) or block.rows for block in self.blocks)
 
 
@@ -191,10 +183,8 @@ class Content:
 
     @property
     def tables(self) -> "dict[str, Table]":
-        """All tables with rows by name."""
         return {block.name: block for block in self.blocks if isinstance(block, Table) and block.rows}
 
     @property
     def figures(self) -> "dict[str, Figure]":
-        """All figures by name."""
         return {block.name: block.figure for block in self.blocks if isinstance(block, Picture)}

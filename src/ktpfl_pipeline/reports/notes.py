@@ -22,7 +22,6 @@ def alerts(comparison: Comparison) -> dict[str, str]:
 
 
 def warned(results: Iterable[MethodResult]) -> dict[str, str]:
-    """Return the different warnings of all runs by kind."""
     found: dict[str, str] = {}
     for each in warnings(results):
         found[each.kind] = f"{found.get(each.kind, '')} {each.text}".lstrip()
@@ -108,7 +107,6 @@ def other_subject(comparison: Comparison) -> str:
 
 
 def final_values(comparison: Comparison) -> str:
-    """Return the note on how final values are averaged."""
     averaged = words.averaged(len(comparison.results[0].seeds), comparison)
     return f"{averaged} The best round is recorded with the results; it is never the headline."
 

@@ -25,7 +25,6 @@ class Number:
 
     @property
     def main(self) -> str:
-        """The number."""
         return self.written(self.value)
 
     @property

@@ -243,7 +243,6 @@ def settings_table(columns: Columns) -> Table:
 
 
 def common_settings(columns: Columns) -> dict[str, str]:
-    """Return the settings that all comparisons have in common."""
     first, *others = [words.settings(each.settings) for each in columns.values()]
     return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
 
@@ -306,13 +305,11 @@ def _list(differing: Mapping[str, Sequence[str]], every: str) -> str:
 
 
 def _titles(columns: Columns) -> dict[str, str]:
-    """Return the titles of all methods, by registry name, in the registry's order."""
     titles = {method: marked(result) for each in columns.values() for method, result in each.methods.items()}
     return dict(sorted(titles.items(), key=lambda entry: _rank(entry[0], METHODS)))
 
 
 def _data(settings: dict[str, Any]) -> tuple[str, str]:
-    """Return the names of the private data and of the partition."""
     return paper.dataset(settings), plain(str(settings["partition"]["scheme"]))
 
 

@@ -37,7 +37,6 @@ class Report(Content):
 
     @property
     def files(self) -> Mapping[str, str]:
-        """The texts of the report by file name, except LaTeX."""
         texts = {PAGE: self.html, MARKDOWN: self.markdown}
         return {**texts, BRIEF: terminal.text(self, terminal.USUAL), **self.data}
 

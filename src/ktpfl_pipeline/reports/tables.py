@@ -74,7 +74,6 @@ def variant_columns(
 
 
 def methods_table(name: str, titles: Mapping[str, str], shown: Sequence[Column], latex: str) -> Table:
-    """Return the methods with `titles`, by registry name, in the `variant_columns` of several variants."""
     return Table.of(name, [columns.METHOD.but(value=lambda method: titles[method]), *shown], titles, latex=latex)
 
 
@@ -87,12 +86,10 @@ class Run(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The method's registry name."""
         return self.result.method
 
     @property
     def title(self) -> str:
-        """The method's name in tables."""
         return self.result.title
 
 

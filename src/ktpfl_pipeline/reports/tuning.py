@@ -189,7 +189,6 @@ class Trial(NamedTuple):
 
 
 def _trials(tuning: Study) -> list[Trial]:
-    """Return the trials method by method."""
     of_methods = tuning.methods.values()
     return [Trial(number, cell, cell is highest(cells)) for cells in of_methods for number, cell in enumerate(cells, 1)]
 

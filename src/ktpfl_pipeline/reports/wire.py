@@ -26,7 +26,6 @@ class Row(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The method's name in tables."""
         return self.result.title
 
 

@@ -141,7 +141,6 @@ def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
 
 
 def few(names: Sequence[str], most: int = 10) -> str:
-    """Return at most this number of names, and the number of others."""
     more = f" and {len(names) - most} others" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
@@ -200,25 +199,21 @@ SIGNS: Mapping[str, tuple[Callable[[type[Method[Any]]], bool], str]] = {
 
 
 def marked(result: MethodResult) -> str:
-    """Return a method's title with its `SIGNS`."""
     preset = methods.known(result.method)
     return " ".join([result.title, *(sign for sign, (has, _) in SIGNS.items() if preset and has(preset.kind))])
 
 
 def signs(results: Iterable[MethodResult]) -> dict[str, str]:
-    """Return the meanings of the `SIGNS` of these methods, by sign, with the methods that have the sign."""
     titles = {marked(result): result.title for result in results}
     having = {sign: [title for name, title in titles.items() if sign in name] for sign in SIGNS}
     return {sign: f"{SIGNS[sign][1]}: {', '.join(found)}." for sign, found in having.items() if found}
 
 
 def plain(name: str) -> str:
-    """Return a name of the configuration as words."""
     return name.replace("_", " ")
 
 
 def setting(value: Any) -> str:
-    """Return the value of a setting as in conf/."""
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
     if isinstance(value, Mapping):
@@ -228,7 +223,6 @@ def setting(value: Any) -> str:
 
 
 def settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return nested settings as a flat dictionary, with values as in conf/."""
     return {name: setting(value) for name, value in flat(values).items()}
 
 

@@ -27,7 +27,6 @@ def assemble(experiment: schema.Experiment, data: FederatedData, seed: int) -> F
 
 
 def settings_of(experiment: schema.Experiment) -> dict[str, Any]:
-    """Return the fields of a federation that are settings of its experiment."""
     groups = ("training", "distillation", "compute", "adversaries", "reliability", "knowledge")
     return {
         **{name: getattr(experiment, name) for name in ("rounds", "on_divergence", *groups)},

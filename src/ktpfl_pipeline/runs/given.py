@@ -38,7 +38,6 @@ class GivenJob(Job):
     pretrained: ClassVar[dict[str, Any]] = {}  # the fingerprint covers initial models
 
     def federation(self, seed: int, checkpoints: Path | None) -> tuple[Federation, Facts]:
-        """Return the federation of one seed, and the facts about its data."""
         fed = self.federations[seed]
         first, known = fed.clients[0].train, fed.origin and fed.origin.data.private
         counts = label_counts(fed)
@@ -53,7 +52,6 @@ class GivenJob(Job):
         )
 
     def newcomers(self, seed: int) -> tuple[Client, ...]:
-        """Return no clients: all clients of a federation are trained."""
         return ()
 
     def built(self) -> dict[str, Any]:
@@ -61,7 +59,6 @@ class GivenJob(Job):
         return {}
 
     def create(self) -> Any:
-        """Return the method with its hyperparameters."""
         return self.made
 
 

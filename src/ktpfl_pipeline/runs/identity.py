@@ -70,7 +70,6 @@ class Job:
         return fed, self.data.seeds[seed].facts(list(fed.by_id))
 
     def newcomers(self, seed: int) -> tuple[Client, ...]:
-        """Return the clients of one seed that are held out of training."""
         return assembly.clients(self.experiment, self.data, seed, held=True)
 
     def ended(self, method: Any, result: Run, fed: Federation, trained: bool) -> dict[str, Any]:
@@ -82,7 +81,6 @@ class Job:
 
     @property
     def pretrained(self) -> Mapping[str, Any]:
-        """The files' initial weights by architecture."""
         return self.data.pretrained
 
     def built(self) -> dict[str, Any]:
@@ -95,16 +93,13 @@ class Job:
         return {name: {"built": built[name], **extensions.read_by(name)} for name in own}
 
     def create(self) -> Any:
-        """Return the method with its hyperparameters."""
         return method_of(self.experiment, self.method)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the method's hyperparameters."""
         return asdict(self.create())
 
 
 def run_folder(seed: int, key: str) -> str:
-    """Return the name of the folder of a run's checkpoint, below the folder of the method."""
     return f"seed-{seed}-{key[:8]}"
 
 
@@ -178,7 +173,6 @@ def _meaning(file: Path, changed: int) -> str:
 
 
 def _is_string(statement: Any) -> bool:
-    """Return whether a statement is only a string: a docstring, or the description of an attribute."""
     constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return constant and isinstance(statement.value.value, str)
 

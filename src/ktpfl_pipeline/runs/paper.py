@@ -49,7 +49,6 @@ def kept(key: str, folder: Path) -> FinishedRun | None:
 
 
 def keep(run: FinishedRun, folder: Path) -> None:
-    """Write a finished run to the file that `finished` reads."""
     with replacing(folder / f"{run.key}.json", summed=True) as partial:
         partial.write_text(json.dumps(run.to_dict()), encoding="utf-8")
 
@@ -106,7 +105,6 @@ def cells(planned: Sequence[Planned], folder: Path, failures: Mapping[str, str])
 
 
 def collect(paper: Paper, planned: Sequence[Planned], folder: Path, failures: Mapping[str, str]) -> Evidence:
-    """Return all cells with their finished runs."""
     parts = {name: (part.title, part.shows) for name, part in paper.chosen().items()}
     devices = {device_name(each.job.experiment.compute) for each in planned} - {"cpu"}
     machine = ", ".join([*sorted(devices), here_and_now().machine])

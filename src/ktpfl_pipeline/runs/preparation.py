@@ -84,7 +84,6 @@ def partition_clients(
 
 
 def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
-    """Return the `FederatedData` of an experiment, with the partitions of all seeds."""
     with collected() as found:
         recall((*private.warnings, *public_set.warnings))
         made = _federated(experiment, private, public_set, raw_folder)

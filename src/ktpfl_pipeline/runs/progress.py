@@ -66,7 +66,6 @@ def expect(trainings: int) -> None:
 
 
 def fewer(trainings: int) -> None:
-    """Lower the number of announced methods."""
     if plan := _plan.get():
         plan.trainings -= trainings
 

@@ -37,7 +37,6 @@ class Planned:
     job: Job
 
     def finished(self, runs: Mapping[str, FinishedRun], failures: Mapping[str, str]) -> Cell:
-        """Return the cell with its finished runs and the reason of a failure, from the runs and failures by key."""
         keys = list(self.cell.keys.values())
         failed = self.cell.failed or next((failures[key] for key in keys if key in failures), "")
         return replace(self.cell, runs=[runs[key] for key in keys if key in runs], failed=failed)

@@ -179,7 +179,6 @@ def _made_by() -> dict[str, str]:
 
 
 def _input(dataset: Dataset) -> Any:
-    """Return a dataset as an MLflow input of a run."""
     from mlflow import entities
 
     name = masked(dataset.name)

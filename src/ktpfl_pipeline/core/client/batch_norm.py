@@ -37,7 +37,6 @@ from ktpfl_pipeline.core.weights import is_frozen
 
 
 def layers(module: nn.Module) -> list[_BatchNorm]:
-    """Return the BatchNorm layers of a module that keep running statistics and are not frozen."""
     found = (part for part in module.modules() if isinstance(part, _BatchNorm) and part.track_running_stats)
     return [layer for layer in found if not is_frozen(layer)]
 

@@ -22,7 +22,6 @@ class Normalized(nn.LayerNorm):
     """LayerNorm in float32 at least."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the normalized x."""
         return super().forward(full(x))
 
 
@@ -33,7 +32,6 @@ class Gated(nn.Module):
     context: Tensor  # (f,), what the policy knows of the client
 
     def __init__(self, linear: nn.Linear) -> None:
-        """Start both heads from `linear`."""
         super().__init__()
         width = linear.in_features
         self.personal, self.common = linear, copy.deepcopy(linear)
@@ -67,7 +65,6 @@ class Valved(nn.Module):
 
     @property
     def branches(self) -> nn.Module:
-        """The layers of γ and of β."""
         found: nn.Module = getattr(self, self.PART)
         return found
 

@@ -20,7 +20,6 @@ class Pool(nn.Module):
     """`pooled` as a layer."""
 
     def __init__(self, dimension: int) -> None:
-        """Make a layer that pools to `dimension` features."""
         super().__init__()
         self.dimension = dimension
 

@@ -31,7 +31,6 @@ class PrivateSamples:
         self._criterion.follow(self.labels)
 
     def __len__(self) -> int:
-        """Return D_n."""
         return len(self.labels)
 
     def inputs(self, batch: Tensor) -> Tensor:

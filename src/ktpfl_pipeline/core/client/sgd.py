@@ -60,7 +60,6 @@ def descend(
 
 
 def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Return a loss, detached, and its gradients with respect to the parameters."""
     return loss.detach(), torch.autograd.grad(loss, parameters)
 
 

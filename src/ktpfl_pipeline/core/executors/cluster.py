@@ -257,7 +257,6 @@ class _Left:
 
 
 def _detached(value: Any, models: list[dict[str, Tensor]]) -> Any:
-    """Return an operation's value without the models in it, which are added to `models`."""
     if isinstance(value, tuple):
         return tuple(_detached(part, models) for part in value)
     if not (isinstance(value, dict) and value and all(isinstance(part, Tensor) for part in value.values())):
@@ -267,7 +266,6 @@ def _detached(value: Any, models: list[dict[str, Tensor]]) -> Any:
 
 
 def _attached(value: Any, models: Any, session: Session) -> Any:
-    """Return an operation's value with handles instead of its models."""
     if isinstance(value, tuple):
         return tuple(_attached(part, models, session) for part in value)
     return RemoteParams(models, value.place, value.kinds, session) if isinstance(value, _Left) else value
@@ -281,16 +279,13 @@ class _Worker:
         resources.keep_freed_memory()
 
     def about(self) -> dict[str, str]:
-        """Return the versions of this worker's machine."""
         return about()
 
     def set_up(self, given: dict[str, Any], public: Tensor) -> None:
-        """Store this worker's part of the federation."""
         receive_on(given["compute"].place())
         self._space = Workspace(Setting(**given, public=public))
 
     def take(self, operation: Operation[Any], calls: dict[Any, tuple[Any, ...]]) -> None:
-        """Store the calls, which are then requested one by one."""
         self._operation, self._calls = operation, calls
 
     def run(self, n: Any) -> tuple[Any, list[dict[str, Tensor]]]:

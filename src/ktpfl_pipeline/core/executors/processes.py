@@ -157,7 +157,6 @@ class ProcessesExecutor(Executor):
             self._pool.append(self._worker(position, self._pool))
 
     def _replace(self, position: int, phase: str, n: Any, attempts: int) -> None:
-        """Replace a dead worker by a new one."""
         dead = self._pool[position]
         how = dead.end()
         if attempts >= ATTEMPTS:
@@ -205,7 +204,6 @@ class _Parcel:
         self._memory.close_file()
 
     def open(self, device: torch.device) -> Setting:
-        """Return the setting, for a worker that computes on `device`."""
         if device.type == "cuda":
             torch.cuda.set_device(device)
         given = self._memory.load(self._rest, copy=False, device=device)
@@ -233,7 +231,6 @@ class _Worker:
             memory.close_file()
 
     def ask(self, call: tuple[Any, ...]) -> bool:
-        """Send a call, and return whether the worker is alive to receive it."""
         try:
             self.connection.send_bytes(self._questions.dump(call))
         except OSError:
@@ -249,7 +246,6 @@ class _Worker:
         return self._answers.load(rest, copy=True, device=self._device)
 
     def end(self) -> str:
-        """End the process, and say how it ended."""
         self._process.kill()  # no effect on a process that has ended
         self._process.join()
         self.connection.close()

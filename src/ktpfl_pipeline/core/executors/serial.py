@@ -15,7 +15,6 @@ class SerialExecutor(Executor):
     def outcomes(
         self, setting: Setting, phase: str, operation: Operation[Value], calls: Calls[Key], progress: Progress
     ) -> dict[Key, Outcome[Value]]:
-        """Return the outcome for each client, in the order of the calls."""
         space = self.workspace(setting)
         found = {}
         for done, (n, arguments) in enumerate(calls.items(), start=1):
@@ -31,5 +30,4 @@ class SerialExecutor(Executor):
         return self._space
 
     def close(self) -> None:
-        """Free the workspace."""
         self._space = None

@@ -46,7 +46,6 @@ class SharedMemory:
         return reduction.DupFd(self._file), len(self._bytes)
 
     def __setstate__(self, sent: tuple[Any, int]) -> None:
-        """Map the memory of the file that was sent."""
         file, size = sent
         self._file = file.detach()
         self._map(size)

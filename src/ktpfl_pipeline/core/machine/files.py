@@ -155,7 +155,6 @@ def _remove_leftovers(place: Path) -> None:
 
 
 def runs(process: int) -> bool:
-    """Return whether a process with this id runs on this machine."""
     try:
         os.kill(process, 0)  # signal 0 is not sent
     except (ProcessLookupError, OverflowError):

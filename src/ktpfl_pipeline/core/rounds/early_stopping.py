@@ -34,7 +34,6 @@ def best(history: Sequence[RoundRecord], adversaries: Collection[int]) -> RoundR
 
 
 def ends(history: Sequence[RoundRecord], patience: int | None, adversaries: Collection[int]) -> bool:
-    """Return whether a run with this history has ended before its last round."""
     if patience is None or (found := best(history, adversaries)) is None:
         return False
     return sum(record.round > found.round and VALIDATION in record.accuracy for record in history) >= patience

@@ -95,5 +95,4 @@ def read(content: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return the values of an array, and any other object unchanged."""
     return value.values if isinstance(value, _Array) else value

@@ -215,7 +215,6 @@ def _deal_classes(
 
 
 def _portions(proportions: NDArray[np.float64], total: int) -> Array:
-    """Return `proportions` · `total` rounded to integers that add up to `total`."""
     bounds = np.rint(np.cumsum(proportions) * total).astype(np.int64)
     return np.diff(bounds, prepend=0)
 

@@ -72,7 +72,6 @@ def split(
 
 
 def sizes(samples: int, how: Partition) -> tuple[int, int]:
-    """Return the numbers of training samples and of test samples of a client with `samples` samples."""
     test = rounded_up(how.test_share, samples)
     return samples - test - _validation(samples - test, how), test
 

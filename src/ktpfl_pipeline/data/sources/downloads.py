@@ -157,7 +157,6 @@ def missing(dataset: str, folder: Path) -> str:
 
 
 def _addresses(kind: Any, archives: Iterable[str]) -> str:
-    """Return the names of a dataset's archives, as text, each with its download address."""
     mirrored = hasattr(kind, "mirrors")  # MNIST, Fashion-MNIST
     return ", ".join(f"{name} ({kind.mirrors[0] + name if mirrored else kind.url})" for name in archives)
 

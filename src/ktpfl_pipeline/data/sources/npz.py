@@ -163,7 +163,6 @@ def columns(argument: str, folder: Path) -> tuple[str, ...] | None:
 
 
 def names(argument: str, folder: Path) -> list[str]:
-    """Return the names of the arrays in a file."""
     with _opened(_file(argument, folder)) as archive:
         return _names(archive)
 

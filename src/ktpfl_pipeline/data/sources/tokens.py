@@ -115,7 +115,6 @@ def words(text: str) -> list[str]:
 
 @cache
 def _word() -> re.Pattern[str]:
-    """Return the pattern of a token."""
     marks = "".join(chr(code) for code in range(0x300, 0x1E950) if unicodedata.category(chr(code))[0] == "M")
     joined = rf"{marks}\u200c\u200d"  # two invisible characters join or separate letters of one word
     return re.compile(rf"[{UNSPACED}][{joined}]*|(?:(?![{UNSPACED}])[\w{joined}])+|[^\w\s]")

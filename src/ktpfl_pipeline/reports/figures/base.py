@@ -114,7 +114,6 @@ def blank(height: float, width: float = WIDTH) -> Figure:
 
 
 def single(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
-    """Return a figure of this size in inches with one axes."""
     figure = blank(height, width)
     return figure, figure.add_subplot()
 
@@ -145,13 +144,11 @@ def plain(axes: Axes, grid: Literal["x", "y"]) -> None:
 
 
 def percent_up(axes: Axes) -> None:
-    """Use percent as vertical ticks, with a grid."""
     axes.yaxis.set_major_formatter(PERCENT)
     plain(axes, grid="y")
 
 
 def rounds_across(axes: Axes, ticks: int | Literal["auto"] = "auto") -> None:
-    """Use integer rounds as horizontal ticks, and percent as vertical ticks."""
     axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, steps=[1, 2, 5, 10]))
     percent_up(axes)
 
@@ -165,12 +162,10 @@ def decades_across(axes: Axes, ticks: Sequence[int] = (1, 2, 5), written: str = 
 
 
 def legend_above(figure: Figure, handles: dict[str, Any], columns: int) -> None:
-    """Put a legend above all panels."""
     figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=columns, handlelength=1.6)
 
 
 def color_bar(figure: Figure, image: Any, axes: Axes | list[Axes], **options: Any) -> Any:
-    """Add a color bar next to panels, and return it."""
     bar = figure.colorbar(image, ax=axes, **options)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=2.5)
@@ -184,7 +179,6 @@ def band(axes: Axes, across: Sequence[float], by_seed: Sequence[Sequence[float]]
 
 
 def range_of(seeds: int) -> dict[str, Any]:
-    """Return the legend entry of `band`."""
     return {f"range over {seeds} seeds": Patch(color=MUTED, alpha=0.2, linewidth=0)} if seeds > 1 else {}
 
 
@@ -299,7 +293,6 @@ def svg(figure: Figure, name: str) -> str:
 
 
 def svg_file(element: str) -> str:
-    """Return an element of `svg` as a file, on white paper."""
     start = element.index(">") + 1
     paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
     return f'<?xml version="1.0" encoding="utf-8"?>\n{element[:start]}\n{paper}{element[start:]}'

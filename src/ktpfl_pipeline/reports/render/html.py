@@ -15,7 +15,6 @@ from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 
 def page(report: Content) -> str:
-    """Return the page."""
     return _template().render(report=report, version=__version__)
 
 
@@ -66,10 +65,8 @@ def texts(table: Table) -> list[bool]:
 
 
 def head(column: Column) -> Markup:
-    """Return a column's title and its unit."""
     return escape(column.title) + (Markup(' <span class="unit">({})</span>').format(column.unit) if column.unit else "")
 
 
 def slug(text: str) -> str:
-    """Return text as a valid HTML id."""
     return re.sub(r"\W+", "-", text).strip("-").lower()

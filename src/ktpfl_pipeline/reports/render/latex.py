@@ -59,6 +59,5 @@ def _entry(given: Entry) -> str:
 
 
 def _head(column: str) -> str:
-    """Return a column's heading, in several narrow lines."""
     lines = [escape(line) for line in wrapped(column, 9)]
     return r"\shortstack[r]{" + r"\\".join(lines) + "}" if len(lines) > 1 else lines[0]

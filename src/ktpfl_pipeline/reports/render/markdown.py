@@ -10,7 +10,6 @@ _SIGNS = str.maketrans({sign: f"\\{sign}" for sign in "$*`<[]"})
 
 
 def document(report: Content) -> str:
-    """Return the whole report."""
     warned = "\n".join(f"> - **{kind}:** {text.translate(_SIGNS)}" for kind, text in report.warnings.items())
     parts = [f"# {_plain(report.title)}", warned, f"**{_plain(report.summary)}**", _plain(" · ".join(report.facts))]
     parts.append("\n".join(f"- {what}: `{told}`" for what, told in report.made.items() if told))
