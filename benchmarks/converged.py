@@ -4,7 +4,8 @@
     python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, three seeds, both datasets
     python benchmarks/converged.py keep                     adds the rows to benchmarks/results/converged.csv
     python benchmarks/converged.py table                    writes the tables of the kept rows into
-                                                            docs/results/converged.md; needs no images
+                                                            docs/results/converged.md, and those of each
+                                                            setting into benchmarks/results/converged.md
     python benchmarks/converged.py figure                   draws docs/images/converged.png from the kept rows
 
 The datasets are read from npz files in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable. New rows go
@@ -42,10 +43,13 @@ from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, pl
 from ktpfl_pipeline.reports.numbers import interval, signed
 from ktpfl_pipeline.reports.paper import names
 from ktpfl_pipeline.reports.paper.tables import SEVERAL
+from ktpfl_pipeline.reports.render.markdown import entry
 from ktpfl_pipeline.reports.style import INK, PAPER, VERDICTS
 
 FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
 PAGE, FIGURE = ROOT / "docs" / "results" / "converged.md", ROOT / "docs" / "images" / "converged.png"
+EVERY = ROOT / "benchmarks" / "results" / "converged.md"
+"""The page with one table per setting; the page of the documentation has the differences only."""
 ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = 20, 10, 12, 750, 5
 TEST_SHARE = 0.9
 """The share of test samples. A client trains and validates on 75 samples and has 675 test samples, to reduce noise."""
@@ -172,30 +176,24 @@ Pairs = dict[str, tuple[dict[int, float], dict[int, float]]]
 """Two accuracies in percent by seed, by method."""
 
 
-def differences(pairs: Pairs) -> tuple[dict[str, Difference | None], dict[str, int]]:
-    """Return the paired differences by method, with intervals that are not corrected, and their corrected signs.
-
-    A sign is 1 or -1 if the difference is significant after Holm's correction over the methods of the column, and 0
-    otherwise. The parts of KT-pFL (joint) are corrected separately.
-    """
+def differences(pairs: Pairs) -> dict[str, Difference | None]:
+    """Return the paired differences of a column by method, corrected for all of them."""
     found = {
         name: difference([(one[seed] - other[seed]) / 100 for seed in one if seed in other])
         for name, (one, other) in pairs.items()
     }
-    families = [{name: each for name, each in found.items() if (name in PARTS) == part} for part in (False, True)]
-    return found, {name: each.sign if each else 0 for family in families for name, each in holm(family).items()}
+    return holm(found)
 
 
 def compared(pairs: Pairs) -> dict[str, str]:
     """Return the differences of a column in points, by method. Significant differences are bold."""
-    found, signs = differences(pairs)
-    shown = {name: interval(each) for name, each in found.items()}
-    return {name: "" if each is None else f"**{each}**" if signs[name] else str(each) for name, each in shown.items()}
+    shown = {name: interval(each) for name, each in differences(pairs).items()}
+    return {name: "" if each is None else entry(each) for name, each in shown.items()}
 
 
 def title(name: str) -> str:
-    """Return a method's title, with a mark if the method fine-tunes before every evaluation."""
-    return PARTS[name][0] if name in PARTS else named(name)
+    """Return a method's title, with a mark if its models after transfer come from local training."""
+    return f"{PARTS[name][0]} ‡" if name in PARTS else named(name)
 
 
 def comparison(rows: Rows) -> str:
@@ -228,6 +226,21 @@ def comparison(rows: Rows) -> str:
             behind_adapted.get(name, ""),
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def gains(rows: Rows) -> str:
+    """Return each method's difference to local-only training in every setting."""
+    shown = parts(rows)
+    columns = [
+        compared({name: (own, values[LOCAL]) for name, own in values.items() if name != LOCAL})
+        for own in shown.values()
+        if (values := {name: by_seed([row for row in own if row["method"] == name], "as is") for name in METHODS})
+    ]
+    lines = [f"| minus local-only | {' | '.join(shown)} |", "| --- |" + " --- |" * len(shown)]
+    for name in METHODS:
+        if name != LOCAL:
+            lines.append(f"| {title(name)} | {' | '.join(column[name] for column in columns)} |")
     return "\n".join(lines)
 
 
@@ -272,15 +285,20 @@ def parts(rows: Rows) -> dict[str, Rows]:
     return {heading: own for heading, own in found.items() if own}
 
 
-def tables(rows: Rows) -> dict[str, str]:
-    """Return every table of the page by the heading above it."""
+def tables(rows: Rows) -> dict[Path, dict[str, str]]:
+    """Return every table of both pages by the heading above it."""
     found = {
-        "KT-pFL and the paper's baselines": beside_the_paper(rows, "as is"),
-        "KT-pFL and the paper's baselines, adapted": beside_the_paper(rows, "adapted"),
-        **{heading: comparison(own) for heading, own in parts(rows).items()},
-        "Convergence": convergence(rows),
+        PAGE: {
+            "Gains over local-only training": gains(rows),
+            "KT-pFL and the paper's baselines": beside_the_paper(rows, "as is"),
+            "KT-pFL and the paper's baselines, adapted": beside_the_paper(rows, "adapted"),
+        },
+        EVERY: {
+            **{heading: comparison(own) for heading, own in parts(rows).items()},
+            "Convergence": convergence(rows),
+        },
     }
-    return {f"## {heading}\n": table for heading, table in found.items()}
+    return {page: {f"## {heading}\n": table for heading, table in headed.items()} for page, headed in found.items()}
 
 
 @styled
@@ -289,9 +307,9 @@ def drawn(rows: Rows) -> Figure:
     shown = parts(rows)
     figure, panels = grid_of_panels(list(shown), across=2, height=2.4, wrap=60, above=0.3, sharex=True)
     for axes, own in zip(panels, shown.values(), strict=True):
-        values = {name: by_seed([row for row in own if row["method"] == name], "as is") for name in COMPARED}
-        found, signs = differences({name: (values[name], values[LOCAL]) for name in COMPARED if name != LOCAL})
-        panel(axes, {name: each for name, each in found.items() if each}, signs)
+        values = {name: by_seed([row for row in own if row["method"] == name], "as is") for name in METHODS}
+        found = differences({name: (values[name], values[LOCAL]) for name in METHODS if name != LOCAL})
+        panel(axes, {name: each for name, each in found.items() if each and name in COMPARED})
     for axes in panels[-2:]:
         axes.set_xlabel("percentage points", fontsize=8)
     words = {1: "significantly above local-only training", 0: "not significant", -1: "significantly below"}
@@ -300,7 +318,7 @@ def drawn(rows: Rows) -> Figure:
     return figure
 
 
-def panel(axes: Axes, found: dict[str, Difference], signs: dict[str, int]) -> None:
+def panel(axes: Axes, found: dict[str, Difference]) -> None:
     """Draw the differences of one dataset and partition, the largest at the top.
 
     A difference beyond the axis is a number at its edge.
@@ -309,12 +327,12 @@ def panel(axes: Axes, found: dict[str, Difference], signs: dict[str, int]) -> No
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     for row, name in enumerate(ranked):
         mean, (low, high) = 100 * found[name].mean, (100 * end for end in found[name].ends or (found[name].mean,) * 2)
-        color = VERDICTS[signs[name]][1]
+        color = VERDICTS[found[name].sign][1]
         if mean < AXIS[0]:
             axes.text(AXIS[0], row, f"◂ {signed(mean / 100)}", color=color, va="center")
             continue
         axes.plot([max(low, AXIS[0]), min(high, AXIS[1])], [row, row], color=color, linewidth=2, zorder=2)
-        filled = color if signs[name] else PAPER
+        filled = color if found[name].sign else PAPER
         axes.plot([mean], [row], "o", color=color, markerfacecolor=filled, markersize=5, zorder=3)
     axes.set(xlim=AXIS, ylim=(len(ranked) - 0.4, -0.6), xticks=range(-10, 6, 5))
     axes.set_yticks(range(len(ranked)), map(title, ranked))
@@ -330,8 +348,9 @@ def draw() -> None:
 
 
 def table() -> None:
-    """Write the tables of the kept rows into the page. Each replaces the table below its heading."""
-    write(PAGE, tables(read(KEPT)))
+    """Write the tables of the kept rows into the pages. Each replaces the table below its heading."""
+    for page, headed in tables(read(KEPT)).items():
+        write(page, headed)
 
 
 def keep() -> None:

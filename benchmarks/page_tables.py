@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ktpfl_pipeline.core.method import FineTuned
 from ktpfl_pipeline.methods import find, title
 from ktpfl_pipeline.reports.numbers import Entry
 from ktpfl_pipeline.reports.render.markdown import entry
@@ -14,8 +13,8 @@ Tables = Mapping[str, str]
 
 
 def named(method: str) -> str:
-    """Return a method's title in tables, with a mark if the method fine-tunes before every evaluation."""
-    return title(method) + " ‡" * issubclass(find(method).kind, FineTuned)
+    """Return a method's title in tables, with a mark if its models after transfer come from local training."""
+    return title(method) + " ‡" * find(method).kind.trained_last
 
 
 def drawn(lines: Sequence[Sequence[Entry]]) -> str:

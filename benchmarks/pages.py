@@ -25,7 +25,7 @@ from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, worst_decile
 from ktpfl_pipeline.analysis.study import Study
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
-from ktpfl_pipeline.reports.numbers import Entry, interval, mean, percent
+from ktpfl_pipeline.reports.numbers import Entry, corrected, interval, mean, percent
 
 KEPT, PAGES = RESULTS / "runs", ROOT / "docs" / "results"
 COLUMNS = ("setting", "method", "seed", "client", "architecture", "evaluation", "accuracy")
@@ -111,7 +111,7 @@ class Runs:
         return paired(self.means(method, point), self.means(other, point))
 
     def corrected(self, point: str = AFTER_TRANSFER) -> dict[str, Difference | None]:
-        """Return each method's difference to local-only training, corrected for the number of methods."""
+        """Return each method's difference to local-only training, corrected for all of them."""
         return holm({method: self.minus(method, point=point) for method in self.clients if method != LOCAL})
 
 
@@ -125,12 +125,13 @@ SOURCES = {
 
 
 def public_images(rows: Rows) -> str:
-    """Return the table of public sets, with differences to local-only training that are not corrected."""
+    """Return the table of public sets, with differences to local-only training that are corrected by column."""
     compared = ("kt_pfl", "fedmd", "kt_pfl_joint", "pfeddf")
     lines: list[list[Entry]] = [["public set", "local-only (%)", *map(named, compared)]]
+    runs = {setting: Runs(rows, setting) for setting in SOURCES}
+    gains = [corrected({setting: own.minus(method) for setting, own in runs.items()}) for method in compared]
     for setting, shown in SOURCES.items():
-        runs = Runs(rows, setting)
-        lines.append([shown, runs.accuracy(LOCAL), *(interval(runs.minus(method)) for method in compared)])
+        lines.append([shown, runs[setting].accuracy(LOCAL), *(column[setting] for column in gains)])
     return drawn(lines)
 
 
@@ -174,7 +175,11 @@ def newcomers(rows: Rows) -> str:
 
 
 TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
-    "public_images": ("public_images.md", "with the same private samples, in percentage points", public_images),
+    "public_images": (
+        "public_images.md",
+        "the rows of a column, and significant differences are bold",
+        public_images,
+    ),
     "har": ("natural_federations.md", "## People (UCI HAR)", natural),
     "camera_traps": ("natural_federations.md", "## Cameras (iWildCam 2020)", natural),
     "newcomers": ("newcomers.md", "below it the difference to local-only training's new clients", newcomers),

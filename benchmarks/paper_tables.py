@@ -2,14 +2,16 @@
 
     python benchmarks/paper_tables.py      writes the tables into the pages, in seconds and without images
 
-`paper_evidence.py` keeps the runs. Differences are paired by seed, and their intervals are not corrected.
+benchmarks/results/paper_tables.md has the differences between the methods of Table 1.
+
+`paper_evidence.py` keeps the runs. Differences are paired by seed, and corrected for all rows of a column.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from measure import ROOT
+from measure import RESULTS, ROOT
 from page_tables import Tables, drawn, named, write
 from paper_evidence import KEPT
 
@@ -20,9 +22,10 @@ from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports import paper
-from ktpfl_pipeline.reports.numbers import Entry, accuracy, interval
+from ktpfl_pipeline.reports.numbers import Entry, accuracy, corrected
 
 PAGE, PAGE_2 = (ROOT / "docs" / "results" / name for name in ("paper.md", "paper_table_2.md"))
+DIFFERENCES = RESULTS / "paper_tables.md"
 AFTER, LOCAL, PAPERS, JOINT = f"{ADAPTED}10", "local", "kt_pfl", "kt_pfl_joint"
 BOTH = (AFTER_TRANSFER, AFTER)
 METHODS = (
@@ -86,15 +89,22 @@ def result(cell: Cell) -> MethodResult | None:
     return summarize(cell.runs, cell.hyperparameters, cell.settings) if cell.runs else None
 
 
+def finished(cells: dict[str, Cell], methods: Sequence[str]) -> dict[str, MethodResult]:
+    """Return the results of the methods that have finished seeds."""
+    return {method: own for method in methods if (own := result(cells[method]))}
+
+
 def cited(cell: Cell) -> Entry:
     """Return the paper's number in percent, or nothing if the paper has none."""
     number = paper.of_cell(cell)
     return f"{number.value:.1f}" if number else ""
 
 
-def minus(one: MethodResult, other: MethodResult, point: str) -> Entry:
-    """Return a difference in points, or nothing between a method and itself."""
-    return "" if one.method == other.method else interval(paired_difference(one, other, point))
+def column(pairs: Mapping[str, tuple[MethodResult, MethodResult]], point: str) -> dict[str, Entry]:
+    """Return the corrected differences of pairs of results in points, or nothing between a method and itself."""
+    known = {row: (one, other) for row, (one, other) in pairs.items() if one.method != other.method}
+    found = corrected({row: paired_difference(one, other, point) for row, (one, other) in known.items()})
+    return {row: found.get(row, "") for row in pairs}
 
 
 def table_1(kept: Kept) -> str:
@@ -120,14 +130,12 @@ def after_local(kept: Kept) -> str:
     lines: list[list[Entry]] = [
         ["method", *(each for name in COLUMNS for each in (name.replace(" with", ","), "minus local"))]
     ]
-    columns = [kept.of(TABLE_1, *column) for column in COLUMNS.values()]
-    for method in (*DISTILLED, LOCAL):
+    found = [finished(kept.of(TABLE_1, *place), METHODS) for place in COLUMNS.values()]
+    gains = [column({name: (own, each[LOCAL]) for name, own in each.items()}, AFTER_LOCAL) for each in found]
+    for method in METHODS:
         line: list[Entry] = [named(method)]
-        for cells in columns:
-            own, local = (result(cells[name]) for name in (method, LOCAL))
-            assert own
-            assert local
-            line += [f"{100 * own.final[AFTER_LOCAL].mean:.1f}", minus(own, local, AFTER_LOCAL)]
+        for results, gained in zip(found, gains, strict=True):
+            line += [f"{100 * results[method].final[AFTER_LOCAL].mean:.1f}", gained[method]]
         lines.append(line)
     return drawn(lines)
 
@@ -152,10 +160,10 @@ def differences(cells: dict[str, Cell], others: Sequence[tuple[str, str]]) -> st
     after = {AFTER_TRANSFER: "", AFTER: ", adapted"}
     heads = [f"{named(method)} minus this{after[point]}" for method, point in others]
     lines: list[list[Entry]] = [["method", *(f"minus local-only{after[point]}" for point in BOTH), *heads]]
-    results = {method: own for method in METHODS if (own := result(cells[method]))}
-    for method, own in results.items():
-        gains = [minus(own, results[LOCAL], point) for point in BOTH]
-        lines.append([named(method), *gains, *(minus(results[name], own, point) for name, point in others)])
+    results = finished(cells, METHODS)
+    shown = [column({method: (own, results[LOCAL]) for method, own in results.items()}, point) for point in BOTH]
+    shown += [column({method: (results[name], own) for method, own in results.items()}, at) for name, at in others]
+    lines += [[named(method), *(each[method] for each in shown)] for method in results]
     return drawn(lines)
 
 
@@ -163,28 +171,25 @@ def settings(kept: Kept, rows: dict[str, tuple[str, str]]) -> str:
     """Return KT-pFL's accuracy and differences to local-only training in settings of Tables 3 to 6."""
     head = "setting", "accuracy (%)", "minus local-only", "minus local-only, adapted", "the paper (%)"
     lines: list[list[Entry]] = [[*head]]
-    for shown, (part, label) in rows.items():
-        cells = kept.of(part, "hetero_fashion_mnist", label)
-        own, local = (result(cells[method]) for method in (PAPERS, LOCAL))
-        assert own
-        assert local
-        gains = [minus(own, local, point) for point in BOTH]
-        lines.append([shown, accuracy(own.final[AFTER_TRANSFER]), *gains, cited(cells[PAPERS])])
+    cells = {shown: kept.of(part, "hetero_fashion_mnist", label) for shown, (part, label) in rows.items()}
+    found = {shown: finished(own, (PAPERS, LOCAL)) for shown, own in cells.items()}
+    gains = [column({shown: (own[PAPERS], own[LOCAL]) for shown, own in found.items()}, point) for point in BOTH]
+    for shown, own in found.items():
+        reached = accuracy(own[PAPERS].final[AFTER_TRANSFER])
+        lines.append([shown, reached, *(each[shown] for each in gains), cited(cells[shown][PAPERS])])
     return drawn(lines)
 
 
 def table_2(cells: dict[str, Cell]) -> str:
     """Return a column of Table 2, the best method first. Methods without a finished run are at the end."""
     head = "method", "accuracy (%)", "minus local-only", "adapted (%)", "adapted, minus local-only", "the paper (%)"
-    results = {method: result(cell) for method, cell in cells.items()}
-    ranked = sorted((own for own in results.values() if own), key=lambda own: -own.final[AFTER_TRANSFER].mean)
+    results = finished(cells, [*cells])
+    gains = {point: column({name: (own, results[LOCAL]) for name, own in results.items()}, point) for point in BOTH}
     lines: list[list[Entry]] = [[*head]]
-    local = results[LOCAL]
-    assert local
-    for own in ranked:
-        shown = [each for point in BOTH for each in (accuracy(own.final[point]), minus(own, local, point))]
+    for own in sorted(results.values(), key=lambda own: -own.final[AFTER_TRANSFER].mean):
+        shown = [each for point in BOTH for each in (accuracy(own.final[point]), gains[point][own.method])]
         lines.append([named(own.method), *shown, cited(cells[own.method])])
-    unfinished = [method for method, own in results.items() if own is None]
+    unfinished = [method for method in cells if method not in results]
     return drawn([*lines, *([named(name), "no finished run", "", "", "", cited(cells[name])] for name in unfinished)])
 
 
@@ -199,10 +204,15 @@ def pages() -> Iterator[tuple[Path, Tables]]:
             "## Table 1: several architectures": table_1(light),
             "### At the released code's point of evaluation": after_local(light),
             "### With other losses of distillation": losses(light),
-            above[first]: differences(light.of(TABLE_1, *COLUMNS[first]), MINUS_JOINT),
-            **{above[name]: differences(light.of(TABLE_1, *COLUMNS[name]), MINUS_KT_PFL) for name in rest},
             "## Tables 3 to 6: settings of KT-pFL": settings(two_cores, SETTINGS),
             "### At the scale light": settings(light, LIGHT_SETTINGS),
+        },
+    )
+    yield (
+        DIFFERENCES,
+        {
+            above[first]: differences(light.of(TABLE_1, *COLUMNS[first]), MINUS_JOINT),
+            **{above[name]: differences(light.of(TABLE_1, *COLUMNS[name]), MINUS_KT_PFL) for name in rest},
         },
     )
     yield PAGE_2, {text: table_2(two_cores.of("table2", *column)) for text, column in TABLE_2.items()}

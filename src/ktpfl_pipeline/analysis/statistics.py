@@ -145,6 +145,9 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
 def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
     """Return differences with intervals and p values corrected for multiple comparisons by Holm's step-down method.
 
+    This is the criterion of significance of all reports and pages: `found` are the differences of all rows of a table's
+    column. What is called significant, is bold, or has a filled mark or a color excludes zero after this correction.
+
     Holm (1979): of m p values in ascending order, the i-th is tested at the level 5 % / (m - i + 1). After the first
     test that is not significant, no further test is. The family-wise error rate is at most 5 % under any dependence.
 

@@ -67,6 +67,9 @@ class Method(ABC, Generic[State]):
     #: `training` cannot be set
     own_step: ClassVar[bool] = False
     own_knowledge: ClassVar[frozenset[str]] = frozenset()  #: settings of `knowledge` that the method decides
+    #: whether clients predict with models that are fine-tuned, or averaged from trained ones, for evaluation: reports
+    #: mark the method, because its accuracy after transfer is measured after local training
+    trained_last: ClassVar[bool] = False
     #: settings that do not change the method's results, as paths such as ``public.batch``; not inherited, because a
     #: derived method may use them
     ignores: ClassVar[frozenset[str]] = frozenset()
@@ -313,6 +316,7 @@ class FineTuned:
         epochs: epochs of fine-tuning; None means E, as in a round of local training.
     """
 
+    trained_last: ClassVar[bool] = True
     epochs: Annotated[int | None, Ge(0)] = None
 
     def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:

@@ -1,10 +1,10 @@
 """The format of numbers in reports: means with their spreads or intervals, bytes, and times."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from ktpfl_pipeline.analysis.statistics import Difference, Final, std_over_seeds
+from ktpfl_pipeline.analysis.statistics import Difference, Final, Name, holm, std_over_seeds
 
 NONE = "–"
 MINUS = "−"
@@ -67,6 +67,11 @@ def interval(difference: Difference | None) -> Number | None:
     if difference is None:
         return None
     return Number(difference.mean, _signed, ends=difference.ends, bold=difference.sign != 0)
+
+
+def corrected(column: Mapping[Name, Difference | None]) -> dict[Name, Number | None]:
+    """Return the differences of a table's column in points, by row, with intervals corrected together by `holm`."""
+    return {row: interval(found) for row, found in holm(column).items()}
 
 
 def between(difference: Difference) -> str:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance, here_and_now
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.analysis.statistics import Difference, difference
+from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
 from ktpfl_pipeline.analysis.study import Cell, seconds_left
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
@@ -49,11 +49,11 @@ NOTES = {
     "Paper": "the number in Tables 1 to 6 of the paper, from its LaTeX source. The paper states no seeds and, except "
     "for Table 5, no spread. FedDF and pFedDF have two rows each: as the paper ran them (soft), and in full. Both rows "
     "show the same number of the paper. none: the paper does not have the method in this column.",
-    "Agrees": f"{AGREES}: the paper's number is in the 95 % t interval of our number over the seeds. {DIFFERS}: it is "
-    f"outside the interval, and the distance is stated. {UNDECIDED}: {words.FEW.lower()}.",
-    "Order": f"{AGREES}: the 95 % interval of our difference, paired by seed, is on the same side of zero as the "
-    f"paper's difference. {DIFFERS}: it is on the other side. {UNDECIDED}: it includes zero. Intervals are not "
-    "corrected for their number.",
+    "Intervals": f"{words.INTERVALS} In tables of many rows few seeds can decide little.",
+    "Agrees": f"{AGREES}: the paper's number does not differ significantly from ours. {DIFFERS}: it does, and the "
+    f"distance is stated. {UNDECIDED}: {words.FEW.lower()}.",
+    "Order": f"{AGREES}: our difference, paired by seed, is significant and on the same side of zero as the paper's. "
+    f"{DIFFERS}: it is significant and on the other side. {UNDECIDED}: it is not significant.",
 }
 WHERE = Column("cell", "Cell")
 
@@ -80,11 +80,10 @@ class Order(NamedTuple):
     a: Cell
     b: Cell
     papers: float  # a minus b in the paper
+    found: Difference | None  # our a minus b; None until both are finished
 
-    @property
-    def ours(self) -> Difference | None:
-        """Our difference of the two methods; None until both are finished."""
-        return paired_difference(self.a.result, self.b.result) if self.a.result and self.b.result else None
+
+Row = TypeVar("Row", Judged, Order)
 
 
 class Bytes(NamedTuple):
@@ -231,6 +230,7 @@ def beside_the_paper(cells: Sequence[Cell]) -> Table:
         if (number := _number(cell)) is not None:
             found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
             rows.append(Judged(cell, found))
+    rows = tested(rows)
     shown = [
         Column("part", "Part", value=lambda row: named(row.cell.part)),
         WHERE.but(value=lambda row: _column(row.cell)),
@@ -250,13 +250,15 @@ def orders(cells: Sequence[Cell]) -> Table:
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
             if first != second:  # not two readings of one row of the paper
-                rows.append(Order(f"{named(a.part)}: {column}", a, b, first - second))
+                ours = paired_difference(a.result, b.result) if a.result and b.result else None
+                rows.append(Order(f"{named(a.part)}: {column}", a, b, first - second, ours))
+    rows = tested(rows)
     shown = [
         WHERE.but(value=lambda order: order.where),
         Column("methods", "Methods", value=lambda order: f"{order.a.title} minus {order.b.title}"),
         columns.PAPER.but(unit="points", value=lambda order: signed(order.papers)),
-        Column("ours", "Ours", "points", value=lambda order: interval(order.ours)),
-        columns.AGREES.but(value=lambda order: verdict(order.ours, 1 if order.papers > 0 else -1)),
+        Column("ours", "Ours", "points", value=lambda order: interval(order.found)),
+        columns.AGREES.but(value=lambda order: verdict(order.found, 1 if order.papers > 0 else -1)),
     ]
     return Table.of("orders", shown, rows)
 
@@ -276,6 +278,7 @@ def findings(cells: Sequence[Cell]) -> Table:
                 full = len(others) == len(against)
                 found = paired_difference(ours, Comparison(others).ranked()[0]) if ours and full else None
                 rows.append(Judged(own[best], found))
+    rows = tested(rows)
     shown = [
         WHERE.but(value=lambda row: f"{named(row.cell.part)}: {paper.dataset(row.cell.settings)}"),
         Column("best", "Best in the paper", value=lambda row: row.cell.label),
@@ -284,6 +287,12 @@ def findings(cells: Sequence[Cell]) -> Table:
         columns.AGREES.but(value=lambda row: verdict(row.found, 1)),
     ]
     return Table.of("best", shown, rows)
+
+
+def tested(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a table with their differences corrected together by `holm`."""
+    found = holm({place: row.found for place, row in enumerate(rows)})
+    return [row._replace(found=found[place]) for place, row in enumerate(rows)]
 
 
 def verdict(found: Difference | None, side: int) -> str | None:

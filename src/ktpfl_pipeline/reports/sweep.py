@@ -4,7 +4,7 @@ Only validation accuracy chooses a value. The test accuracy at the chosen value 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ktpfl_pipeline.analysis import study
@@ -12,7 +12,7 @@ from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
 from ktpfl_pipeline.analysis.frames import frame, to_csv
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.skew import label_skew
-from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.analysis.statistics import Difference, holm
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
 from ktpfl_pipeline.reports import columns, figures, notes, words
@@ -124,7 +124,8 @@ def table_rows(variants: Sequence[Comparison]) -> list[Row]:
             result, local = variant.methods[method], variant.methods.get("local")
             gained = None if local is None or local is result else paired_difference(result, local, lead)
             rows.append(Row(setting(variant.value) if own else ANY, result, gained, variant is best))
-    return rows
+    gains = holm({place: row.minus_local for place, row in enumerate(rows)})
+    return [replace(row, minus_local=gains[place]) for place, row in enumerate(rows)]
 
 
 def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
@@ -154,7 +155,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
         ),
         MINUS_LOCAL.but(
             title=f"{MINUS_LOCAL.title}{words.leading(lead)}",
-            meaning=f"at the same value, {words.INTERVAL}",
+            meaning=f"at the same value, {words.CORRECTED} {words.FEW}.",
             value=lambda row: interval(row.minus_local),
         ),
         columns.CHOSEN.but(

@@ -11,7 +11,7 @@ from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports import columns, notes, paper, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.model import Section, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, interval, mean, percent
+from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent, signed
 
 
 def comparison_table(comparison: Comparison, latex: str = "") -> Table:
@@ -37,7 +37,8 @@ def comparison_table(comparison: Comparison, latex: str = "") -> Table:
         return made
     local = comparison.local
     theirs = dict(zip(local.seeds, local.final[AFTER_TRANSFER].per_seed, strict=True)) if local else {}
-    gained = interval(paired(guesses, theirs)) if lead == AFTER_TRANSFER else None
+    found = paired(guesses, theirs) if lead == AFTER_TRANSFER else None  # not a method: shown and not tested
+    gained = found and signed(found.mean)
     row = {"method": words.MAJORITY.title, AFTER_TRANSFER: mean([*guesses.values()]), MINUS_LOCAL.key: gained}
     return replace(made, rows=[*made.rows, row])
 

@@ -11,17 +11,13 @@ from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.client.measures import BINS
 from ktpfl_pipeline.core.errors import plural, written
 from ktpfl_pipeline.core.identity import flat
-from ktpfl_pipeline.core.method import FineTuned, Method
+from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, LAST, VALIDATION
 from ktpfl_pipeline.core.settings import Budgets, Knowledge, Reliability, Stragglers
 
 OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
 FEW = f"Fewer than {FEWEST_SEEDS} seeds give no interval"
-INTERVAL = (
-    f"paired by seed, with the 95 % t interval over the seeds; significant, in bold, if it excludes zero. {FEW}, "
-    "and intervals are not corrected for their number."
-)
-PAIRED = "paired by seed, with t intervals over the seeds, corrected for the number of methods"
+PAIRED = "paired by seed, with t intervals over the seeds, corrected for the number of rows"
 CORRECTED = f"{PAIRED}; significant, in bold, if the interval excludes zero."
 INTERVALS = (
     "the differences of a column are tested together by Holm's step-down procedure, at 95 % for all of them, so an "
@@ -87,7 +83,7 @@ SKEW = {
 MAJORITY = Measure(
     "Majority class",
     "the accuracy of a client that always predicts the most frequent class of its own training samples. Its "
-    "difference to local-only is not corrected, because this is not a method.",
+    "difference to local-only is not tested, because this is not a method.",
 )
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 """Small numbers in words, for the number of evaluations in a final value."""
@@ -190,9 +186,9 @@ def averaged(seeds: int | None, results: Iterable[MethodResult] = ()) -> str:
 SIGNS: Mapping[str, tuple[Callable[[type[Method[Any]]], bool], str]] = {
     "†": (lambda kind: kind.fits_validation, "fits on the clients' validation samples, which other methods do not use"),
     "‡": (
-        lambda kind: issubclass(kind, FineTuned),
-        "fine-tunes the clients' models before the evaluation after transfer, which other methods do not; compare it "
-        "after equal extra epochs",
+        lambda kind: kind.trained_last,
+        "is evaluated after transfer with models that it fine-tunes, or averages from trained ones, and so is measured "
+        "after local training; compare it after equal extra epochs",
     ),
 }
 """The marks of methods that are treated differently: a test for such methods, and the difference in words."""
