@@ -33,10 +33,8 @@ class ProjectHooks:
         """Check every parameter, store the parameters for the pipeline registry and for Kedro, and configure tracking.
 
         On the command line, this hook first logs that a run starts. From then on, Ctrl-C ends the command with one
-        sentence instead of a traceback.
-
-        Raises:
-            ClickException: if the configuration cannot be read, or a setting is invalid.
+        sentence instead of a traceback. Raises ClickException if the configuration cannot be read, or a setting is
+        invalid.
         """
         if command := click.get_current_context(silent=True):
             logger.info("Loading …")  # the imports below load torch, which takes seconds
@@ -65,11 +63,8 @@ class ProjectHooks:
         """Check the runner and the settings that this run uses, and sort the nodes into the order of the methods.
 
         Only the sequential runner is allowed: other runners start nodes in threads or processes in which tracking and
-        checkpoints do not work.
-
-        Raises:
-            ClickException: if the runner is not sequential, if settings exclude each other, or if a model of another
-                library does not exist.
+        checkpoints do not work. Raises ClickException if the runner is not sequential, if settings exclude each other,
+        or if a model of another library does not exist.
         """
         from ktpfl_pipeline.config import checks, parsing, reading
         from ktpfl_pipeline.config.studies import COMPARE
@@ -123,8 +118,7 @@ class ProjectHooks:
     def after_pipeline_run(self, run_params: dict[str, Any], pipeline: Any, catalog: Any) -> None:
         """Print the comparison table, the path of the report, and the commands for MLflow and kedro-viz.
 
-        Raises:
-            ClickException: if a part of the study could not be run. The report is written in this case too.
+        Raises ClickException if a part of the study could not be run. The report is written in this case too.
         """
         for name in sorted(pipeline.outputs()):
             if name.endswith("/report"):

@@ -78,10 +78,8 @@ def register_pipelines() -> Pipelines:
 
     Each experiment has a pipeline ``<experiment>``, which runs KT-pFL only, and a pipeline ``compare_<experiment>``,
     which runs the methods of `methods_of`. Each section ``tune_<experiment>`` and ``sweep_<name>`` has a pipeline of
-    the same name. Further pipelines are ``overview``, ``paper`` if conf/ has this section, and ``__default__``.
-
-    Raises:
-        ClickException: if conf/ cannot be read, or a section is not valid.
+    the same name. Further pipelines are ``overview``, ``paper`` if conf/ has this section, and ``__default__``. Raises
+    ClickException if conf/ cannot be read, or a section is not valid.
     """
     try:
         sections = reading.recall()

@@ -77,11 +77,9 @@ class Served:
     def numbers(self, inputs: Tensor) -> Tensor:
         """Return inputs, (B, ...) in the form of the source, as a model takes them.
 
-        A missing value, NaN, is replaced by the value that `ktpfl convert csv` stored for its feature.
-
-        Raises:
-            InputError: if their shape is another one, a value is not finite and cannot be replaced, or a token id does
-                not exist.
+        A missing value, NaN, is replaced by the value that `ktpfl convert csv` stored for its feature. Raises
+        InputError if their shape is another one, a value is not finite and cannot be replaced, or a token id does not
+        exist.
         """
         if tuple(inputs.shape[1:]) != self._shape:
             raise InputError(

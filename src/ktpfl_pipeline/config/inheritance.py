@@ -26,11 +26,8 @@ def inherited(sections: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sections by name, each with the settings that it inherits at any depth, and without its key `like`.
 
     A section can inherit only from a section of the same kind. Sections whose names begin with ``_`` exist only to be
-    inherited, and are not returned.
-
-    Raises:
-        InputError: if a section's name is not valid, if `like` does not name a section of the same kind, or if
-            sections inherit from each other in a circle.
+    inherited, and are not returned. Raises InputError if a section's name is not valid, if `like` does not name a
+    section of the same kind, or if sections inherit from each other in a circle.
     """
     named = [name for name in sections if not name.startswith("_")]
     for name in named:

@@ -48,11 +48,7 @@ class _WholeFile(_Place):
     made = "run the whole pipeline first, or the box that writes it"
 
     def load(self) -> Any:
-        """Return the content of the file.
-
-        Raises:
-            InputError: if the file is missing or damaged.
-        """
+        """Return the content of the file. Raises InputError if the file is missing or damaged."""
         if not self.place.exists():
             raise InputError(f"{self.place} is not there: {self.made}.")
         try:
@@ -201,8 +197,7 @@ class ComparisonsDataset(_Place):
     def load(self) -> dict[str, Any]:
         """Return the content of every ``comparison.json``, the oldest first, except in half-written reports.
 
-        Raises:
-            InputError: if a file cannot be read or is not JSON.
+        Raises InputError if a file cannot be read or is not JSON.
         """
         found = {}
         for file in sorted(self.place.glob(f"**/{RESULTS}"), key=lambda file: (file.stat().st_mtime_ns, file)):

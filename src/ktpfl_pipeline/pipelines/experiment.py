@@ -48,11 +48,7 @@ TURNS = (*ALWAYS, *METHODS)
 def train(
     experiment: Experiment, federation: FederatedData, *, name: str, method: str
 ) -> list[FinishedRun] | InputError:
-    """Run `method`, see `attempt`.
-
-    Raises:
-        InputError: if the data were made with other settings.
-    """
+    """Run `method`, see `attempt`. Raises InputError if the data were made with other settings."""
     check_settings(f"The data of {name} were", federation.settings, experiment.of_data())
     return attempt(Job(name, method, experiment, federation))
 
@@ -78,8 +74,7 @@ def attempt(job: Job) -> list[FinishedRun] | InputError:
 def evaluate(experiment: Experiment, runs: list[FinishedRun] | InputError) -> MethodResult:
     """Return the summary of a method's runs with the settings of the experiment.
 
-    Raises:
-        InputError: if `attempt` returned it.
+    Raises InputError if `attempt` returned it.
     """
     if isinstance(runs, InputError):
         raise runs

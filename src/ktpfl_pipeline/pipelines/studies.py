@@ -36,8 +36,7 @@ from ktpfl_pipeline.runs.tuning import chosen, run_tuning
 def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, name: str) -> dict[str, Any]:
     """Run every method at every value with every seed, resume unfinished runs, and return the results.
 
-    Raises:
-        InputError: if runs diverged, after all other runs are finished; the message names the diverged runs.
+    Raises InputError if runs diverged, after all other runs are finished; the message names the diverged runs.
     """
     planned = plan(name, parsing.sweep_cells(name, sweep, parameters), raw_folder)
     check_possible(planned)
@@ -61,8 +60,7 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
 def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Report:
     """Return the report on the `results` of `run_sweep`, and log it to the run of the sweep.
 
-    Raises:
-        InputError: if the results were made with other settings.
+    Raises InputError if the results were made with other settings.
     """
     variants = parsing.variants(name, sweep, parameters)
     study = read(name, results, plain(sweep), [variant.shared() for variant in variants])
@@ -85,8 +83,7 @@ def sweep_pipeline(name: str) -> Pipeline:
 def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> str:
     """Return the text with the tuned hyperparameters, which comparisons read.
 
-    Raises:
-        InputError: if the results were made with other settings.
+    Raises InputError if the results were made with other settings.
     """
     return _choice(tune, experiment, results, name)[1]
 
@@ -94,8 +91,7 @@ def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name:
 def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> Report:
     """Return the report on a tuning, and log it to the run of the tuning.
 
-    Raises:
-        InputError: if the results were made with other settings.
+    Raises InputError if the results were made with other settings.
     """
     study, values = _choice(tune, experiment, results, name)
     made = replace(tuning.build(name, study, values), folder=study.key[:8])

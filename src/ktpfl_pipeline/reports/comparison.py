@@ -50,8 +50,7 @@ SHOWN = 40
 def build(name: str, comparison: Comparison, made: Provenance | None = None) -> Report:
     """Return the report on the methods of one experiment. `made` has the time, machine and command of the report.
 
-    Raises:
-        ValueError: if there are no results, or the methods have different numbers of clients.
+    Raises ValueError if there are no results, or the methods have different numbers of clients.
     """
     if not comparison.results:
         raise ValueError("A report needs the result of at least one method.")

@@ -67,10 +67,8 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
     """Return the report on all finished comparisons, from the contents of their ``comparison.json`` by folder.
 
     The contents are in the order in which they were written. Of several reports of one pipeline on the same data and
-    circumstances, the last is shown, and the section with the reports links to the others too.
-
-    Raises:
-        InputError: if no comparison has two methods, or a content is not a comparison.
+    circumstances, the last is shown, and the section with the reports links to the others too. Raises InputError if no
+    comparison has two methods, or a content is not a comparison.
     """
     comparisons = [read(place, content) for place, content in contents.items()]
     compared = [each for each in comparisons if len(each.methods) > 1]

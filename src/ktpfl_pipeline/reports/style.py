@@ -94,11 +94,7 @@ _ARCHITECTURES = {
 
 
 def check_kinds(kinds: Iterable[str]) -> None:
-    """Check that all kinds are in `FIGURE_FILES`.
-
-    Raises:
-        InputError: if a kind is not; the message names it.
-    """
+    """Check that all kinds are in `FIGURE_FILES`. Raises InputError if a kind is not; the message names it."""
     if unknown := [kind for kind in kinds if kind not in FIGURE_FILES]:
         raise InputError(f"figures of a report: {unknown[0]!r} is unknown; choose from {', '.join(FIGURE_FILES)}.")
 

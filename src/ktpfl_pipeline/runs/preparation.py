@@ -73,8 +73,7 @@ def partition_clients(
 ) -> tuple[Any, Any]:
     """Return the `FederatedData` for all methods, and the partition of every seed as a table for the user.
 
-    Raises:
-        InputError: if the samples cannot be partitioned as configured, or a method cannot use the clients' models.
+    Raises InputError if the samples cannot be partitioned as configured, or a method cannot use the clients' models.
     """
     made = federated(experiment, private, public_set, raw_folder)
     if methods:

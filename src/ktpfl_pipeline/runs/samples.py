@@ -114,8 +114,7 @@ def _without_gaps(samples: Any, source: str) -> Any:
 def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None:
     """Check that private samples have owners if the partition is ``natural``.
 
-    Raises:
-        InputError: if owners are missing. For an ``.npz`` file the message lists its arrays.
+    Raises InputError if owners are missing. For an ``.npz`` file the message lists its arrays.
     """
     if experiment.partition.scheme != NATURAL or isinstance(samples, OwnedDataset):
         return
@@ -137,8 +136,7 @@ def _reading(experiment: Experiment, private: Any = None) -> Any:
 def _shaped(experiment: Experiment, inputs: Any) -> Any:
     """Return inputs, (M, F), in the shape `private.shape` if the experiment has it.
 
-    Raises:
-        InputError: if the inputs are texts, or their number of values does not fit the shape.
+    Raises InputError if the inputs are texts, or their number of values does not fit the shape.
     """
     shape = experiment.private.shape
     if shape is None or tuple(inputs.shape[1:]) == tuple(shape):
@@ -172,8 +170,7 @@ def _adapted(experiment: Experiment, inputs: Any, whose: str, source: str) -> An
 def _draw(samples: Any, total: int) -> Any:
     """Return `total` samples, drawn in proportion to the classes. All seeds get the same samples.
 
-    Raises:
-        InputError: if there are too few samples, or a class would lose all of its samples.
+    Raises InputError if there are too few samples, or a class would lose all of its samples.
     """
     if total > len(samples):
         raise InputError(

@@ -34,11 +34,8 @@ def run_tuning(
 ) -> dict[str, Any]:
     """Run all candidates of all methods with every seed, resume unfinished runs, and return the results.
 
-    A method without a search space runs once, with its configured hyperparameters.
-
-    Raises:
-        InputError: if the data cannot be made, a client has no validation samples, or, after all other runs, all
-            candidates of a method diverged.
+    A method without a search space runs once, with its configured hyperparameters. Raises InputError if the data cannot
+    be made, a client has no validation samples, or, after all other runs, all candidates of a method diverged.
     """
     section, at = name.removeprefix(TUNE), tune.applied(experiment)
     planned = plan(name, [CellSettings(section, "", method, at) for method in methods], raw_folder)
@@ -117,8 +114,7 @@ def chosen(study: Study, experiment: str) -> Tuned:
 def check_validation(name: str, experiment: Experiment, data: FederatedData) -> None:
     """Check that every client has validation samples.
 
-    Raises:
-        InputError: if a client has none; the message names the first such client.
+    Raises InputError if a client has none; the message names the first such client.
     """
     for seed, clients in data.partitions.items():
         for client, own in clients.items():

@@ -30,10 +30,8 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         The file ``data.npz``, with labels and images, features or tokens, as for the source `npz`.
         The files ``train.npz`` and ``test.npz``. The samples of the second file are test samples.
 
-    A subfolder named `public` is not a client; see `included`.
-
-    Raises:
-        InputError: if the folder has another layout, or a file cannot be used.
+    A subfolder named `public` is not a client; see `included`. Raises InputError if the folder has another layout, or a
+    file cannot be used.
     """
     root = folder_in("clients", argument, folder)
     places = [place for place in subfolders(root, root) if place.name != PUBLIC]

@@ -28,10 +28,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
 
     The subfolders may also be `train`, `test` and optionally `val`, each with a subfolder per class. Images in `test`
     are then marked as test samples. Images in `val` count as training samples, from which each client draws its
-    validation samples.
-
-    Raises:
-        InputError: if the folder has another layout, or images cannot be read.
+    validation samples. Raises InputError if the folder has another layout, or images cannot be read.
     """
     path = folder_in("folder", argument, folder)
     parts, test = parts_of(path, path)

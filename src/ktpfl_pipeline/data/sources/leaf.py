@@ -46,10 +46,8 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
     """Return the samples of all users, sorted by name: features in float32, in the shape of `x`, or tokens.
 
     The argument is a file, a folder of ``.json`` files, or a folder with two such folders, `train` and `test`. Samples
-    in `test` are marked as test samples.
-
-    Raises:
-        InputError: if a file is not in the format of LEAF, or its samples cannot be used.
+    in `test` are marked as test samples. Raises InputError if a file is not in the format of LEAF, or its samples
+    cannot be used.
     """
     path = path_in("leaf", argument, folder, "yourfolder")
     read = partial(_joined, path, reading=reading, folder=folder)

@@ -63,9 +63,7 @@ def read(file: Path) -> Table:
     """Return the columns of a CSV file by name. Cells are strings without surrounding spaces, or None if empty.
 
     The separator is a comma, semicolon, tab or vertical bar; it is detected in the first line. Cells may be quoted.
-
-    Raises:
-        InputError: if the file does not exist, is too large, or is not a UTF-8 table with rows of equal length.
+    Raises InputError if the file does not exist, is too large, or is not a UTF-8 table with rows of equal length.
     """
     if not file.is_file():
         raise InputError(f"there is no file {file}: correct the path of the table.")

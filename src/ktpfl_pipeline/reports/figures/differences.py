@@ -32,8 +32,7 @@ FAR = 4
 def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
     """Draw each method's difference to local-only with its corrected interval and its number, the highest at the top.
 
-    Raises:
-        ValueError: without local-only, or without another method that has a seed in common with it.
+    Raises ValueError without local-only, or without another method that has a seed in common with it.
     """
     comparison = Comparison.of(results)
     main, lead = comparison.main, comparison.headline

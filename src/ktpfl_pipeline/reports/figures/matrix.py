@@ -42,10 +42,7 @@ def coefficient_heatmaps(result: MethodResult) -> Figure:
     """Draw the coefficient matrix after the last round of the first seed, and the similarity of the clients' labels.
 
     Row = student, column = teacher. In both matrices, clients are in the order of `_by_labels`. If only the clients
-    know their labels, only the coefficient matrix is drawn.
-
-    Raises:
-        ValueError: if the method has no coefficient matrix.
+    know their labels, only the coefficient matrix is drawn. Raises ValueError if the method has no coefficient matrix.
     """
     run = result.runs[0]
     if run.coefficients is None:
@@ -109,10 +106,8 @@ def matrix_over_rounds(result: MethodResult) -> Figure:
 
     The lower half shows the weights of the groups of `ATTENTION` by round, averaged over students, with the range over
     seeds. Dotted lines are the weights of a matrix of 1/N. The lines end at the last round that all seeds have; with
-    early stopping, a seed ends at its best round. If only the clients know their labels, there are no groups.
-
-    Raises:
-        ValueError: if the runs kept no matrices.
+    early stopping, a seed ends at its best round. If only the clients know their labels, there are no groups. Raises
+    ValueError if the runs kept no matrices.
     """
     run = result.runs[0]
     if not run.matrices:
@@ -176,10 +171,8 @@ def even_attention(label_counts: Sequence[Sequence[int]], adversaries: Sequence[
 def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
     """Draw the confusion matrix of each method, over all its runs, one panel per method.
 
-    Row = true class, column = predicted class. A cell is the share of the test samples of the true class.
-
-    Raises:
-        ValueError: if a method has no confusion matrix.
+    Row = true class, column = predicted class. A cell is the share of the test samples of the true class. Raises
+    ValueError if a method has no confusion matrix.
     """
     if any(not run.confusion for result in results for run in result.runs):
         raise ValueError("A method without a confusion matrix cannot be drawn.")

@@ -18,10 +18,7 @@ def theorem(result: MethodResult) -> Figure:
 
     The x-axis is the smaller loss of the client's own model and the average of all clients' predictions. The y-axis is
     the loss of the fitted mixture, and of the learned coefficients. Mixtures on or below the diagonal satisfy the
-    bound.
-
-    Raises:
-        ValueError: if no run of the method was checked.
+    bound. Raises ValueError if no run of the method was checked.
     """
     checks = [run.theorem for run in result.runs if run.theorem is not None]
     if not checks:
