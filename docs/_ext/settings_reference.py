@@ -17,7 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 from ktpfl_pipeline.config import schema, studies
 from ktpfl_pipeline.core import recipe, validation
 from ktpfl_pipeline.core import settings as groups_of_settings
-from ktpfl_pipeline.core.settings import CHANGES
+from ktpfl_pipeline.core.augmentation import CHANGES
 from ktpfl_pipeline.core.validation import Rule, default, meanings, plain, rules
 from ktpfl_pipeline.core.warnings import KINDS
 from ktpfl_pipeline.data import settings as data_settings

@@ -15,9 +15,10 @@ from experiment import EXPERIMENT, REMOVED, SWEEP, changed
 from ktpfl_pipeline.config import checks, parsing
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import Paper, Range, Sweep, Tune
+from ktpfl_pipeline.core.augmentation import CHANGES
 from ktpfl_pipeline.core.compatibility import problems
 from ktpfl_pipeline.core.errors import InputError, written
-from ktpfl_pipeline.core.settings import CHANGES, Compute, ExecutorSettings, Ray
+from ktpfl_pipeline.core.settings import Compute, ExecutorSettings, Ray
 from ktpfl_pipeline.core.validation import meanings, parse, plain, rules
 from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.fedmd import FedMD

@@ -7,12 +7,8 @@ process, after a run is resumed, and in an exported model.
 
 import random
 import re
-import sys
-from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
-from functools import partial
+from collections.abc import Callable
 from itertools import chain, islice
-from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -22,8 +18,9 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.extensions import called, is_library, raised
+from ktpfl_pipeline.core.extensions import called, raised
 from ktpfl_pipeline.core.identity import digest
+from ktpfl_pipeline.core.kept_values import marks_of, numbers_of, values_of
 from ktpfl_pipeline.core.kinds import Kind
 
 SAMPLES = 3
@@ -32,8 +29,6 @@ FAR = 10_000
 """A number that a pass changes is moved on by this many such changes, to see whether the logits depend on it."""
 TOLERANCE = 2e-4
 """The largest difference of equal logits, in units of the largest logit: kernels round differently by batch size."""
-_OF_TORCH = frozenset(vars(nn.Module()))
-"""The attributes that every module has."""
 
 
 class Tried(NamedTuple):
@@ -42,13 +37,6 @@ class Tried(NamedTuple):
     fresh: nn.Module  # a new module
     built: str  # a hash of the layers, the shapes of all tensors, and the numbers and words that the layers keep
     warnings: tuple[str, ...]  # what may surprise, in one sentence each
-
-
-class Kept(NamedTuple):
-    """A value that a module keeps outside of its state."""
-
-    value: Any
-    put: Callable[[Any], Any]  # writes another value to the same place
 
 
 class Trial:
@@ -190,10 +178,10 @@ class Trial:
 
     def check_repeats(self, module: nn.Module) -> None:
         """Check that the same inputs have the same logits in evaluation mode."""
-        generators, marks = _generators(), _marks(module)
+        generators, marks = _generators(), marks_of(module)
         if _close(self.logits(module, False, seed=3), self.evaluated):
             return
-        changed = [key for key, value in _marks(module).items() if marks.get(key) != value]
+        changed = [key for key, value in marks_of(module).items() if marks.get(key) != value]
         drawn = [f"draws with {name}" for name, state in _generators().items() if state != generators[name]]
         why = drawn or [f"changes {_some(changed)}"] * bool(changed) or ["draws with torch, or changes a buffer"]
         self.refuse(
@@ -215,7 +203,7 @@ class Trial:
             self.refuse("returned logits that have no gradient: compute them without detaching")
         own = {id(each) for each in module.parameters()}
         if hidden := [each for each in _leaves(logits) if id(each) not in own]:
-            known = {id(value): key for key, (value, _) in kept(module).items()}
+            known = {id(value): key for key, (value, _) in values_of(module).items()}
             names = [key for place, key in known.items() if place in {id(each) for each in hidden}]
             forms = [f"a tensor of {tuple(each.shape)}" for each in hidden if id(each) not in known]
             self.refuse(
@@ -254,13 +242,13 @@ class Trial:
 
     def check_state(self, other: nn.Module) -> None:
         """Check that logits depend on the state alone: not on the module that has it, nor on earlier passes."""
-        numbers, marks = _numbers(other), _marks(other)
+        numbers, marks = numbers_of(other), marks_of(other)
         self.load(other)
         for training in (True, False):
             self.logits(other, training, self.y, seed=5)
-        changed = [key for key, value in _marks(other).items() if marks.get(key) != value]
+        changed = [key for key, value in marks_of(other).items() if marks.get(key) != value]
         if not self.same(other):
-            one, two = (_marks(self.made(seed), by_value=True) for seed in (0, 1))
+            one, two = (marks_of(self.made(seed), by_value=True) for seed in (0, 1))
             unlike = [key for key, value in one.items() if two.get(key) != value]
             if self.same(self.made(1).float()) or (changed and not unlike):
                 self.refuse_memory(changed)
@@ -274,7 +262,7 @@ class Trial:
                 f"{_some(unlike)}, which its state_dict does not hold and which differ each time it is "
                 "built. Register tensors as buffers (register_buffer), and put layers into nn.ModuleList"
             )
-        for key, (value, put) in _numbers(other).items():
+        for key, (value, put) in numbers_of(other).items():
             if key in numbers and value != (old := numbers[key].value):
                 put(value + FAR * (value - old))
                 alike = self.same(other)
@@ -317,7 +305,7 @@ class Trial:
         own = {id(each) for each in chain(module.parameters(), module.buffers())}
         found = {
             key: value
-            for key, (value, _) in kept(module).items()
+            for key, (value, _) in values_of(module).items()
             if isinstance(value, Tensor) and value.is_floating_point() and value.dim() and id(value) not in own
         }
         if not found:
@@ -349,92 +337,10 @@ def mixes(build: Callable[[], nn.Module], shape: Shape, kind: Kind) -> bool:
     return not (_close(found[1][:1], found[0][:1]) and _close(found[2][-1:], found[0][-1:]))
 
 
-def kept(module: nn.Module) -> dict[str, Kept]:
-    """Return the values that the layers of a module keep outside of their parameters and saved buffers, by name."""
-    found: dict[str, Kept] = {}
-    seen = {id(part) for part in module.modules()} | {id(each) for each in module.state_dict(keep_vars=True).values()}
-
-    def add(name: str, value: Any, put: Callable[[Any], Any]) -> None:
-        if isinstance(value, int | float | str | None):
-            found[name] = Kept(value, put)
-            return
-        if id(value) in seen or isinstance(value, type | ModuleType):
-            return
-        seen.add(id(value))
-        if isinstance(value, Tensor | torch.Generator):
-            found[name] = Kept(value, put)
-        elif isinstance(value, nn.Module):
-            for path, part in value.named_modules(prefix=name):
-                of_layer(path, part)
-        elif isinstance(value, Mapping):
-            for key, each in value.items():
-                add(f"{name}[{key!r}]", each, partial(_set, value, key))
-        elif isinstance(value, list | tuple | deque):
-            for place, each in enumerate(value):
-                add(f"{name}[{place}]", each, partial(_set, value, place))
-        elif isinstance(value, SimpleNamespace) or not is_library(type(value).__module__):
-            for key, each in getattr(value, "__dict__", {}).items():
-                add(f"{name}.{key}", each, partial(setattr, value, key))
-
-    def of_layer(path: str, part: nn.Module) -> None:
-        tensors = {**part._parameters, **part._buffers}  # those in the state are already seen
-        for key, value in chain(tensors.items(), vars(part).items()):
-            if key not in _OF_TORCH:
-                add(f"{path}.{key}".lstrip("."), value, partial(setattr, part, key))
-
-    for path, part in module.named_modules():
-        of_layer(path, part)
-    return found
-
-
-def _set(values: Any, key: Any, value: Any) -> None:
-    if isinstance(values, MutableMapping | MutableSequence):
-        values[key] = value
-
-
-def _shared(module: nn.Module) -> dict[str, Kept]:
-    """Return the numbers that the classes of a module's layers and their Python modules have, by name."""
-    found: dict[str, Kept] = {}
-    classes = dict.fromkeys(chain.from_iterable(type(part).__mro__ for part in module.modules()))
-    for each in classes:
-        if not is_library(each.__module__):
-            for owner in (each, sys.modules.get(each.__module__)):
-                for key, value in {**getattr(owner, "__dict__", {})}.items():
-                    if type(value) in (int, float):
-                        found[f"{getattr(owner, '__name__', '')}.{key}"] = Kept(value, partial(setattr, owner, key))
-    return found
-
-
-def _numbers(module: nn.Module) -> dict[str, Kept]:
-    """Return the numbers that a module keeps, by name; a tensor of one element counts as a number."""
-    found = {}
-    for name, (value, put) in {**kept(module), **_shared(module)}.items():
-        if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
-            found[name] = Kept(value.item(), value.detach().fill_)
-        elif type(value) in (int, float):
-            found[name] = Kept(value, put)
-    return found
-
-
-def _marks(module: nn.Module, *, by_value: bool = False) -> dict[str, Any]:
-    """Return a value for everything that a module keeps, which differs if it has changed.
-
-    A tensor counts as changed if it was replaced or written to or, `by_value`, if its numbers differ.
-    """
-    found = {}
-    for name, (value, _) in {**kept(module), **_shared(module)}.items():
-        found[name] = value
-        if isinstance(value, torch.Generator):
-            found[name] = value.get_state().tolist()
-        elif isinstance(value, Tensor):
-            found[name] = value.tolist() if by_value else (id(value), value._version)
-    return found
-
-
 def _built(module: nn.Module, other: nn.Module) -> str:
     """Return a hash of what a builder makes. Numbers and words count if two modules have the same ones."""
     kinds = {name: [*tensor.shape, str(tensor.dtype)] for name, tensor in module.state_dict().items()}
-    one, two = ({name: value for name, (value, _) in kept(each).items()} for each in (module, other))
+    one, two = ({name: value for name, (value, _) in values_of(each).items()} for each in (module, other))
     plain = {
         name: repr(value)
         for name, value in one.items()

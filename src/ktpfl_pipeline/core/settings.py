@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le
 
+from ktpfl_pipeline.core.augmentation import Augmentation
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.shares import rounded
@@ -23,8 +24,6 @@ from ktpfl_pipeline.core.validation import (
     Positive,
     Reads,
     Share,
-    parse,
-    plain,
 )
 
 if TYPE_CHECKING:
@@ -40,81 +39,6 @@ Threads = Annotated[int, Ge(1), Le(256)]
 Workers = Literal["auto"] | Threads
 ROUNDS = 30
 """T, the number of rounds, where none is given."""
-
-
-@dataclass(frozen=True)
-class Crop:
-    """torchvision's `RandomCrop`, to the size that images have.
-
-    Attributes:
-        padding: pixels added on each side before cropping.
-    """
-
-    padding: Annotated[int, Ge(0), Le(8192)] = 4
-
-
-@dataclass(frozen=True)
-class Flip:
-    """torchvision's `RandomHorizontalFlip`.
-
-    Attributes:
-        p: the probability of a flip.
-    """
-
-    p: Chance = 0.5
-
-
-@dataclass(frozen=True)
-class ColorJitter:
-    """torchvision's `ColorJitter`.
-
-    Attributes:
-        brightness: the largest relative change of brightness.
-        contrast: the largest relative change of contrast.
-        saturation: the largest relative change of saturation.
-        hue: the largest shift of hue, in turns.
-    """
-
-    brightness: Chance = 0.4
-    contrast: Chance = 0.4
-    saturation: Chance = 0.4
-    hue: Annotated[float, Ge(0), Le(0.5)] = 0.1
-
-
-@dataclass(frozen=True)
-class RandAugment:
-    """torchvision's `RandAugment`.
-
-    Attributes:
-        num_ops: changes per image.
-        magnitude: strength of the changes.
-    """
-
-    num_ops: Annotated[int, Ge(1), Le(14)] = 2
-    magnitude: Annotated[int, Ge(0), Le(30)] = 9
-
-
-CHANGES: dict[str, type] = {"crop": Crop, "flip": Flip, "color_jitter": ColorJitter, "rand_augment": RandAugment}
-
-
-def _change(value: Any) -> dict[str, Any]:
-    """Return one change with all its arguments: ``{"flip": {"p": 0.5}}``."""
-    given = {value: {}} if isinstance(value, str) else value
-    if not isinstance(given, Mapping) or len(given) != 1 or not given.keys() <= CHANGES.keys():
-        raise ValueError(f"one of {', '.join(CHANGES)}, or one of them with arguments, as in {{crop: {{padding: 4}}}}")
-    return {
-        name: plain(parse(CHANGES[name], {} if arguments is None else arguments, name))
-        for name, arguments in given.items()
-    }
-
-
-def _changes(value: Any) -> Any:
-    """Return a list of changes: a single one may be given without brackets, and names may be joined with +."""
-    return [value] if isinstance(value, Mapping) else value.split("+") if isinstance(value, str) else value
-
-
-Augmentation = Annotated[tuple[Annotated[dict[str, Any], Reads(_change)], ...], Reads(_changes)]
-"""Changes of an image in their order: names of `CHANGES`, each with its arguments."""
 
 
 @dataclass(frozen=True)

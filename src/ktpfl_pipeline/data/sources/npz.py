@@ -97,8 +97,7 @@ def included(argument: str, folder: Path) -> Tensor:
 def read(path: Path, extents: list[Extent] | None = None) -> LabeledDataset:
     """Return the samples of the file `path`, as `load` does.
 
-    If `extents` is given, the extent of features is appended to the list, and the caller checks the extents of all its
-    files.
+    The extent of features is appended to `extents`, if given, and the caller checks the extents of all its files.
     """
     with _opened(path) as archive:
         kind, headers = _checked(path, archive, labeled=True)
@@ -265,19 +264,15 @@ class _Form(NamedTuple):
     plain: str  # what to save instead of Python objects
 
 
+_NAMES = "integers or text of shape (N,)"
 _FORMS = {
     "labels": _Form(
         "iufUS",
-        "integers or text of shape (N,)",
+        _NAMES,
         "one class number per sample",
         "class numbers, with .astype('int64'), or names of classes, with .astype(str)",
     ),
-    "clients": _Form(
-        "iuUS",
-        "integers or text of shape (N,)",
-        "one client per sample",
-        "text, with .astype(str), or integers, with .astype('int64')",
-    ),
+    "clients": _Form("iuUS", _NAMES, "one client per sample", "text, with .astype(str), or .astype('int64')"),
     "test": _Form("biu", "true or false of shape (N,)", "one such value per sample", "it with .astype(bool)"),
     "classes": _Form(
         "US",
@@ -285,7 +280,7 @@ _FORMS = {
         "the names of the classes, in the order of their numbers",
         "the names as text, with .astype(str)",
     ),
-    "groups": _Form("iuUS", "integers or text of shape (N,)", "one group per sample", "text, with .astype(str)"),
+    "groups": _Form("iuUS", _NAMES, "one group per sample", "text, with .astype(str)"),
     "columns": _Form("US", "text of shape (F,)", "the names of the features", "the names as text, with .astype(str)"),
     "fill": _Form("f", "floats of shape (F,)", "one value per feature", "numbers, with .astype('float32')"),
     "vocabulary": _Form(
