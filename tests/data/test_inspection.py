@@ -1,6 +1,7 @@
 """What looks wrong in samples and splits is a warning; what is usual is none."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,16 +122,48 @@ class TestEqualSamples:
         )
 
     def test_of_other_clients_count_too(self) -> None:
-        rows = ROWS[torch.arange(200) // 4 * 4]  # each of four clients has a copy of each row
+        rows, labels = (each[torch.arange(200) // 4 * 4] for each in (ROWS, LABELS))  # each of four clients has copies
         clients = {n: ClientIndices(*(part + n for part in SPLIT)) for n in range(4)}
-        assert told(owned(rows), clients) == {}, "a row is on the same side at all clients"
+        assert told(owned(rows, labels), clients) == {}, "a row is on the same side at all clients"
         clients[0] = ClientIndices(SPLIT[2], SPLIT[1], SPLIT[0])
-        assert "0 of them one of their own client" in told(owned(rows), clients)["Equal samples"]
+        assert "0 of them one of their own client" in told(owned(rows, labels), clients)["Equal samples"]
 
     def test_of_one_client_are_named(self) -> None:
-        rows = ROWS.clone()
-        rows[OWNERS == 1] = ROWS[1]
-        assert "most at client 'north' (13 of 13)" in told(owned(rows))["Equal samples"]
+        rows, labels = ROWS.clone(), LABELS.clone()
+        rows[OWNERS == 1], labels[OWNERS == 1] = ROWS[1], LABELS[1]
+        assert "most at client 'north' (13 of 13)" in told(owned(rows, labels))["Equal samples"]
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_that_coarse_columns_have_by_chance_are_none(self, seed: int) -> None:
+        """As age in years and a rounded measurement, or answers to few questions; labels mostly follow from them."""
+        drawn = np.random.default_rng(seed)
+        age, sugar = drawn.normal(60, 12, 500).round(), drawn.normal(5.5, 0.8, 500).round(1)
+        answers = drawn.integers(0, 3, (500, 4))
+        for rows, score in ((np.stack([age, sugar], 1), sugar - 5.5), (answers, answers.sum(1) - 4)):
+            labels = torch.from_numpy(score + drawn.normal(0, 0.5, 500) > 0).long()
+            samples = LabeledDataset(torch.from_numpy(rows.astype("f4")), labels)
+            clients = partition(labels, 4, "iid", 0)
+            test = torch.cat([own.test for own in clients.values()])
+            train = torch.cat([own.train for own in clients.values()])
+            assert torch.isin(samples.copies[test], samples.copies[train]).float().mean() > 0.05
+            assert told(samples, clients) == {}
+
+    def test_that_are_copies_of_rows_with_coarse_columns_are_counted(self) -> None:
+        drawn = np.random.default_rng(0)
+        rows = np.stack([drawn.normal(60, 12, 250).round(), *drawn.normal(5.5, 0.8, (2, 250)).round(1)], 1)
+        samples = LabeledDataset(
+            torch.from_numpy(rows.astype("f4")).repeat(2, 1), LABELS[torch.arange(500) % 250 % 200]
+        )
+        assert "Equal samples" in told(samples, partition(samples.labels, 4, "iid", 0))
+
+    def test_of_texts_with_other_labels_are_not_copies(self) -> None:
+        """Short texts such as "ok" occur often, with any label."""
+        words = torch.from_numpy(NUMBERS.integers(2, 5, (400, 2)))
+        labels = torch.from_numpy(NUMBERS.integers(0, 2, 400))
+        vocabulary = Vocabulary(5, padding=0, words=("", "?", "ok", "no", "yes"))
+        samples = LabeledDataset(words, labels, vocabulary=vocabulary)
+        assert told(samples, partition(labels, 2, "iid", 0)) == {}
+        assert "Equal samples" in told(replace(samples, labels=words[:, 0] % 2), partition(labels, 2, "iid", 0))
 
     def test_stay_on_one_side_with_keep_equal(self) -> None:
         copies = torch.arange(200) // 4 // 5 * 4 + torch.arange(200) % 4

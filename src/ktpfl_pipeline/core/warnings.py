@@ -29,7 +29,7 @@ KINDS = {
     "Unknown words": "texts whose words are mostly unknown to the vocabulary",
     "Names alike": "names of classes or clients that differ only in capitals, blanks, Unicode form or number format",
     "Axes": "inputs whose axes seem to be in another order than channels first",
-    "Equal samples": "test samples that equal a training sample",
+    "Equal samples": "test samples that equal a training sample, more than rows of coarse columns do by chance",
     "Groups on both sides": "groups, such as patients, that the source's own split separates",
     "Untrained classes": "classes that are tested and that the client, or no client, has training samples of",
     "Outliers": "values far outside of a column, by which standardization hides the other values",

@@ -8,14 +8,16 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset, Shape
 from ktpfl_pipeline.core.errors import listed, plural
+from ktpfl_pipeline.core.kinds import FEATURES
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.columns import of_columns, one_per_value
 from ktpfl_pipeline.data.owned import OwnedDataset
@@ -27,10 +29,13 @@ CHANCE = 0.01
 """The share of test samples up to which a finding causes no warning."""
 OF_A_CLIENT, FEW = 0.1, 5
 """A client is named if a finding concerns more than a share `OF_A_CLIENT` of its test samples, and at least `FEW`."""
+TIMES = 3
+"""Equal samples are copies beyond this number of times what chance gives, which is an estimate."""
 CHARACTERS = 10
 """More class names of one character than this are characters, where `a` and `A` differ."""
 CHANNELS = 4
 """The most channels of a usual image."""
+Numbers = NDArray[Any]
 _UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
 
@@ -159,15 +164,22 @@ def _named(split: _Split, shares: Sequence[tuple[int, int]]) -> tuple[list[str],
 
 
 def _leak(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
-    """Find test samples whose inputs equal those of a training sample."""
+    """Find test samples whose inputs equal those of a training sample, more than `_by_chance`."""
     copies, train, test = samples.copies.numpy(), split.joined("train").numpy(), split.joined("test").numpy()
     leaked = np.isin(copies[test], copies[train])
     own = [np.isin(copies[each.test], copies[each.train]) for each in split.clients]
     shares = [(int(each.sum()), len(each)) for each in own]
-    much, worst = _named(split, shares)
-    share = leaked.mean()
-    if not (share > CHANCE or much):
+    if leaked.mean() <= CHANCE and not _named(split, shares)[0]:
         return 0.0, ""
+    known = _Known.of(samples, copies)
+    beyond = [
+        (max(0, int(found - TIMES * known.by_chance(each.train.numpy(), each.test.numpy()))) if found else 0, of)
+        for each, (found, of) in zip(split.clients, shares, strict=True)
+    ]
+    much, worst = _named(split, beyond)
+    if not (leaked.sum() - TIMES * known.by_chance(train, test) > CHANCE * len(test) or much):
+        return 0.0, ""
+    share = leaked.mean()
     row = int(test[leaked.argmax()])
     twin = int(train[(copies[train] == copies[row]).argmax()])
     same = sum(found for found, _ in shares)
@@ -177,6 +189,39 @@ def _leak(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
         f"sample, {same:,} of them one of their own client{most}, such as the samples {row} and {twin}: test accuracy "
         "counts what was learned by heart. Take copies out, or name what belongs together in `group`."
     )
+
+
+class _Known(NamedTuple):
+    """What says whether equal samples are copies or equal by chance, as rows of a table of few coarse columns are."""
+
+    copies: Numbers  # (M,) the number of the input of each sample
+    pairs: Numbers  # (M,) the number of the input and label of each sample
+    likely: Numbers  # (M,) the probability of each input if columns were independent; 0 except for rows of a table
+    agree: float  # the probability that two samples have the same label
+
+    @classmethod
+    def of(cls, samples: LabeledDataset, copies: Numbers) -> "_Known":
+        labels, likely = samples.labels.numpy(), np.zeros(len(copies))
+        if samples.kind is FEATURES and samples.inputs.ndim == 2:
+            for column in samples.inputs.numpy().T:
+                _, place, count = np.unique(column, return_inverse=True, return_counts=True)
+                likely += np.log(count[place] / len(copies))
+            likely = np.exp(likely)
+        pairs = np.unique(copies * samples.classes + labels, return_inverse=True)[1]
+        return cls(copies, pairs, likely, float(((np.bincount(labels) / len(labels)) ** 2).sum()))
+
+    def by_chance(self, train: Numbers, test: Numbers) -> float:
+        """Estimate how many of the samples `test` equal one of `train` by chance: the larger of two estimates.
+
+        With independent columns, a test input of probability q occurs among n training samples with probability
+        1 - exp(-nq). And copies have the same label, while the labels of other samples differ with at most the
+        probability 1 - `agree`.
+        """
+        columns = float(-np.expm1(-len(train) * self.likely[test]).sum())
+        twins = np.bincount(self.copies[train], minlength=len(self.copies))[self.copies[test]]
+        alike = np.bincount(self.pairs[train], minlength=len(self.copies))[self.pairs[test]]
+        differ = (1 - alike / np.maximum(twins, 1))[twins > 0].sum()
+        return max(columns, float(differ) / (1 - self.agree) if self.agree < 1 else 0.0)
 
 
 def _groups(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
