@@ -204,7 +204,6 @@ FEW: dict[str, dict[str, list[int]]] = {"kt_pfl": {"sent": [1, 2], "received": [
         ({"compare": ["fedmd"]}, "experiment.compare is set; list the methods under methods"),
         ({"exchange": "parameters"}, "experiment.exchange is parameters; with real clients it must be predictions"),
         ({"hyperparameters": "tuned"}, "experiment.hyperparameters is tuned; with real clients it must be configured"),
-        ({"knowledge": "uint8"}, "experiment.knowledge.encoding is uint8; with real clients it must be float32"),
         ({"knowledge": {"noise": 0.1}}, "experiment.knowledge.noise is 0.1; with real clients it must be 0.0"),
         ({"compute": {"executor": "processes"}}, "experiment.compute.executor is set"),
         ({"methods": {"kt_pfl": {"rho": -1.0}}}, r"kt_pfl\.rho is -1\.0"),

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from ktpfl_flower import codes
 from ktpfl_flower.wire import Left
 from ktpfl_pipeline.core import weights
 from ktpfl_pipeline.core.client import dp_sgd, features, operations
@@ -106,6 +107,7 @@ EPOCHS = Kind("a number of epochs", lambda value, known: value is None or _whole
 SPLIT = Kind("train, validation or test", lambda value, known: value in get_args(Split))
 BATCH = Kind("indices of public samples", _indices)
 TEACHER = Kind("probabilities of classes", lambda value, known: _tensor(value, (None, known.setting.classes), *FLOATS))
+CODE = Kind("encoded probabilities", lambda value, known: isinstance(value, tuple))  # `codes` checks it
 WIDTH = Kind("a number of features", lambda value, known: _whole(value, LARGEST) and value > 0)
 PROTOTYPES = Kind(
     "one prototype per class", lambda value, known: _tensor(value, (known.setting.classes, None), *FLOATS)
@@ -118,7 +120,9 @@ OPERATIONS = {
     "train": Offer("local training", operations.train, "model", (MODEL, ROUND, EPOCHS)),
     "train_privately": Offer("private local training", dp_sgd.train, "model", (MODEL, ROUND)),
     "distill": Offer("distillation", operations.distill, "model", (MODEL, TEACHER, BATCH, ROUND)),
+    "distill_encoded": Offer("distillation", codes.distill, "model", (MODEL, CODE, BATCH, ROUND)),
     "logits": Offer("predictions", operations.logits, "predictions", (MODEL, BATCH)),
+    "logits_encoded": Offer("predictions", codes.logits, "predictions", (MODEL, BATCH)),
     "evaluate": Offer("an evaluation", operations.evaluate, "numbers", (MODEL, SPLIT)),
     "class_means": Offer("prototypes", features.class_means, "prototypes", (MODEL, WIDTH)),
     "with_prototypes": Offer(
@@ -135,6 +139,10 @@ OPERATIONS = {
         (MODEL, PROTOTYPES, SHOWN, WEIGHT, ROUND, EPOCHS),
     ),
 }
+
+
+COVERED = dp_sgd.COVERED | {codes.logits, codes.distill}
+"""The operations that private training allows."""
 
 
 def find(name: str) -> Offer:
@@ -156,7 +164,7 @@ def check_request(name: str, arguments: Any, method: str, known: Known) -> None:
             cover it, or the arguments, in which the models replace their numbers, are not allowed.
     """
     offer, allowed, private = find(name), exchanges(method), known.setting.training.privacy is not None
-    if private and (offer.perform not in dp_sgd.COVERED or (name == "evaluate" and "train" in arguments)):
+    if private and (offer.perform not in COVERED or (name == "evaluate" and "train" in arguments)):
         raise InputError(f"it requests {name}, but the training of this run is private, and its ε would not cover it.")
     if name == "train_privately" and not private:
         raise InputError("it requests private training, but sent no settings for it.")
@@ -188,7 +196,7 @@ def check_answer(name: str, value: Any, arguments: tuple[Any, ...], known: Known
     match find(name).gives:
         case "predictions":
             expected = f"predictions for {plural(len(arguments[1]), 'sample')} and {classes} classes"
-            sound = _tensor(value, (len(arguments[1]), classes), *FLOATS)
+            sound = _tensor(value, (len(arguments[1]), classes), *FLOATS) or name == "logits_encoded"
         case "prototypes":
             expected = f"a prototype of {arguments[1]} features and a flag for each of {classes} classes"
             means, owned = value if isinstance(value, tuple) and len(value) == 2 else (None, None)

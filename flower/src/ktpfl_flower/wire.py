@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.weights import Params
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
-    for dtype in (torch.float32, torch.float64, torch.uint8, torch.int64, torch.bool)
+    for dtype in (torch.float16, torch.float32, torch.float64, torch.uint8, torch.uint16, torch.int64, torch.bool)
 }
 """Dtypes that tensors in messages may have, by name."""
 LENGTH = 8

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver
+from ktpfl_pipeline.core.knowledge.channel import Delivery, Message
 from ktpfl_pipeline.core.knowledge.encodings import pack
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.matrix.teachers import check_teachers, mix_teachers, soft_predictions
@@ -172,7 +172,7 @@ def _delivered(
     chosen_by, found = [None] * len(models) if chosen is None else chosen.cpu(), {}
     for n, own, some in zip(models, values.cpu(), chosen_by, strict=True):
         message = Message(own, way == "upload", batch, t, len(fed.public), since, some)
-        found[n] = deliver(fed.knowledge, message, fed.client_states.before(way, n))
+        found[n] = fed.delivered(n, message, fed.client_states.before(way, n))
     fed.client_states.add(way, {n: each.kept for n, each in found.items()})
     return found
 

@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError, named
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
-from ktpfl_pipeline.core.knowledge.channel import noisy
+from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver, noisy
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
@@ -207,6 +207,10 @@ class Federation(Setting):
             if n in results
         }
         return torch.stack([false.get(n, uploads[n]) for n in models])
+
+    def delivered(self, n: int, message: Message, kept: Params) -> Delivery:
+        """Return the delivery of client n's message of predictions, from or to the client; see `deliver`."""
+        return deliver(self.knowledge, message, kept)
 
     def distill(
         self,

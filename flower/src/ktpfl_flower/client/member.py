@@ -33,7 +33,7 @@ from ktpfl_pipeline.core.errors import DivergedError, InputError, LostError, pri
 from ktpfl_pipeline.core.kinds import described
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.core.setting import Client, Setting
-from ktpfl_pipeline.core.settings import Compute, Distillation, LocalTraining
+from ktpfl_pipeline.core.settings import Compute, Distillation, Knowledge, LocalTraining
 from ktpfl_pipeline.core.validation import Count, Rule, Seed, value_of
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.data.inspection import of_splits
@@ -58,6 +58,7 @@ class Told:
     clients: list[int]
     training: LocalTraining
     distillation: Distillation
+    knowledge: Knowledge
     compute: Arithmetic
     number: Seed
 
@@ -360,6 +361,7 @@ class Member:
             rounds=told.rounds,
             training=told.training,
             distillation=told.distillation,
+            knowledge=told.knowledge,
             compute=Compute(device=self.own.device, **asdict(told.compute)),
         )
         return Participation(told, setting, self._place(told.run), standardization)

@@ -16,117 +16,24 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ktpfl_flower import operations
+from ktpfl_flower import codes, operations
 from ktpfl_flower.server import bounds
 from ktpfl_flower.server.attendance import Attendance
-from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, unpacked
+from ktpfl_flower.server.handles import Drawn, Held, named
+from ktpfl_flower.wire import INITIAL, Left, Packet, packed, to_bytes, unpacked
 from ktpfl_pipeline.core import errors
-from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.operations import logits, predict
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.client.workspace import OWN
-from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, by_reason, plural
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import EVALUATED_ONLY, Federation
-from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
+from ktpfl_pipeline.core.federation import EVALUATED_ONLY
+from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.shares import rounded_up
-from ktpfl_pipeline.core.weights import Handle, Params
+from ktpfl_pipeline.core.weights import Params
 
 logger = logging.getLogger(__name__)
-
-
-class Held(Handle):
-    """A model that a client has stored, or the state of the optimizer that made it.
-
-    Attributes:
-        version: the number that the client gave it.
-        model: its tensors, if the client sent them.
-    """
-
-    def __init__(self, client: int, left: Left, shapes: Params) -> None:
-        """Store what the client sent about the model."""
-        self._client, self.version, self.model, self.shapes = client, left.version, left.model, dict(shapes)
-
-    def is_of(self, n: int) -> bool:
-        """Return whether client n has the model."""
-        return n == self._client
-
-    def open(self) -> dict[str, Tensor]:
-        """Return the model; raise InputError if the client did not send it, as the method does not exchange models."""
-        if self.model is None:
-            raise InputError(
-                f"Client {self._client}'s model would have to leave the client, but this method does not declare to "
-                "exchange models. Choose a method that does, or switch off the setting that needs the models."
-            )
-        return dict(self.model)
-
-    def kept(self) -> Any:
-        """Return the model if the client sent it, else this handle: what the final state of a run contains."""
-        return self if self.model is None else self.open()
-
-    def stored(self) -> Any:
-        """Return the model if the client sent it, else its number: what a checkpoint contains."""
-        return {"held": [self._client, self.version]} if self.model is None else self.open()
-
-
-class Drawn(Handle):
-    """The initial model of an architecture, drawn from the seed when it is opened, so that it need not travel."""
-
-    version = INITIAL
-
-    def __init__(self, setting: Setting, architecture: str) -> None:
-        """Draw nothing yet."""
-        self._architecture, self._setting = architecture, setting
-        self.shapes = dict(operations.shapes_of(setting, architecture))
-
-    def is_of(self, n: int) -> bool:
-        """Return whether it is the initial model of client n."""
-        return self._architecture == self._setting.by_id[n].architecture
-
-    def open(self) -> dict[str, Tensor]:
-        """Return the model."""
-        return dict(Setting.initial_model(self._setting, self._architecture))
-
-    def kept(self) -> Any:
-        """Return this handle, so that the client is asked for its initial model by its number."""
-        return self
-
-    def stored(self) -> Any:
-        """Return the architecture: what a checkpoint contains."""
-        return {"drawn": self._architecture}
-
-
-def named(value: Any, n: int) -> Any:
-    """Return an argument in which the numbers of models that client n has replace the models."""
-    if isinstance(value, Held | Drawn):
-        return Left(value.version) if value.is_of(n) else value.open()
-    return tuple(named(part, n) for part in value) if isinstance(value, tuple) else value
-
-
-class RealFederation(Federation):
-    """A federation whose clients draw their initial models themselves."""
-
-    executor: "RealExecutor"
-
-    def initial_model(self, architecture: str) -> Params:
-        """Return a handle of the initial weights of an architecture, which draws them when it is opened."""
-        return Drawn(self, architecture)
-
-    def distill(
-        self,
-        models: dict[Key, Params],
-        teachers: Tensor,
-        batch: Tensor,
-        t: int,
-        factors: Mapping[Key, float] | None = None,
-    ) -> dict[Key, Params]:
-        """Return each model fitted to its teacher, which travels in the dtype in which clients compute."""
-        return super().distill(models, teachers.to(DTYPES[self.compute.dtype]), batch, t, factors)
-
-    def held_out(self, n: int, split: Split, limit: int | None = None) -> LabeledDataset:
-        """Raise InputError: only a client itself has its samples."""
-        raise InputError(STAYS)
 
 
 class RealExecutor(Executor):
@@ -136,13 +43,16 @@ class RealExecutor(Executor):
         attendance: which clients take part.
         bare: clients that have lost their models and have no new ones yet.
         resumed: whether the run continues from a checkpoint of an earlier process.
+        encodes: whether clients encode the predictions that they are asked for.
+        encoded: the encoded teachers that clients are about to be sent.
     """
 
     def __init__(self, attendance: Attendance, method: str) -> None:
         """Send nothing yet; `enter` comes first."""
         self.attendance, self._method, self._file = attendance, method, attendance.plan.file
         self._here = SerialExecutor()
-        self.resumed = False
+        self.resumed = self.encodes = False
+        self.encoded: dict[int, tuple[Tensor, ...]] = {}
         self._alive: dict[int, WeakValueDictionary[tuple[int, bool], Held]] = {}  # by number, and whether it stayed
         self._round = 0
         self._failed: dict[int, int] = {}  # attempts with too few clients, by round
@@ -218,6 +128,8 @@ class RealExecutor(Executor):
     def _offered(self, phase: str, operation: Operation[Any]) -> str:
         """Return the name of an operation in the table; raise InputError if clients do not offer it."""
         inner = getattr(operation, "operation", operation)
+        if inner is logits and self.encodes:
+            inner = codes.logits
         for name, offer in operations.OPERATIONS.items():
             if offer.perform is inner:
                 return name
@@ -349,6 +261,9 @@ class RealExecutor(Executor):
         value, known, samples = unpacked(packet), self._known[n], packet.values.get("samples", {})
         loss, finite = packet.values.get("loss"), packet.values.get("finite")
         operations.check_answer(name, value, arguments, known, travels)
+        if name == "logits_encoded":
+            shape = len(arguments[1]), known.setting.classes
+            value = codes.decoded(known.setting.knowledge, value, shape, logits=True).float()
         if not _is_count(samples, known.setting.by_id[n].architecture):
             raise InputError("it does not state how many samples it trained on.")
         trains = isinstance(value, Left) and operations.find(name).trains

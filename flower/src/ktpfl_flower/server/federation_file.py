@@ -33,7 +33,7 @@ THEIRS = (
 """Settings of an experiment that only clients can decide; the server's file may not change them."""
 ONLY = {
     **{"exchange": "predictions", "hyperparameters": "configured"},
-    **{"knowledge.encoding": "float32", "knowledge.noise": 0.0},
+    "knowledge.noise": 0.0,
 }
 """The values that some settings must have with real clients."""
 
@@ -130,6 +130,18 @@ def parsed(section: dict[str, Any]) -> Experiment:
     for setting, allowed in ONLY.items():
         if (value := attrgetter(setting)(experiment)) != allowed:
             raise InputError(f"experiment.{setting} is {value}; with real clients it must be {allowed}.")
+    if (knowledge := experiment.knowledge).encoding != "float32":
+        for setting, allowed in {"cache": 0, "select": 1.0}.items():
+            if (value := getattr(knowledge, setting)) != allowed:
+                raise InputError(
+                    f"experiment.knowledge.{setting} is {value}; with real clients and an encoding it must be "
+                    f"{allowed}."
+                )
+        if knowledge.encoding == "sign":
+            raise InputError(
+                "experiment.knowledge.encoding is sign, whose error feedback real clients do not keep. Choose float32, "
+                "float16, uint8 or top_k."
+            )
     if experiment.public.source in (OPEN_PART, NO_PUBLIC, "included"):
         raise InputError(
             f"experiment.public.source is {experiment.public.source}, but the server has no private samples to take "

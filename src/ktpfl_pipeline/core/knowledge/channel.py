@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.knowledge.encodings import encoding_of, pack
+from ktpfl_pipeline.core.knowledge.encodings import Encoding, Parts, encoding_of, pack
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.matrix.updates import project
 from ktpfl_pipeline.core.settings import Knowledge
@@ -118,16 +118,43 @@ def transmit(
     encoding = encoding_of(knowledge)
     if encoding is None or not len(values):
         return values, values.float().nbytes, None
+    given = _given(encoding, values, logits, residuals)
+    parts = encoding.encoded(given)
+    found = encoding.decoded(parts, (values.shape[0], values.shape[1]))
+    lost = given - found if encoding.feeds_back else None
+    return _used(encoding, found, logits).to(values), sum(part.nbytes for part in parts), lost
+
+
+def encoded(knowledge: Knowledge, values: Tensor, logits: bool) -> Parts:
+    """Return what a sender sends of its values, (n, K) with n of at least 1, if `knowledge` names an encoding.
+
+    The encoding must have no error feedback. `decoded` returns what `transmit` does.
+    """
+    encoding = encoding_of(knowledge)
+    assert encoding is not None and not encoding.feeds_back
+    return encoding.encoded(_given(encoding, values, logits, values.new_zeros(())))
+
+
+def decoded(knowledge: Knowledge, parts: Parts, shape: tuple[int, int], logits: bool) -> Tensor:
+    """Return the values, (n, K) float64, that a receiver decodes from what `encoded` returned; `shape` is (n, K)."""
+    encoding = encoding_of(knowledge)
+    assert encoding is not None
+    return _used(encoding, encoding.decoded(parts, shape), logits)
+
+
+def _given(encoding: Encoding, values: Tensor, logits: bool, residuals: Tensor) -> Tensor:
+    """Return the numbers that an encoding gets, (n, K) float64."""
     given = values.double()
     if logits:
         given = torch.softmax(given, dim=1) if encoding.of_probabilities else given - given.amax(dim=1, keepdim=True)
     if encoding.feeds_back:
         given = given + residuals
         given = given - given.mean(dim=1, keepdim=True)
-    found, size = encoding.received(given)
-    lost = given - found if encoding.feeds_back else None
+    return given
+
+
+def _used(encoding: Encoding, found: Tensor, logits: bool) -> Tensor:
+    """Return decoded numbers as logits or distributions, (n, K) float64."""
     if encoding.of_probabilities:
-        found = found.clamp_min(TINY).log() if logits else found
-    elif not logits:
-        found = project(found)
-    return found.to(values), size, lost
+        return found.clamp_min(TINY).log() if logits else found
+    return found if logits else project(found)

@@ -25,38 +25,55 @@ from ktpfl_pipeline.core.settings import Knowledge
 LARGEST = float(np.finfo("<f2").max)
 
 
+Parts = tuple[Tensor, ...]
+"""The tensors that are sent, on the CPU."""
+
+
 class Encoding(ABC):
-    """An encoding: how a sender compresses values, and which values the receiver decodes."""
+    """An encoding: what a sender sends of its values, and which values the receiver decodes."""
 
     of_probabilities: ClassVar[bool] = False  # whether the sent values must be, and the decoded ones are, distributions
     feeds_back: ClassVar[bool] = False  # whether the error is added to the values that are sent next (error feedback)
 
     @abstractmethod
-    def received(self, values: Tensor) -> tuple[Tensor, int]:
-        """Return the decoded values, (B, K) float64, and the number of bytes that are sent.
+    def encoded(self, values: Tensor) -> Parts:
+        """Return what is sent of values, (B, K) float64 on the CPU with B of at least 1."""
 
-        `values`, (B, K) on the CPU with B of at least 1, are those of the sender.
-        """
+    @abstractmethod
+    def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
+        """Return the values that are decoded from what was sent, (B, K) float64; `shape` is (B, K)."""
+
+    def received(self, values: Tensor) -> tuple[Tensor, int]:
+        """Return the decoded values, (B, K) float64, and the number of bytes that are sent of `values`, (B, K)."""
+        parts = self.encoded(values)
+        return self.decoded(parts, (values.shape[0], values.shape[1])), sum(part.nbytes for part in parts)
 
 
 class Float16(Encoding):
     """Half precision: 2 B K bytes."""
 
-    def received(self, values: Tensor) -> tuple[Tensor, int]:
+    def encoded(self, values: Tensor) -> Parts:
         """Round to half precision; a value too large for it becomes the largest."""
-        halves = values.clamp(-LARGEST, LARGEST).numpy().astype("<f2")
-        return torch.from_numpy(halves.astype(np.float64)), halves.nbytes
+        return (torch.from_numpy(values.clamp(-LARGEST, LARGEST).numpy().astype("<f2")),)
+
+    def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
+        """Return the rounded values."""
+        return parts[0].double()
 
 
 class UInt8(Encoding):
     """256 levels: B K + 8 bytes. The error of a value is at most half the distance of adjacent levels."""
 
-    def received(self, values: Tensor) -> tuple[Tensor, int]:
+    def encoded(self, values: Tensor) -> Parts:
         """Send the smallest value and the distance of adjacent levels, in float32, and the level of each value."""
         grid = np.array([values.min(), (values.max() - values.min()) / 255], "<f4")
         low, step = grid.astype(float)
-        steps = ((values.double() - low) / (step or 1.0)).round().clamp(0, 255).numpy().astype("u1")
-        return torch.from_numpy(low + step * steps), grid.nbytes + steps.nbytes
+        return torch.from_numpy(grid), ((values.double() - low) / (step or 1.0)).round().clamp(0, 255).to(torch.uint8)
+
+    def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
+        """Return the values of the levels."""
+        grid, levels = parts
+        return grid[0].double() + grid[1].double() * levels
 
 
 class Sign(Encoding):
@@ -68,16 +85,23 @@ class Sign(Encoding):
 
     feeds_back = True
 
-    def received(self, values: Tensor) -> tuple[Tensor, int]:
-        """Send which values are at least their sample's mean, and the scale of least squared error, in float32.
-
-        The decoded values of a sample have mean 0 and take at most two different values.
-        """
+    def encoded(self, values: Tensor) -> Parts:
+        """Send which values are at least their sample's mean, and the scale of least squared error, in float32."""
         above = values >= values.mean(dim=1, keepdim=True)
-        signs = 2.0 * above.double() - 1.0
-        signs = signs - signs.mean(dim=1, keepdim=True)
+        signs = _centered(above)
         scale = (values * signs).sum() / signs.square().sum().clamp_min(1.0)  # a sum below 1 is 0
-        return signs * float(scale.float()), 4 + len(pack(above.flatten()))
+        return torch.frombuffer(bytearray(pack(above.flatten())), dtype=torch.uint8), scale.float()
+
+    def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
+        """Return values with mean 0 for each sample, which take at most two different values."""
+        bits = np.unpackbits(parts[0].numpy(), count=shape[0] * shape[1]).reshape(shape)
+        return _centered(torch.from_numpy(bits)) * float(parts[1])
+
+
+def _centered(above: Tensor) -> Tensor:
+    """Return the signs, 1 or -1, of flags, (B, K), minus their mean over each sample."""
+    signs = 2.0 * above.double() - 1.0
+    return signs - signs.mean(dim=1, keepdim=True)
 
 
 @dataclass(frozen=True)
@@ -88,14 +112,18 @@ class TopK(Encoding):
 
     k: int
 
-    def received(self, values: Tensor) -> tuple[Tensor, int]:
+    def encoded(self, values: Tensor) -> Parts:
         """Send the k largest probabilities of each sample in float32, and their classes."""
         ordered = values.sort(dim=1, descending=True, stable=True)
-        chosen, largest = ordered.indices[:, : self.k], ordered.values[:, : self.k].float().double()
-        rest = (1.0 - largest.sum(dim=1, keepdim=True)).clamp_min(0.0) / max(1, values.shape[1] - self.k)
-        found = rest.expand(values.shape).scatter(1, chosen, largest)
-        name = np.min_scalar_type(values.shape[1] - 1).itemsize
-        return found / found.sum(dim=1, keepdim=True), largest.numel() * (4 + name)
+        classes = ordered.indices[:, : self.k].numpy().astype(np.min_scalar_type(values.shape[1] - 1))
+        return ordered.values[:, : self.k].float(), torch.from_numpy(classes)
+
+    def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
+        """Return distributions in which the other classes share the rest of 1 equally."""
+        largest, chosen = parts[0].double(), parts[1].long()
+        rest = (1.0 - largest.sum(dim=1, keepdim=True)).clamp_min(0.0) / max(1, shape[1] - self.k)
+        found = rest.expand(shape).scatter(1, chosen, largest)
+        return found / found.sum(dim=1, keepdim=True)
 
 
 def encoding_of(knowledge: Knowledge) -> Encoding | None:
