@@ -14,6 +14,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.knowledge import channel
 from ktpfl_pipeline.core.knowledge.encodings import Parts
+from ktpfl_pipeline.core.setting import DTYPES, Setting
 from ktpfl_pipeline.core.settings import Knowledge
 from ktpfl_pipeline.core.weights import Params
 
@@ -24,16 +25,28 @@ def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[P
     return outcome.giving(channel.encoded(space.setting.knowledge, outcome.value.cpu(), logits=True))
 
 
-def distill(
-    space: Workspace, n: int, params: Params, parts: Parts, batch: Tensor, t: int, factor: float = 1.0
-) -> Outcome[Params]:
+def distill(space: Workspace, n: int, params: Params, parts: Parts, batch: Tensor, t: int) -> Outcome[Params]:
     """Train client n's model toward the teacher that it decodes; see `core.client.operations.distill`."""
     teacher = decoded(space.setting.knowledge, parts, (len(batch), space.setting.classes), logits=False)
-    return operations.distill(space, n, params, teacher, batch, t, factor)
+    return operations.distill(space, n, params, teacher, batch, t)
+
+
+ENCODED: dict[Any, Any] = {operations.logits: logits, operations.distill: distill}
+"""The operations that replace those of the main package if predictions travel encoded."""
+
+
+def sent(setting: Setting, name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an operation's arguments as they travel: a teacher encoded, or in the dtype in which clients compute."""
+    match name, arguments:
+        case "distill", (params, teacher, *others):
+            return params, teacher.to(DTYPES[setting.compute.dtype]), *others
+        case "distill_encoded", (params, teacher, *others):
+            return params, channel.encoded(setting.knowledge, teacher.cpu(), logits=False), *others
+    return arguments
 
 
 def decoded(knowledge: Knowledge, parts: Any, shape: tuple[int, int], logits: bool) -> Tensor:
-    """Return the predictions, (B, K), that were sent.
+    """Return the predictions, (B, K) float64, that were sent.
 
     Args:
         knowledge: the settings, with the encoding.

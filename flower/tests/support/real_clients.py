@@ -13,7 +13,7 @@ from scripted import absences
 
 from ktpfl_flower.client.member import Member
 from ktpfl_flower.server import federation_file, job
-from ktpfl_flower.server.federation import RealFederation
+from ktpfl_flower.server.executor import RealFederation
 from ktpfl_flower.server.federation_file import FederationFile, Plan
 from ktpfl_flower.server.registration import Link
 from ktpfl_flower.wire import Packet, from_bytes, to_bytes

@@ -20,16 +20,19 @@ from ktpfl_flower import codes, operations
 from ktpfl_flower.server import bounds
 from ktpfl_flower.server.attendance import Attendance
 from ktpfl_flower.server.handles import Drawn, Held, named
-from ktpfl_flower.wire import INITIAL, Left, Packet, packed, to_bytes, unpacked
+from ktpfl_flower.wire import INITIAL, STAYS, Left, Packet, packed, to_bytes, unpacked
 from ktpfl_pipeline.core import errors
-from ktpfl_pipeline.core.client.operations import logits, predict
+from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.client.workspace import OWN
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, by_reason, plural
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import EVALUATED_ONLY
-from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.federation import EVALUATED_ONLY, Federation
+from ktpfl_pipeline.core.knowledge import channel
+from ktpfl_pipeline.core.knowledge.channel import Delivery, Message
+from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
 from ktpfl_pipeline.core.shares import rounded_up
 from ktpfl_pipeline.core.weights import Params
 
@@ -43,16 +46,13 @@ class RealExecutor(Executor):
         attendance: which clients take part.
         bare: clients that have lost their models and have no new ones yet.
         resumed: whether the run continues from a checkpoint of an earlier process.
-        encodes: whether clients encode the predictions that they are asked for.
-        encoded: the encoded teachers that clients are about to be sent.
     """
 
     def __init__(self, attendance: Attendance, method: str) -> None:
         """Send nothing yet; `enter` comes first."""
         self.attendance, self._method, self._file = attendance, method, attendance.plan.file
         self._here = SerialExecutor()
-        self.resumed = self.encodes = False
-        self.encoded: dict[int, tuple[Tensor, ...]] = {}
+        self.resumed = False
         self._alive: dict[int, WeakValueDictionary[tuple[int, bool], Held]] = {}  # by number, and whether it stayed
         self._round = 0
         self._failed: dict[int, int] = {}  # attempts with too few clients, by round
@@ -81,13 +81,14 @@ class RealExecutor(Executor):
         """
         if not calls or any(isinstance(n, str) for n in calls):
             return self._here.outcomes(setting, phase, operation, calls, progress)
-        resumes, name = isinstance(operation, Resuming), self._offered(phase, operation)
+        encoded = setting.knowledge.encoding != "float32" and "predictions" in operations.exchanges(self._method)
+        resumes, name = isinstance(operation, Resuming), self._offered(phase, operation, encoded)
         self.start()
         # models that are only evaluated never travel
         wanted, evaluated = phase not in EVALUATED_ONLY, name == "evaluate" or phase in EVALUATED_ONLY
         states: dict[Any, Any] = {n: getattr(call[0], "version", INITIAL) for n, call in calls.items() if resumes}
-        given: dict[Any, tuple[Any, ...]] = {n: call[1] if resumes else call for n, call in calls.items()}
-        outcomes, requests, asked = dict[Any, Outcome[Value]](), dict[int, tuple[int, bytes]](), dict[int, Packet]()
+        given = {n: codes.sent(setting, name, call[1] if resumes else call) for n, call in calls.items()}
+        outcomes, requests, asked = dict[Any, Outcome[Value]](), dict[Any, tuple[int, bytes]](), dict[int, Packet]()
         for n, arguments in given.items():
             value = packed(tuple(named(argument, n) for argument in arguments))
             request = {**value.values, "operation": name, "wanted": wanted, "state": states.get(n)}
@@ -125,13 +126,17 @@ class RealExecutor(Executor):
             raise DivergedError(broken, names=setting.names)
         return outcomes
 
-    def _offered(self, phase: str, operation: Operation[Any]) -> str:
-        """Return the name of an operation in the table; raise InputError if clients do not offer it."""
+    def _offered(self, phase: str, operation: Operation[Any], encoded: bool) -> str:
+        """Return the name of an operation in the table; raise InputError if clients do not offer it.
+
+        Args:
+            phase: the phase.
+            operation: the operation.
+            encoded: whether clients encode the predictions that they send, and decode those that they get.
+        """
         inner = getattr(operation, "operation", operation)
-        if inner is logits and self.encodes:
-            inner = codes.logits
         for name, offer in operations.OPERATIONS.items():
-            if offer.perform is inner:
+            if offer.perform is (codes.ENCODED.get(inner, inner) if encoded else inner):
                 return name
         raise InputError(
             f"The phase {phase} of {self._method} is not supported with real clients. Choose a method from "
@@ -263,7 +268,8 @@ class RealExecutor(Executor):
         operations.check_answer(name, value, arguments, known, travels)
         if name == "logits_encoded":
             shape = len(arguments[1]), known.setting.classes
-            value = codes.decoded(known.setting.knowledge, value, shape, logits=True).float()
+            value = codes.decoded(known.setting.knowledge, value, shape, logits=True)
+            value = value.to(DTYPES[known.setting.compute.dtype])
         if not _is_count(samples, known.setting.by_id[n].architecture):
             raise InputError("it does not state how many samples it trained on.")
         trains = isinstance(value, Left) and operations.find(name).trains
@@ -308,6 +314,28 @@ class RealExecutor(Executor):
     def _held(self, n: int, left: Left) -> Held:
         key = left.version, left.model is None
         return self._alive[n].setdefault(key, Held(n, left, self._known[n].shapes))
+
+
+class RealFederation(Federation):
+    """A federation whose clients have the samples, draw their initial models, and encode and decode predictions."""
+
+    executor: RealExecutor
+
+    def initial_model(self, architecture: str) -> Params:
+        """Return a handle of the initial weights of an architecture, which draws them when it is opened."""
+        return Drawn(self, architecture)
+
+    def delivered(self, n: int, message: Message, kept: Params) -> Delivery:
+        """Return the delivery of a message, which is encoded where it is sent; see `codes`."""
+        if self.knowledge.encoding == "float32":
+            return super().delivered(n, message, kept)
+        parts = channel.encoded(self.knowledge, message.values, message.logits)  # of the same size for any values
+        known = torch.ones(len(message.values), dtype=torch.bool)
+        return Delivery(message.values, known, sum(part.nbytes for part in parts), {})
+
+    def held_out(self, n: int, split: Split, limit: int | None = None) -> LabeledDataset:
+        """Raise InputError: only a client itself has its samples."""
+        raise InputError(STAYS)
 
 
 def _is_count(samples: Any, architecture: str) -> bool:

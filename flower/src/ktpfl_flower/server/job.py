@@ -14,8 +14,7 @@ from ktpfl_flower.alike import Data, arithmetic, prepared, scale_of, versions
 from ktpfl_flower.client.client_file import understood
 from ktpfl_flower.server import classes, federation_file
 from ktpfl_flower.server.attendance import Attendance
-from ktpfl_flower.server.executor import RealExecutor
-from ktpfl_flower.server.federation import RealFederation
+from ktpfl_flower.server.executor import RealExecutor, RealFederation
 from ktpfl_flower.server.federation_file import Plan
 from ktpfl_flower.server.registration import Link, Registration
 from ktpfl_flower.wire import Packet
@@ -164,9 +163,7 @@ class RealJob(Job):
 
     def _begin(self, setting: Setting, class_names: list[str]) -> Packet:
         """Return the message that starts a run at a client."""
-        said = {
-            name: plain(getattr(self.experiment, name)) for name in ("rounds", "training", "distillation", "knowledge")
-        }
+        said = {name: plain(getattr(self.experiment, name)) for name in ("rounds", "training", "distillation")}
         said |= {"method": self.method, "seed": setting.seed, "compute": arithmetic(self.experiment.compute)}
         scale = {} if (found := self.data.scale) is None else {"mean": found.mean, "std": found.std}
         tensors = {"public": setting.public, **scale}

@@ -43,11 +43,6 @@ class Encoding(ABC):
     def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
         """Return the values that are decoded from what was sent, (B, K) float64; `shape` is (B, K)."""
 
-    def received(self, values: Tensor) -> tuple[Tensor, int]:
-        """Return the decoded values, (B, K) float64, and the number of bytes that are sent of `values`, (B, K)."""
-        parts = self.encoded(values)
-        return self.decoded(parts, (values.shape[0], values.shape[1])), sum(part.nbytes for part in parts)
-
 
 class Float16(Encoding):
     """Half precision: 2 B K bytes."""
