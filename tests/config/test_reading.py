@@ -8,7 +8,6 @@ from click import ClickException
 from kedro.framework.project import configure_project, pipelines
 
 from ktpfl_pipeline.config import reading
-from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipeline_registry import register_pipelines
 
@@ -118,11 +117,3 @@ def test_a_number_that_yaml_changes_is_refused(tmp_path: Path, text: str, words:
     with pytest.raises(ClickException) as refused:
         ProjectHooks().after_context_created(made)
     assert words in refused.value.message
-
-
-@pytest.mark.parametrize("value", ["007", "0", "0.05", "'010'", "1e-3", "[0, 00]", "'1:30'", "2024-01-05", "h:5000"])
-def test_a_number_that_yaml_leaves_as_it_is_is_read(value: str) -> None:
-    content = f"a: {value}  # 010"
-    reading._check_numbers(Path("x.yml"), content.encode())
-    with pytest.raises(InputError, match="010"):  # as a value and not in a comment
-        reading._check_numbers(Path("x.yml"), content.replace("#", "\nb:").encode())

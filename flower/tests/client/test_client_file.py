@@ -87,6 +87,31 @@ def test_a_file_that_is_none_is_told_of(tmp_path):
         Member(tmp_path / "yours.yml")
 
 
+SAMPLES = "client: 0\nsource: npz:a.npz\narchitecture: mlp\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (SAMPLES.replace("0", "010"), r"mine\.yml, line 1: YAML reads 010 as 8"),
+        (SAMPLES + "class_names: [01, 02, 08]", r"mine\.yml, line 4: YAML reads 08 as a text"),
+        (SAMPLES + "epsilon: 1:30", "YAML reads 1:30 as a number of minutes"),
+        (SAMPLES + "class_names: [yes, no]", r"class_names\.0 is true \(YAML reads yes, no, on and off as true"),
+        (SAMPLES + "client: 1", r"mine\.yml is not valid YAML \(found client twice"),
+    ],
+)
+def test_values_that_yaml_changes_are_refused(tmp_path, text, sentence):
+    (tmp_path / "mine.yml").write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        Member(tmp_path / "mine.yml")
+
+
+def test_a_power_of_ten_is_a_number_as_in_an_experiment(tmp_path):
+    (tmp_path / "mine.yml").write_text(SAMPLES + "test_share: 3e-1\nname: 2024-01-05")
+    own = client_file.read(client_file.ClientFile, tmp_path / "mine.yml")
+    assert (own.test_share, own.name) == (0.3, "2024-01-05")
+
+
 def pipe(file):
     os.mkfifo(file)
 

@@ -24,14 +24,13 @@ from yaml import YAMLError
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
+from ktpfl_pipeline.config.values import check_numbers
 from ktpfl_pipeline.core.errors import InputError
 
 MAX_BYTES, MAX_VALUES = 2**20, 20_000
 """The largest size of a configuration file in bytes, and the largest number of keys and values with all aliases."""
 FEW = 2**14
 """A file of at most this number of bytes without an anchor (``&name``) has fewer than `MAX_VALUES` values."""
-CHANGED = re.compile(rb"(?<![\w.+-])[+-]?(0[\d_]*\d|[1-9][\d_]*(:[0-5]?\d)+(\.\d*)?)(?![\w.])")
-"""A number that YAML 1.1 reads in another way than people do."""
 _hidden: ContextVar[tuple[str, frozenset[str]]] = ContextVar("hidden", default=("", frozenset()))
 _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
 
@@ -132,32 +131,12 @@ def _check_size(loader: Any, name: str) -> None:
             content = file.read_bytes()
             if len(content) > MAX_BYTES:
                 raise InputError(f"{file} has {len(content):,} bytes. At most {MAX_BYTES:,} are allowed: shorten it.")
-            if CHANGED.search(content):
-                _check_numbers(file, content)
+            check_numbers(file, content)
             if (len(content) > FEW or b"&" in content) and _values(content) > MAX_VALUES:
                 raise InputError(
                     f"{file} has more than {MAX_VALUES:,} values after its aliases are expanded. Remove aliases "
                     "(*name) within aliased values, or shorten the file."
                 )
-
-
-def _check_numbers(file: Path, content: bytes) -> None:
-    """Raise InputError for a number that YAML 1.1 reads as another one: 010 is 8, 08 is a text, and 1:30 is 90."""
-    for token in yaml.scan(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if not isinstance(token, yaml.ScalarToken) or not token.plain or not CHANGED.fullmatch(token.value.encode()):
-            continue
-        given, digits = token.value, token.value.replace("_", "")
-        if ":" in given:
-            now, write = "a number of minutes or seconds", "the number itself"
-        elif not set(digits) - set("+-01234567"):
-            now, write = str(int(digits, 8)), str(int(digits))
-        else:
-            now, write = "a text", str(int(digits))
-        if now != write:
-            raise InputError(
-                f"{file}, line {token.start_mark.line + 1}: YAML reads {given} as {now}. Write {write}, or put quotes "
-                "around it if it is a text."
-            )
 
 
 def _values(content: bytes) -> float:

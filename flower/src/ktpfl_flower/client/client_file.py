@@ -13,6 +13,7 @@ from torch import Tensor
 from ktpfl_flower.alike import Data, prepared
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config.schema import Image
+from ktpfl_pipeline.config.values import load as load_yaml
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.extensions import is_path
@@ -97,7 +98,7 @@ def read(kind: type[Group], path: Path) -> Group:
             raise InputError(f"{path} is not a file. Correct the path.")
         if (size := path.stat().st_size) > MAX_BYTES:
             raise InputError(f"{path} has {size:,} bytes; at most {MAX_BYTES:,} are allowed. Correct the path.")
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = load_yaml(path, path.read_bytes())
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}). Correct the path.") from error
     except RecursionError:

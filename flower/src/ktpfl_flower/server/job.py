@@ -163,7 +163,8 @@ class RealJob(Job):
 
     def _begin(self, setting: Setting, class_names: list[str]) -> Packet:
         """Return the message that starts a run at a client."""
-        said = {name: plain(getattr(self.experiment, name)) for name in ("rounds", "training", "distillation")}
+        told = ("rounds", "training", "distillation", "knowledge")
+        said = {name: plain(getattr(self.experiment, name)) for name in told}
         said |= {"method": self.method, "seed": setting.seed, "compute": arithmetic(self.experiment.compute)}
         scale = {} if (found := self.data.scale) is None else {"mean": found.mean, "std": found.std}
         tensors = {"public": setting.public, **scale}

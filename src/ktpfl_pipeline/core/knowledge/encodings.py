@@ -94,7 +94,7 @@ class Sign(Encoding):
 
 
 def _centered(above: Tensor) -> Tensor:
-    """Return the signs, 1 or -1, of flags, (B, K), minus their mean over each sample."""
+    """Return 1 for true and -1 for false flags, (B, K), minus their mean over each sample."""
     signs = 2.0 * above.double() - 1.0
     return signs - signs.mean(dim=1, keepdim=True)
 
