@@ -53,11 +53,12 @@ def test_a_key_that_may_not_be_registered_is_named_when_the_supernode_ends(
 @pytest.mark.parametrize(("said", "status"), [("Report: /a/report.html", 0), ("Error: no client is left.", 1)])
 def test_the_exit_status_of_a_run_shows_whether_it_ended_with_a_report(tmp_path, monkeypatch, capfd, said, status):
     flwr = tmp_path / "flwr"
-    flwr.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\"\necho '{said}'\n")  # flwr's own status is always 0
+    flwr.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\"\necho 'Successfully started run 12'\necho '{said}'\n")
     flwr.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert run.main([str(tmp_path / 'of "us".yml'), "here"]) == status
-    command, app, link, *_, config, last = capfd.readouterr().out.splitlines()
+    command, app, link, *_, config, started, stop, last = capfd.readouterr().out.splitlines()  # flwr ends with 0
+    assert started.endswith("12") and stop.endswith(f"To end the run: {flwr} stop 12 here")
     assert (
         (command, link, last) == ("run", "here", said) and (run.APP / "pyproject.toml").exists() and app == str(run.APP)
     )

@@ -120,7 +120,7 @@ def _supernode(place: Path, options: list[str]) -> None:
     folder = str(Path(sys.executable).parent)
     command = patient("flower-supernode", *options, "--port", port, "--node-config", f'client="{place}"')
     path = os.pathsep.join([folder, os.environ.get("PATH", "")])  # it starts Flower's other programs
-    with watched(command, {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", **os.environ, "PATH": path}) as started:
+    with watched(command, env={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", **os.environ, "PATH": path}) as started:
         try:
             started.wait()
         except KeyboardInterrupt:

@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a SuperLink until it ends or this process does, and return its exit status."""
     options = sys.argv[1:] if arguments is None else arguments
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # of Flower's other programs
-    with watched(patient("flower-superlink", *options, ALWAYS), {**os.environ, "PATH": path}) as started:
+    with watched(patient("flower-superlink", *options, ALWAYS), env={**os.environ, "PATH": path}) as started:
         try:
             return started.wait()
         except KeyboardInterrupt:

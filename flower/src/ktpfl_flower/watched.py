@@ -27,13 +27,16 @@ exit $status
 """A shell's program: run a command until it ends, or the input does; then end it, with SIGKILL after ten seconds."""
 
 
-def watched(command: list[str], env: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+def watched(
+    command: list[str], stdout: int | None = None, env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """Start a command that ends when this process does, whatever ends it, including SIGKILL.
 
     A shell waits for the end of a pipe that only this process holds open.
     """
     watching = ["sh", "-c", WATCH, "sh", *command]
-    return subprocess.Popen(watching, env=env, stdin=subprocess.PIPE, start_new_session=True)  # Ctrl-C ends only this
+    # Ctrl-C ends only this process
+    return subprocess.Popen(watching, env=env, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True)
 
 
 def patient(name: str, *options: str) -> list[str]:

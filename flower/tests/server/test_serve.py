@@ -309,7 +309,7 @@ A, B = [*"abcdefghij"], [*"abcdefghji"]
 
 def test_a_client_whose_classes_do_not_fit_is_told_the_majority_s_list_and_may_correct_it(tmp_path, caplog):
     link = Corrected(deal_out(tmp_path, "local", ("mlp",) * 3, 1), [[A], [B, A], [A]])
-    assert [record.cohort for record in run(tmp_path, link).history] == [[0, 1, 2]]
+    assert [record.cohort for record in run(tmp_path, link, patience=600).history] == [[0, 1, 2]]
     assert link.told.keys() == {1}
     assert "Client 1 at node 101 uses label 8 for 'j', but 2 of 3 clients use it for 'i'" in link.told[1]
     assert f"class_names: {json.dumps(A)}" in link.told[1] and "into its file" in link.told[1]
@@ -318,14 +318,14 @@ def test_a_client_whose_classes_do_not_fit_is_told_the_majority_s_list_and_may_c
 
 def test_without_a_majority_both_are_told(tmp_path):
     link = Corrected(deal_out(tmp_path, "local", ("mlp",) * 2, 1), [[A], [B, A]])
-    assert [record.cohort for record in run(tmp_path, link).history] == [[0, 1]]
+    assert [record.cohort for record in run(tmp_path, link, patience=600).history] == [[0, 1]]
     assert "contradicts those of as many other clients" in link.told[0]
 
 
 def test_one_client_cannot_enlarge_the_models_of_all(tmp_path):
     many = list(map(str, range(10_000)))
     link = Corrected(deal_out(tmp_path, "local", ("mlp",) * 3, 1), [[many[:10]], [many, many[:10]], [many[:9]]])
-    run(tmp_path, link)
+    run(tmp_path, link, patience=600)
     assert "has 10,000 classes, but no other client has label 10 ('10')" in link.told[1]
     assert {asked.values["classes"] for kind, _, asked, _ in link.seen if kind == "begin"} == {10}
 

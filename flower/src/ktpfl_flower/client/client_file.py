@@ -203,10 +203,8 @@ def indices_of(own: ClientFile, found: LabeledDataset, seed: int) -> ClientIndic
     Raises:
         InputError: if there are too few samples.
     """
-    how, draw = (
-        Partition(test_share=own.test_share, validation_share=own.validation_share),
-        stream(seed, "split", own.client),
-    )
+    how = Partition(test_share=own.test_share, validation_share=own.validation_share)
+    draw = stream(seed, "split", own.client)
     indices = split(torch.arange(len(found)).numpy(), found.labels, how, draw, found.test, found.groups)
     if not is_whole(indices, how):
         raise InputError(f"{own.source} has {plural(len(found), 'sample')}, but {least(how)}. Add samples.")

@@ -31,11 +31,10 @@ THEIRS = (
     *("newcomers", "theorem_samples", "evaluation.global_samples", "compute.executor"),
 )
 """Settings of an experiment that only clients can decide; the server's file may not change them."""
-ONLY = {
-    **{"exchange": "predictions", "hyperparameters": "configured"},
-    "knowledge.noise": 0.0,
-}
+ONLY = {"exchange": "predictions", "hyperparameters": "configured", "knowledge.noise": 0.0}
 """The values that some settings must have with real clients."""
+ENCODED = {"knowledge.cache": 0, "knowledge.select": 1.0}
+"""The values that some settings must have with real clients and an encoding."""
 
 
 def _word(value: Any) -> Any:
@@ -53,7 +52,7 @@ class FederationFile:
         project: the folder with ``data/``, ``mlflow.db`` and ``conf/``, relative to the file's folder.
         methods: the methods to run, one after another with the same clients.
         class_names: names of the classes in the order of the labels, which the clients' lists must fit. Empty: the
-            longest list of a client.
+            list that most clients have.
         patience: seconds of wall time in which all clients must have joined before the first round.
         deadline: seconds of wall time in which a client must reply in each phase of a round; a slower client skips the
             round. Set more than the slowest client needs when its machine is busy.
@@ -127,21 +126,16 @@ def parsed(section: dict[str, Any]) -> Experiment:
         if attrgetter(setting)(experiment) != attrgetter(setting)(plain):
             raise InputError(f"experiment.{setting} is set, but only the clients can decide it. Remove it.")
     arithmetic(experiment.compute)
-    for setting, allowed in ONLY.items():
-        if (value := attrgetter(setting)(experiment)) != allowed:
-            raise InputError(f"experiment.{setting} is {value}; with real clients it must be {allowed}.")
-    if (knowledge := experiment.knowledge).encoding != "float32":
-        for setting, allowed in {"cache": 0, "select": 1.0}.items():
-            if (value := getattr(knowledge, setting)) != allowed:
-                raise InputError(
-                    f"experiment.knowledge.{setting} is {value}; with real clients and an encoding it must be "
-                    f"{allowed}."
-                )
-        if knowledge.encoding == "sign":
-            raise InputError(
-                "experiment.knowledge.encoding is sign, whose error feedback real clients do not keep. Choose float32, "
-                "float16, uint8 or top_k."
-            )
+    encodes = experiment.knowledge.encoding != "float32"
+    for only, where in ((ONLY, "with real clients"), (ENCODED if encodes else {}, "with real clients and an encoding")):
+        for setting, allowed in only.items():
+            if (value := attrgetter(setting)(experiment)) != allowed:
+                raise InputError(f"experiment.{setting} is {value}; {where} it must be {allowed}.")
+    if experiment.knowledge.encoding == "sign":
+        raise InputError(
+            "experiment.knowledge.encoding is sign, whose error feedback real clients do not keep. Choose float32, "
+            "float16, uint8 or top_k."
+        )
     if experiment.public.source in (OPEN_PART, NO_PUBLIC, "included"):
         raise InputError(
             f"experiment.public.source is {experiment.public.source}, but the server has no private samples to take "
