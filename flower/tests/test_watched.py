@@ -21,6 +21,12 @@ def parent(command):
     watched(command).wait()
 
 
+def ended_by_signals(command):
+    module.ended_by_signals()
+    with watched(command) as started:
+        started.wait()
+
+
 def number(file):
     """Return what process has written its number to a file."""
     wait_for(lambda: file.exists() and file.read_text().endswith("\n"), 60)
@@ -43,6 +49,15 @@ def test_it_ends_with_its_parent_whatever_ends_that(tmp_path, how):
     os.kill(process, how)
     os.waitpid(process, 0)
     wait_for(lambda: not there(child), 60)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_is_ended_waits_for_the_end_of_what_it_started(tmp_path, how):
+    process = forked.start(ended_by_signals, [sys.executable, "-c", SAYS_WHO, str(tmp_path / "number")])
+    child = number(tmp_path / "number")
+    os.kill(process, how)
+    os.waitpid(process, 0)
+    assert not there(child)
 
 
 def test_it_ends_when_its_input_does(tmp_path):

@@ -16,7 +16,7 @@ from multiprocessing.connection import Listener
 from pathlib import Path
 
 from ktpfl_flower.client.member import Member, answered
-from ktpfl_flower.watched import patient, watched
+from ktpfl_flower.watched import ended_by_signals, patient, watched
 from ktpfl_pipeline.core.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,11 @@ def main(arguments: list[str] | None = None) -> int:
             os.chmod(place, 0o660)  # the SuperNode's account must be in the socket's group
             logger.info("Client %d replies at %s.", member.own.client, place)
             serve(member, listener)
+        logger.info(
+            "Client %d takes part until it is ended by Ctrl-C or kill %d. Without a SuperLink it tries to connect "
+            "again and again; --max-wait-time SECONDS limits this.",
+            *(member.own.client, os.getpid()),
+        )
         threading.Thread(target=serve, args=(member, listener), daemon=True).start()
         _supernode(place, others)
         listener.close()
@@ -121,11 +126,9 @@ def _supernode(place: Path, options: list[str]) -> None:
     command = patient("flower-supernode", *options, "--port", port, "--node-config", f'client="{place}"')
     path = os.pathsep.join([folder, os.environ.get("PATH", "")])  # it starts Flower's other programs
     with watched(command, env={"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2", **os.environ, "PATH": path}) as started:
-        try:
-            started.wait()
-        except KeyboardInterrupt:
-            return
+        started.wait()
 
 
 if __name__ == "__main__":
+    ended_by_signals()
     sys.exit(main())

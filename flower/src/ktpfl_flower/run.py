@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ktpfl_flower.watched import watched
+from ktpfl_flower.watched import ended_by_signals, watched
 
 APP = Path(__file__).parents[2] / "app"
 REPORT = "Report: "
@@ -22,7 +22,7 @@ STARTED = re.compile(r"Successfully started run (\d+)")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Submit the run, and return 0 if it ended with a report, 130 if this command was interrupted, else 1."""
+    """Submit the run, and return 0 if it ended with a report, else 1."""
     parser = argparse.ArgumentParser("python -m ktpfl_flower.run", description=__doc__.partition("\n")[0])
     parser.add_argument("file", type=Path, help="the server's file")
     parser.add_argument("superlink", help="the name of the SuperLink in ~/.flwr/config.toml")
@@ -32,18 +32,16 @@ def main(arguments: list[str] | None = None) -> int:
     ended = False
     with watched([flwr, "run", str(APP), asked.superlink, "--stream", "--run-config", config], subprocess.PIPE) as run:
         assert run.stdout is not None
-        try:
-            for line in (each.decode(errors="replace") for each in run.stdout):
-                print(line, end="", flush=True)  # noqa: T201
-                ended = ended or line.startswith(REPORT)
-                if found := STARTED.search(line):
-                    stop = f"{flwr} stop {found[1]} {asked.superlink}"
-                    print(f"If this command is ended, the run continues. To end the run: {stop}", flush=True)  # noqa: T201
-            status = run.wait()
-        except KeyboardInterrupt:
-            return 130
+        for line in (each.decode(errors="replace") for each in run.stdout):
+            print(line, end="", flush=True)  # noqa: T201
+            ended = ended or line.startswith(REPORT)
+            if found := STARTED.search(line):
+                stop = f"{flwr} stop {found[1]} {asked.superlink}"
+                print(f"If this command is ended, the run continues. To end the run: {stop}", flush=True)  # noqa: T201
+        status = run.wait()
     return 0 if ended and status == 0 else 1
 
 
 if __name__ == "__main__":
+    ended_by_signals()
     sys.exit(main())

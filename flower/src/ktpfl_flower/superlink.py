@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from ktpfl_flower.watched import patient, watched
+from ktpfl_flower.watched import ended_by_signals, patient, watched
 
 ALWAYS = "--disable-runtime-dependency-installation"
 
@@ -18,11 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = sys.argv[1:] if arguments is None else arguments
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # of Flower's other programs
     with watched(patient("flower-superlink", *options, ALWAYS), env={**os.environ, "PATH": path}) as started:
-        try:
-            return started.wait()
-        except KeyboardInterrupt:
-            return 130
+        return started.wait()
 
 
 if __name__ == "__main__":
+    ended_by_signals()
     sys.exit(main())

@@ -7,6 +7,7 @@ constant of Flower, which no option changes.
 """
 
 import importlib
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ exec 3<&0
 "$@" </dev/null & command=$!
 (read -r _ <&3; kill $command; sleep 10; kill -9 $command) & watcher=$!
 wait $command; status=$?
-kill $watcher
+kill $watcher 2>/dev/null
 exit $status
 """
 """A shell's program: run a command until it ends, or the input does; then end it, with SIGKILL after ten seconds."""
@@ -37,6 +38,12 @@ def watched(
     watching = ["sh", "-c", WATCH, "sh", *command]
     # Ctrl-C ends only this process
     return subprocess.Popen(watching, env=env, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True)
+
+
+def ended_by_signals() -> None:
+    """Let Ctrl-C and SIGTERM end this process by SystemExit, so that its ``with`` blocks end what they started."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _: sys.exit(128 + number))
 
 
 def patient(name: str, *options: str) -> list[str]:

@@ -11,9 +11,11 @@ from real_clients import NoLink, deal_out, kept_model, run
 
 from ktpfl_flower.alike import versions
 from ktpfl_flower.client import client_file
-from ktpfl_flower.server import attendance
+from ktpfl_flower.operations import TRIED
+from ktpfl_flower.server import attendance, federation_file
 from ktpfl_flower.wire import Packet
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.methods import METHODS
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,13 @@ def test_clients_that_do_not_go_together_are_told_of(tmp_path, values, sentence)
     link = NoLink(deal_out(tmp_path, "kt_pfl", ("mlp",) * 2, 1), changes=changes)
     with pytest.raises(InputError, match=sentence):
         run(tmp_path, link, patience=0.01)
+
+
+@pytest.mark.parametrize("method", [*(name for name in METHODS if name not in TRIED), "my_package.mine:Mine"])
+def test_every_other_method_is_refused_before_anything_is_read(tmp_path, method):
+    (tmp_path / "federation.yml").write_text(yaml.safe_dump({"methods": ["local", method], "experiment": {}}))
+    with pytest.raises(InputError, match=f"^The method '{method}' is not supported with real clients. Choose from"):
+        federation_file.read(tmp_path / "federation.yml")
 
 
 class StillListed(NoLink):
