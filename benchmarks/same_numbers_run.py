@@ -1,7 +1,9 @@
 """Runs methods, each in a separate pipeline, in the project in the working directory; see `same_numbers.py`."""
 
+import contextlib
 import logging
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,16 @@ from kedro.runner import SequentialRunner
 
 from ktpfl_pipeline import pipeline_registry
 from ktpfl_pipeline.methods import METHODS
-from ktpfl_pipeline.pipelines import experiment
 
 HOMO = set(list(METHODS)[list(METHODS).index("kt_pfl_params") :])
 """Methods that need one architecture."""
 
 names = sys.argv[1:] or list(METHODS)
 experiments = {name: "homo_digits" if name in HOMO else "hetero_digits" for name in names}
-home = experiment if hasattr(experiment, "experiment_pipeline") else pipeline_registry  # it differs between versions
-experiment_pipeline: Any = vars(home)["experiment_pipeline"]
+experiment_pipeline: Any = None
+for home in ("pipelines.graphs", "pipelines.experiment", "pipeline_registry"):  # it differs between versions
+    with contextlib.suppress(ImportError, AttributeError):
+        experiment_pipeline = experiment_pipeline or import_module(f"ktpfl_pipeline.{home}").experiment_pipeline
 pipelines = {name: experiment_pipeline(name, section, [name]) for name, section in experiments.items()}
 registry: Any = pipeline_registry
 registry.register_pipelines = lambda: pipelines

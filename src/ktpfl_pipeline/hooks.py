@@ -158,12 +158,12 @@ def _stopping() -> Iterator[None]:
 
 def _in_turn(pipeline: Any) -> Any:
     """Sort the pipeline's nodes in place, store the number of training nodes for progress messages, and return it."""
-    from ktpfl_pipeline.pipelines import experiment
-    from ktpfl_pipeline.runs import progress
+    from ktpfl_pipeline.pipelines import graphs
+    from ktpfl_pipeline.runs import comparison, progress
 
-    pipeline.nodes.sort(key=experiment.turn)  # Kedro sorts nodes by name; the pipeline keeps this list
+    pipeline.nodes.sort(key=graphs.turn)  # Kedro sorts nodes by name; the pipeline keeps this list
     functions = [node.func for node in pipeline.nodes]
-    progress.expect(sum((f.__module__, f.__name__) == (experiment.__name__, "train") for f in functions))
+    progress.expect(sum((f.__module__, f.__name__) == (comparison.__name__, "train") for f in functions))
     return pipeline
 
 

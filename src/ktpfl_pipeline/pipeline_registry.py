@@ -2,7 +2,6 @@
 
 from collections import UserDict
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from click import ClickException
@@ -66,10 +65,11 @@ def methods_of(experiment: Experiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys([first, *asked]))
 
 
-def _made(maker: str, *arguments: Any) -> Pipeline:
-    """Return the pipeline that a function of `pipelines` makes. The import is here because the module imports torch."""
-    module, _, function = maker.partition(".")
-    made: Pipeline = getattr(import_module(f"ktpfl_pipeline.pipelines.{module}"), function)(*arguments)
+def _made(function: str, *arguments: Any) -> Pipeline:
+    """Return the pipeline that a function of `graphs` makes. The import is here because the module imports torch."""
+    from ktpfl_pipeline.pipelines import graphs
+
+    made: Pipeline = getattr(graphs, function)(*arguments)
     return made
 
 
@@ -89,13 +89,13 @@ def register_pipelines() -> Pipelines:
     pipelines = Pipelines()
     for name, experiment in experiments.items():
         compare, tuning, methods = f"{COMPARE}{name}", f"{TUNE}{name}", methods_of(experiment)
-        pipelines[name] = partial(_made, "experiment.experiment_pipeline", name, name, methods[:1])
-        pipelines[compare] = partial(_made, "experiment.experiment_pipeline", compare, name, methods)
+        pipelines[name] = partial(_made, "experiment_pipeline", name, name, methods[:1])
+        pipelines[compare] = partial(_made, "experiment_pipeline", compare, name, methods)
         if tuning in sections:
-            pipelines[tuning] = partial(_made, "studies.tuning_pipeline", tuning, name, methods)
-    pipelines |= {name: partial(_made, "studies.sweep_pipeline", name) for name in sections if name.startswith(SWEEP)}
-    pipelines["overview"] = partial(_made, "experiment.overview_pipeline")
+            pipelines[tuning] = partial(_made, "tuning_pipeline", tuning, name, methods)
+    pipelines |= {name: partial(_made, "sweep_pipeline", name) for name in sections if name.startswith(SWEEP)}
+    pipelines["overview"] = partial(_made, "overview_pipeline")
     if PAPER in sections:
-        pipelines[PAPER] = partial(_made, "studies.paper_pipeline")
+        pipelines[PAPER] = partial(_made, "paper_pipeline")
     pipelines["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(pipelines))]
     return pipelines

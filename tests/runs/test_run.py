@@ -21,6 +21,7 @@ from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.analysis.statistics import benign
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.schema import Experiment
+from ktpfl_pipeline.config.tuned import resolve
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
@@ -30,7 +31,6 @@ from ktpfl_pipeline.core.warnings import start_command
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import compared
-from ktpfl_pipeline.pipelines.experiment import resolve
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.runs import identity as identity_module
 from ktpfl_pipeline.runs import run as runs

@@ -23,7 +23,8 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
-from ktpfl_pipeline.reports.reproduction import told
+from ktpfl_pipeline.reports import reproduction
+from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.runs import progress, study
 from ktpfl_pipeline.runs.identity import device_name
 from ktpfl_pipeline.runs.run import WAITING, checkpoints_of
@@ -66,7 +67,7 @@ def run(each: Planned, seed: int, key: str, folder: Path, parent: str = "") -> N
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
     """Return the cells of the paper, and print every cell, its finished runs, and the remaining hours."""
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
-    print(told(cells(planned, folder, {})))  # noqa: T201
+    print(reproduction.told(cells(planned, folder, {})))  # noqa: T201
     for why in dict.fromkeys(each.cell.failed for each in planned if each.cell.failed):
         logger.error(why)  # the table shows only its first words
     return planned
@@ -119,3 +120,7 @@ def judged(cell: Cell, others: Sequence[Cell]) -> Cell:
         if runs:
             return replace(cell, seconds=fmean(run.seconds("round") for run in runs), judged=how)
     return cell
+
+
+def report_paper(evidence: Evidence) -> Report:
+    return reproduction.build(evidence, here_and_now())

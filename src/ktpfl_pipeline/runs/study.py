@@ -143,3 +143,10 @@ def log_report(
         report.write(folder := Path(place, "report"))
         with tracking.current().run(tracking.Entry(experiment, name, key, {}, tags)) as tracked:
             tracked.report(folder, note, metrics or {}, children)
+
+
+def log_study(name: str, key: str, made: Report) -> Report:
+    """Log the report on a study to the run of the study, and return it with the folder of these settings."""
+    made = replace(made, folder=key[:8])
+    log_report(name, name, key, made)
+    return made

@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.analysis.results import summarize
-from ktpfl_pipeline.analysis.study import Cell, Study, highest
+from ktpfl_pipeline.analysis.study import Cell, Study, highest, read
 from ktpfl_pipeline.config.schema import Experiment
 from ktpfl_pipeline.config.studies import TUNE, CellSettings, Tune
-from ktpfl_pipeline.config.tuned import Tuned, TunedMethod
+from ktpfl_pipeline.config.tuned import Tuned, TunedMethod, to_text
 from ktpfl_pipeline.core.errors import DivergedError, InputError
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.core.validation import plain
 from ktpfl_pipeline.data.federated import FederatedData
 from ktpfl_pipeline.methods import title as title_of
+from ktpfl_pipeline.reports import tuning
+from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.runs import progress
 from ktpfl_pipeline.runs.run import run_all
 from ktpfl_pipeline.runs.search import search
-from ktpfl_pipeline.runs.study import Planned, check_possible, parent_run, plan
+from ktpfl_pipeline.runs.study import Planned, check_possible, log_study, parent_run, plan
 from ktpfl_pipeline.tracking import Ending
 
 logger = logging.getLogger(__name__)
@@ -124,3 +126,26 @@ def check_validation(name: str, experiment: Experiment, data: FederatedData) -> 
                     f"{seed}; raise partition.validation_share of {name.removeprefix(TUNE)}, which is "
                     f"{experiment.partition.validation_share}."
                 )
+
+
+def choose(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> str:
+    """Return the text with the tuned hyperparameters, which comparisons read.
+
+    Raises InputError if the results were made with other settings.
+    """
+    return _choice(tune, experiment, results, name)[1]
+
+
+def report_tuning(tune: Tune, experiment: Experiment, results: dict[str, Any], *, name: str) -> Report:
+    """Return the report on a tuning, and log it to the run of the tuning.
+
+    Raises InputError if the results were made with other settings.
+    """
+    study, values = _choice(tune, experiment, results, name)
+    return log_study(name, study.key, tuning.build(name, study, values))
+
+
+def _choice(tune: Tune, experiment: Experiment, results: dict[str, Any], name: str) -> tuple[Study, str]:
+    """Return the study of `run_tuning` and the text with the tuned hyperparameters; see `choose` for errors."""
+    study = read(name, results, plain(tune), [tune.applied(experiment).shared()])
+    return study, to_text(chosen(study, name.removeprefix(TUNE)))

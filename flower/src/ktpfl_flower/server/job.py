@@ -38,9 +38,9 @@ from ktpfl_pipeline.data.standardization import Standardization
 from ktpfl_pipeline.hooks import configure_tracking
 from ktpfl_pipeline.methods import slug
 from ktpfl_pipeline.pipelines.datasets import ReportDataset, ResultDataset
-from ktpfl_pipeline.pipelines.experiment import attempt, evaluate, report
 from ktpfl_pipeline.runs import progress
 from ktpfl_pipeline.runs.assembly import settings_of
+from ktpfl_pipeline.runs.comparison import attempt, evaluate, report
 from ktpfl_pipeline.runs.identity import Job
 from ktpfl_pipeline.settings import CONFIG_LOADER_ARGS, CONFIG_LOADER_CLASS
 
