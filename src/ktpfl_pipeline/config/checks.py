@@ -66,8 +66,8 @@ def check_names(name: str, experiment: Experiment) -> None:
     called: dict[str, str] = {}
     if experiment.subject is not None:
         check_extension(f"{name}.subject", experiment.subject, list(METHODS), find)
-    everything = [*METHODS] * (ALL in experiment.compare)
-    for method in (each for each in (*everything, *experiment.named) if each not in experiment.left_out):
+    every = [*METHODS] * (ALL in experiment.compare) + experiment.named if any(map(is_path, experiment.named)) else []
+    for method in (each for each in every if each not in experiment.left_out):
         if (other := called.setdefault(title(method), method)) != method:
             raise InputError(
                 f"{name}.compare has {other} and {method}, and both are called {title(method)!r}: rename one."
