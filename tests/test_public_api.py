@@ -22,6 +22,33 @@ def test_importing_the_package_imports_no_torch() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+PYTHON = "import ktpfl_pipeline as kt; kt.federation('digits', {})"
+COMMAND = "from ktpfl_pipeline.__main__ import main; main(['--env=test', '--params', 'hetero_digits.{}'])"
+KEDRO = "from kedro.framework.cli.cli import main; sys.argv = ['kedro', 'run', '--params', 'hetero_digits.{}']; main()"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (PYTHON.format("trainning={'epochs': 1}"), "did you mean 'training'?"),
+        (PYTHON.format("training={'epoch': 1}"), "federation.training.epoch does not exist; did you mean 'epochs'?"),
+        (COMMAND.format("roundz=3"), "hetero_digits.roundz does not exist; did you mean 'rounds'?"),
+        (KEDRO.format("rounds=none"), "hetero_digits.rounds is 'none'; it must be an integer"),
+        (
+            KEDRO.format("compare=fedmdd"),
+            "hetero_digits.compare is 'fedmdd', which does not exist; did you mean 'fedmd'?",
+        ),
+    ],
+)
+def test_a_mistyped_setting_is_answered_before_torch_is_imported(code: str, message: str) -> None:
+    watch = "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules)); "
+    command = [sys.executable, "-c", watch + code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+    assert done.returncode == 1
+    assert message in " ".join(done.stderr.split())
+    assert done.stdout.split() == ["False"]
+
+
 def test_making_and_running_a_federation_loads_no_library_of_tables_and_figures() -> None:
     code = (
         "import sys, ktpfl_pipeline as kt; fed = kt.federation('digits', 5, 'mlp', training={'epochs': 0}); "

@@ -2,7 +2,7 @@
 
 `federation` creates clients with data and models, `run` trains one method on them, and `compare` trains several methods
 and returns a report. These functions do not read conf/ and do not track runs. They use the same code as the Kedro
-pipelines, so equal settings give equal results.
+pipelines, so equal settings give equal results. Settings are checked before torch is imported, which takes seconds.
 
 Example:
     >>> fed = federation("digits", clients=10, partition="two_labels")
@@ -14,39 +14,34 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ktpfl_pipeline import tracking
 from ktpfl_pipeline.analysis import comparison as compared
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.config import checks, parsing
+from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.config.schema import Evaluation, Experiment
 from ktpfl_pipeline.core.architectures import Architectures
-from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, listed, unknown
-from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.machine.files import replacing
-from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.validation import Fraction, Rule, Seed, parse, value_of
-from ktpfl_pipeline.data.given import stored
 from ktpfl_pipeline.methods import METHODS, create, title
 from ktpfl_pipeline.reports.style import PAGE
-from ktpfl_pipeline.runs.assembly import assemble
-from ktpfl_pipeline.runs.given import PYTHON, GivenJob, Origin, experiment_of
-from ktpfl_pipeline.runs.preparation import prepare
 from ktpfl_pipeline.runs.progress import expect
-from ktpfl_pipeline.runs.run import run_all
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch.utils.data import Dataset
 
+    from ktpfl_pipeline.core.dataset import LabeledDataset
+    from ktpfl_pipeline.core.federation import Federation
+    from ktpfl_pipeline.core.method import Method
     from ktpfl_pipeline.reports.report import Report
 
-Data = str | Mapping[str, Any] | Sequence[Any] | LabeledDataset | torch.utils.data.Dataset[Any]
+Data: TypeAlias = "str | Mapping[str, Any] | Sequence[Any] | LabeledDataset | Dataset[Any]"
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "private": {},
@@ -71,7 +66,7 @@ def federation(
     seed: int = 0,
     folder: str | Path = ".",
     **settings: dict[str, Any],
-) -> Federation:
+) -> "Federation":
     """Load a dataset, partition it among clients, and return the federation.
 
     Args:
@@ -99,21 +94,27 @@ def federation(
         if group not in SETTINGS:
             raise unknown("setting of a federation", group, SETTINGS)
     value_of(Rule.of(Seed), seed, "federation.seed")
+    given = {
+        **SETTINGS,
+        "private": {"source": data if isinstance(data, str) else "python"},
+        "clients": clients,
+        "architectures": list(architectures) if isinstance(architectures, tuple) else architectures,
+        "partition": {"scheme": partition} if isinstance(partition, str) else partition,
+        "seeds": [seed],
+        "methods": {},
+    }
+    if not isinstance(data, str) and "image" not in settings:
+        given["image"] = None  # given inputs keep their form
+    section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
+    parsing.form("federation", section)
+    from ktpfl_pipeline.data.given import stored
+    from ktpfl_pipeline.runs.assembly import assemble
+    from ktpfl_pipeline.runs.given import PYTHON, Origin
+    from ktpfl_pipeline.runs.preparation import prepare
+
     with tempfile.TemporaryDirectory() as place:
         source = data if isinstance(data, str) else stored(data, Path(place))
-        given = {
-            **SETTINGS,
-            "private": {"source": source},
-            "clients": clients,
-            "architectures": list(architectures) if isinstance(architectures, tuple) else architectures,
-            "partition": {"scheme": partition} if isinstance(partition, str) else partition,
-            "seeds": [seed],
-            "methods": {},
-        }
-        if not isinstance(data, str) and "image" not in settings:
-            given["image"] = None  # given inputs keep their form
-        section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
-        experiment = parsing.parse("federation", section, together=False)
+        experiment = parsing.parse("federation", deep_merge(section, {"private": {"source": source}}), together=False)
         checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
         made = prepare(experiment, Path(folder))
     if source != data:
@@ -128,8 +129,8 @@ FEW = {"adapt_epochs": [0], "global_samples": 0}
 
 
 def run(
-    method: str | Method[Any],
-    *federations: Federation,
+    method: "str | Method[Any]",
+    *federations: "Federation",
     rounds: int = 5,
     participation: float = 1.0,
     evaluation: Mapping[str, Any] | None = None,
@@ -153,6 +154,9 @@ def run(
         InputError: if an argument has a wrong type or value, if two federations have the same seed or differ in other
             settings, if the method cannot run on a federation, or if training diverges.
     """
+    from ktpfl_pipeline.runs.given import GivenJob, experiment_of
+    from ktpfl_pipeline.runs.run import run_all
+
     made = create(method) if isinstance(method, str) else method
     _check_arguments(made, federations, rounds)
     asked = {
@@ -231,8 +235,8 @@ class Comparison:
 
 
 def compare(
-    methods: Iterable[str | Method[Any]],
-    *federations: Federation,
+    methods: "Iterable[str | Method[Any]]",
+    *federations: "Federation",
     rounds: int = 5,
     name: str = "comparison",
     participation: float = 1.0,
@@ -287,6 +291,10 @@ def _name_of(method: Any) -> str:
 
 
 def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> None:
+    from ktpfl_pipeline.core.federation import Federation
+    from ktpfl_pipeline.core.method import Method
+    from ktpfl_pipeline.runs.given import experiment_of
+
     if isinstance(method, type):
         raise InputError(f"The method is the class {method.__name__}; give an object of it, {method.__name__}().")
     if not isinstance(method, Method):

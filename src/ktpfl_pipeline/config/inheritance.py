@@ -17,7 +17,7 @@ WHOLE = ("architectures", "executor")
 RESERVED = (COMPARE, "overview")
 """Prefixes that are reserved for names of pipelines; no section may have a name that starts with one of them."""
 MODELS: dict[str, type] = {"": Experiment, SWEEP: Sweep, TUNE: Tune, PAPER: Paper}
-"""The schema of a section, by the kind that `_kind` returns."""
+"""The schema of a section, by the kind that `kind_of` returns."""
 WHAT = {"": "an experiment", SWEEP: "a sweep", TUNE: "a tuning", PAPER: "the section of the paper"}
 """The description of each kind of section in messages."""
 
@@ -69,8 +69,8 @@ def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) 
 
     `where` is the path of this `like` in messages.
     """
-    kind = _kind(name)
-    kin = [each for each in sections if _kind(each) == kind and each != name]
+    kind = kind_of(name)
+    kin = [each for each in sections if kind_of(each) == kind and each != name]
     if isinstance(other, str) and other in kin:
         return
     offered = [each for each in kin if _has_settings_of(kind, sections[each])]
@@ -82,11 +82,11 @@ def _check_like(where: str, other: Any, name: str, sections: Mapping[str, Any]) 
     if other == name:
         raise InputError(f"{where} is {other!r}, which is this section itself; {hint}")
     if other in sections:
-        raise InputError(f"{where} is {other!r}, which is {WHAT[_kind(other)]}, and {name} is {WHAT[kind]}; {hint}")
+        raise InputError(f"{where} is {other!r}, which is {WHAT[kind_of(other)]}, and {name} is {WHAT[kind]}; {hint}")
     raise InputError(f"{where} is {other!r}, which does not exist; {hint}")
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
     """Return the kind of a section, a key of `MODELS`: the prefix of its name, ``paper``, or empty for experiments."""
     return next((kind for kind in (SWEEP, TUNE) if name.removeprefix("_").startswith(kind)), PAPER * (name == PAPER))
 

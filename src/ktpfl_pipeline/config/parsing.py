@@ -16,10 +16,11 @@ from functools import reduce
 from typing import Any
 
 from ktpfl_pipeline.config import checks, paths
-from ktpfl_pipeline.config.inheritance import deep_merge, inherited
+from ktpfl_pipeline.config.inheritance import MODELS, WHAT, deep_merge, inherited, kind_of
 from ktpfl_pipeline.config.schema import ALL, CHOICE, REPLACED, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, CellSettings, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError, nearest, written
+from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Group
 from ktpfl_pipeline.core.validation import parse as parse_group
 from ktpfl_pipeline.methods import METHODS, create, find
@@ -52,7 +53,15 @@ def experiments(parameters: Collection[str]) -> list[str]:
 
 
 def check(parameters: Mapping[str, Any]) -> None:
-    """Check single values in every section: keys, types, ranges and names. `used` checks combinations of values."""
+    """Check single values in every section: keys, types, ranges and names. `used` checks combinations of values.
+
+    All sections are first checked for what is known without torch, whose import takes seconds.
+    """
+    for name, values in parameters.items():
+        kind = kind_of(name)
+        section = _section(MODELS[kind], name, values, WHAT[kind])
+        if isinstance(section, Experiment) and not any(map(is_path, section.compare)):
+            checks.check_compare(name, section)
     for name in experiments(parameters):
         parse(name, parameters[name], together=False)
     for name, values in parameters.items():
