@@ -353,9 +353,9 @@ def _check_inputs(path: Path, name: str, shape: tuple[int, ...], dtype: "np.dtyp
     else:
         if dtype != np.uint8:
             unit = "(images * 255).round().astype('uint8') if they lie between 0 and 1, or call the array 'features'"
-            raise InputError(
-                f"{where} is {dtype} and must be uint8, 0 to 255: save {unit if dtype.kind == 'f' else 'uint8'}."
-            )
+            scaled = "(images * (255 / images.max())).round().astype('uint8'), or uint8 if none is above 255"
+            fix = {"f": unit, "i": scaled, "u": scaled}.get(dtype.kind, "uint8")
+            raise InputError(f"{where} is {dtype} and must be uint8, 0 to 255: save {fix}.")
         if len(shape) not in (3, 4) or (len(shape) == 4 and not 1 <= shape[3] <= 4 and min(shape) > 0):
             fix = "images.transpose(0, 2, 3, 1)" if len(shape) == 4 and 1 <= shape[1] <= 4 else "them in one of these"
             raise InputError(
