@@ -4,6 +4,7 @@ import io
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,20 @@ def test_params_that_are_no_yaml_are_one_sentence(value: str) -> None:
 def test_commas_within_a_value_are_answered_with_what_to_write(given: str, way: str) -> None:
     output = " ".join(CliRunner().invoke(cli.run, ["--params", given]).output.split())
     assert f"--params {given} cannot be read: a comma begins the next setting. {way}" in output
+
+
+def test_numbers_that_yaml_changes_are_refused_in_params_and_config_files_too(tmp_path: Path) -> None:
+    (tmp_path / "run.yml").write_text("run: {params: {digits: {seeds: [1, 1:30]}}}")
+    for given, message in (
+        (
+            "--params=digits.rounds=2,digits.seeds=010",
+            "--params digits.seeds=010, line 1: YAML reads 010 as 8. Write 10",
+        ),
+        (f"--config={tmp_path}/run.yml", "run.yml, line 1: YAML reads 1:30 as a number of minutes or seconds."),
+    ):
+        found = CliRunner().invoke(cli.run, [given])
+        assert found.exit_code == 2
+        assert message in " ".join(found.output.split())
 
 
 def test_params_without_a_value_keep_kedros_message() -> None:

@@ -8,6 +8,8 @@ import io
 import os
 import re
 import sys
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import click
@@ -24,11 +26,16 @@ class RunCommand(click.Command):
     """Kedro's command `run`, with clearer errors for unreadable options and catalogs."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
-        """Parse the command line. Raises UsageError if ``--params`` has a value that is not YAML, or a list's comma."""
+        """Parse the command line. Raises UsageError for values of ``--params`` that YAML cannot read or changes."""
         given = [each.removeprefix("--params=") for each in args]
+        options = list(pairwise([*(part for each in args for part in each.split("=", 1)), ""]))  # click empties args
         settings = printable(next((value for value in given if "=" in value and not value.startswith("--")), ""))
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            context = super().make_context(info_name, args, parent, **extra)
+            hooks.check_numbers(settings, [Path(value) for option, value in options if option in ("--config", "-c")])
+            return context
+        except InputError as error:
+            raise click.UsageError(str(error)) from error
         except YAMLError as error:
             problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
             raise click.UsageError(

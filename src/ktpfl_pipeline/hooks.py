@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,16 @@ def check_folder(project: Path) -> None:
             f"The project's folder is {path!r}; its path must be UTF-8 without ?, *, [, ] and #, which Kedro reads as "
             "patterns and MLflow as parts of an address. Rename the folder, or move the project."
         )
+
+
+def check_numbers(settings: str, files: Iterable[Path]) -> None:
+    """Raise InputError for a number that YAML changes, in ``--params`` (`settings`) or ``--config`` (`files`)."""
+    from ktpfl_pipeline.config.values import check_numbers
+
+    for pair in settings.split(","):
+        check_numbers(Path(f"--params {pair}"), pair.partition("=")[2].encode())
+    for file in files:
+        check_numbers(file, file.read_bytes())
 
 
 def check_environment(env: str | None) -> None:
