@@ -136,6 +136,7 @@ class TestNothingLearned:
             f"chance: this reaches {100 * best + 1:.1f} %, and the best method, KT-pFL, "
         )
         assert "the same mean" not in comparison.summary(made)
+        assert comparison.summary(made).endswith("`headline: balanced_accuracy` may tell more.")
         assert self.under_majority(level, best - 0.01).nothing_learned, "within two standard errors of 3000 samples"
         assert not self.under_majority(level, best - 0.03).nothing_learned
 

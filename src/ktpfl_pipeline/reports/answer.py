@@ -38,7 +38,7 @@ def summary(comparison: Comparison) -> str:
         none = f"{lacking}, so they cannot be compared."
         first = _verdict(main, found, kind) + _other_point(comparison) if found else none
     low = comparison.headline == AFTER_TRANSFER and not comparison.above_majority
-    known = f"Note that {_not_above_majority(comparison)}" if low else ""
+    known = f"Note that {_not_above_majority(comparison)}{_rare(comparison)}" if low else ""
     return " ".join(filter(None, (known, first, _the_best(comparison), _the_others(comparison))))
 
 
@@ -54,18 +54,23 @@ def nothing_learned(comparison: Comparison) -> str:
     )
     return (
         f"Nothing was learned: {found} So methods cannot be compared. {CAUSES} They "
-        f"were {plural(comparison.main.rounds, 'round')}{used and ', '}{used}."
+        f"were {plural(comparison.main.rounds, 'round')}{used and ', '}{used}.{_rare(comparison)}"
     )
 
 
 def _not_above_majority(comparison: Comparison) -> str:
     """State that no method is above the majority-class baseline."""
     guesses, best = fmean(comparison.majority.values()), comparison.ranked()[0]
-    rare = " Where most samples have one class, `headline: balanced_accuracy` may tell more." * (guesses > 0.5)
     return (
         "no method is above always predicting each client's most frequent class by more than chance: this reaches "
-        f"{percent(guesses)} %, and the best method, {best.title}, {accuracy(best.final[AFTER_TRANSFER])} %.{rare}"
+        f"{percent(guesses)} %, and the best method, {best.title}, {accuracy(best.final[AFTER_TRANSFER])} %."
     )
+
+
+def _rare(comparison: Comparison) -> str:
+    """Return a hint at balanced accuracy if most samples of the clients have one class; empty otherwise."""
+    often = comparison.headline == AFTER_TRANSFER and fmean(comparison.majority.values()) > 2 / 3
+    return " Where most samples have one class, `headline: balanced_accuracy` may tell more." * often
 
 
 def _the_best(comparison: Comparison) -> str:
