@@ -21,11 +21,13 @@ help:  ## list the targets
 
 setup: $(READY)  ## make .venv with the locked packages
 
-# CPU=1 leaves NVIDIA's libraries out and takes PyTorch's build for CPUs, a twentieth of the download; this needs uv.
+# CPU=1 leaves NVIDIA's libraries out and takes PyTorch's build for CPUs, a twentieth of the download. Only uv knows where
+# these builds are, so pip installs it into build/uv if it is missing.
 ifdef CPU
 WANTED := build/requirements-cpu.lock
 BACKEND := --torch-backend=cpu
 UNWANTED := ^(nvidia|cuda|triton)-?
+export PATH := $(PATH):$(CURDIR)/build/uv/bin
 else
 WANTED := requirements.lock
 UNWANTED := ^$$
@@ -35,7 +37,8 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "Python 3.11 or newer is needed; this is %d.%d. Give another one: make PYTHON=python3.11" % v[:2])'
 	@! test -x $(BIN)/python || $(BIN)/python -I -c "$$OTHER_CLONE"
 ifdef CPU
-	@command -v uv >/dev/null 2>&1 || { echo "CPU=1 needs uv, which knows where PyTorch keeps its builds for CPUs: pip install uv"; exit 1; }
+	@command -v uv >/dev/null 2>&1 || { echo "Installing uv into build/uv, to find PyTorch's builds for CPUs"; \
+		$(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv; }
 	@mkdir -p build && grep -vE '$(UNWANTED)' requirements.lock > $(WANTED)
 endif
 	@if command -v uv >/dev/null 2>&1; then \

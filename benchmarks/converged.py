@@ -197,10 +197,8 @@ def title(name: str) -> str:
 
 
 def comparison(rows: Rows) -> str:
-    """Return the table of one dataset and partition, the best method first."""
-    here = {
-        name: [row for row in rows if row["method"] == name] for name in dict.fromkeys(row["method"] for row in rows)
-    }
+    """Return the table of one dataset and partition; methods with other seeds are not ranked against each other."""
+    here = {name: own for name in METHODS if (own := [row for row in rows if row["method"] == name])}
     lines = [
         "| method | seeds | accuracy (%) | minus local-only | joint minus this | adapted (%) | "
         "joint minus this, adapted |",
@@ -214,7 +212,7 @@ def comparison(rows: Rows) -> str:
         compared({name: (values[SUBJECT], own) for name, own in values.items() if name != SUBJECT})
         for values in (as_is_of, adapted_of)
     )
-    for name, as_is in sorted(as_is_of.items(), key=lambda item: -fmean(item[1].values())):
+    for name, as_is in as_is_of.items():
         adapted = adapted_of[name]
         cells = [
             title(name),

@@ -181,12 +181,12 @@ def settings(kept: Kept, rows: dict[str, tuple[str, str]]) -> str:
 
 
 def table_2(cells: dict[str, Cell]) -> str:
-    """Return a column of Table 2, the best method first. Methods without a finished run are at the end."""
+    """Return a column of Table 2, the best method first. Methods with fewer seeds, or without any, are at the end."""
     head = "method", "accuracy (%)", "minus local-only", "adapted (%)", "adapted, minus local-only", "the paper (%)"
     results = finished(cells, [*cells])
     gains = {point: column({name: (own, results[LOCAL]) for name, own in results.items()}, point) for point in BOTH}
     lines: list[list[Entry]] = [[*head]]
-    for own in sorted(results.values(), key=lambda own: -own.final[AFTER_TRANSFER].mean):
+    for own in sorted(results.values(), key=lambda own: (-len(own.seeds), -own.final[AFTER_TRANSFER].mean)):
         shown = [each for point in BOTH for each in (accuracy(own.final[point]), gains[point][own.method])]
         lines.append([named(own.method), *shown, cited(cells[own.method])])
     unfinished = [method for method in cells if method not in results]

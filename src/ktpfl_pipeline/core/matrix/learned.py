@@ -27,7 +27,7 @@ class LearnedMatrix:
             objective increases.
         steps: update steps per round.
         rho: ρ, the pull of every coefficient toward 1/N (Eq. 4). The paper tries 0.1 to 0.7 with another scale of λ; 2
-            was chosen on validation data (docs/results/hyperparameters.md).
+            was chosen on validation data (benchmarks/results/hyperparameters.md).
         divergence_weight: λ (Eq. 2); None means the cohort's size, so that λ a_n is 1 on average and ρ keeps its
             meaning for any number of clients.
         row_weight: a_n in the objective: ``data`` for D_n / D (Eq. 7), or ``uniform`` for 1/N.
