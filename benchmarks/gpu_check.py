@@ -42,7 +42,7 @@ from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 NO_GPU = (
     "torch {torch} finds no GPU on this machine, so nothing was checked: run make gpu-check where nvidia-smi lists one "
-    "and torch is a build for CUDA (docs/gpu.md)."
+    "and torch is a build for CUDA (docs/how_to/speed.md)."
 )
 ARCHITECTURES = ("lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn")
 CLIENTS, BATCH, CLASSES = 5, 128, 10

@@ -182,7 +182,11 @@ TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
     ),
     "har": ("natural_federations.md", "## People (UCI HAR)", natural),
     "camera_traps": ("natural_federations.md", "## Cameras (iWildCam 2020)", natural),
-    "newcomers": ("../../benchmarks/results/new_clients.md", "below it the difference to local-only training's new clients", newcomers),
+    "newcomers": (
+        "../../benchmarks/results/new_clients.md",
+        "below it the difference to local-only training's new clients",
+        newcomers,
+    ),
 }
 """The page, the text above the table and the function of each table, by the name of the kept rows."""
 

@@ -2,8 +2,8 @@
 
     python benchmarks/verdicts.py      writes the grid into both pages, in seconds and without images
 
-A cell is a method's gain over local-only training after equal adaptation, which is a point of evaluation that all methods
-share. A mark says whether it is significant after Holm's correction for all methods that were run in the setting.
+A cell is a method's gain over local-only training after equal adaptation, a point of evaluation that all methods share.
+A mark says whether it is significant after Holm's correction for all methods that were run in the setting.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,10 +44,11 @@ def settings() -> Iterator[Setting]:
     for where, rows in converged.parts(converged.read(converged.KEPT)).items():
         values = {
             name: converged.by_seed([row for row in rows if row["method"] == name], "adapted")
-            for name in converged.COMPARED
+            for name in converged.METHODS
         }
         local = values[LOCAL]
-        gains = converged.differences({name: (own, local) for name, own in values.items() if name != LOCAL})
+        found = converged.differences({name: (own, local) for name, own in values.items() if name != LOCAL})
+        gains = {name: each for name, each in found.items() if name in converged.COMPARED}
         yield Setting(where, "12", "75, also to validate", fmean(local.values()), gains)
     light, two_cores = paper_tables.Kept("light"), paper_tables.Kept("two_cores")
     for where, column in paper_tables.COLUMNS.items():

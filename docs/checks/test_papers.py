@@ -15,7 +15,8 @@ def test_it_is_up_to_date() -> None:
 
 
 def test_every_method_has_a_row_an_idea_and_its_paper_or_is_ours() -> None:
-    rows = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| .* \| .* \| (.*) \|$", papers.document(), re.MULTILINE)}
+    line = re.compile(r"^\| `(\w+)` \| (.*) \| (.*) \| .* \| .* \| (.*) \|$", re.MULTILINE)
+    rows = {row[0]: row[1:] for row in line.findall(papers.document())}
     assert rows.keys() == METHODS.keys()
     assert {name for name, (_, _, cited) in rows.items() if "http" not in cited} == OURS
     assert [name for name, (_, idea, _) in rows.items() if not idea] == []

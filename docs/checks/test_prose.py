@@ -15,16 +15,14 @@ REWRITTEN = (
         "docs/how_to/resume.md",
     ),
     *("docs/how_to/difficult_clients.md", "docs/how_to/compress_predictions.md", "docs/how_to/private_training.md"),
-    *("docs/results", "docs/kt_pfl", "docs/methods", "docs/fair_comparisons.md", "docs/LOG.md", "docs/project/"),
+    *("docs/results", "docs/kt_pfl", "docs/methods", "docs/fair_comparisons.md", "docs/project/", "docs/comparison.md"),
     *("docs/architecture.md", "docs/adding_a_method.md", "docs/index.md", "docs/gallery.md", "CHANGELOG.md"),
     *("benchmarks/README.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "src/ktpfl_pipeline/methods/"),
-    *("docs/reference/", "docs/gpu.md", "docs/how_to/precision.md", "docs/how_to/text.md"),
+    *("docs/reference/", "docs/how_to/speed.md", "docs/how_to/text.md"),
     *("docs/reading_results.md", "docs/privacy.md", "docs/real_clients.md", "docs/glossary.md"),
     *("docs/tutorial.md", "docs/how_to/own_", "docs/how_to/paper.md", "docs/how_to/partitions.md"),
     *(
         "docs/how_to/recipes.md",
-        "docs/how_to/several_machines.md",
-        "docs/how_to/workers.md",
         "docs/how_to/come_and_go.md",
     ),
 )
@@ -96,11 +94,13 @@ def test_the_patterns_are_noticed() -> None:
         "P20": "It is refused, for it would be slow.",
         "P21": "The loss leaves the finite numbers.",
         "long": " ".join(["word"] * 41) + ".",
-        "numbers": "1, 2, 3, 4, 5 and 6 runs.",
+        "numbers": "It gains 1.2 points, 3.4 with models, 5.6 at the paper's size and 7 % less in Table 2.",
     }
     for pattern, sentence in wrong.items():
-        assert pattern in {name for name, _ in prose.faults(prose.Passage("x.md", 1, sentence, "docs"))}, pattern
+        assert pattern in {name for name, _ in prose.faults(prose.Passage("x.md", 1, sentence, "docs", True))}, pattern
     right = (
         "There is no file. It stands for a model. The client starts again because its model was lost, about 17 times."
     )
     assert [*prose.faults(prose.Passage("x.md", 1, right, "docs"))] == []
+    bullet = "In Tables 1 and 2 of CIFAR-10 it gains 1.3 [0.8, 1.8] points, and 2 [1, 3] with all of the 12 clients."
+    assert [*prose.faults(prose.Passage("x.md", 1, bullet, "docs", True))] == []

@@ -60,7 +60,7 @@ class TestPredictions:
         assert logits.tolist() == pytest.approx(expected, abs=1e-15)
 
     def test_by_default_with_statistics_of_the_public_samples(self) -> None:
-        """The policy that treats architectures with and without BatchNorm most alike (benchmarks/results/2026-11-25-batchnorm.md)."""
+        """The policy that treats architectures with and without BatchNorm most alike."""
         fed = normalized(Distillation().batch_norm)
         logits = fed.logits(fed.initial_models(), torch.arange(4))[0, :, 0]
         assert logits.tolist() == pytest.approx([0.5] * 3 + [-1.5], abs=1e-15)
