@@ -44,7 +44,8 @@ endif
 	@if command -v uv >/dev/null 2>&1; then \
 		echo "Installing $$(wc -l < $(WANTED)) packages into $(VENV) with uv (once$(if $(CPU),,; some 3 GB to download, 6 GB on the disk, mostly PyTorch))"; \
 		{ test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV); } \
-		&& uv pip install --python $(BIN)/python $(BACKEND) -r $(WANTED) \
+		&& { uv pip install --python $(BIN)/python $(BACKEND) -r $(WANTED) \
+			|| { echo "$(if $(CPU),If PyTorch's builds for CPUs cannot be reached: make setup without CPU=1,)"; exit 1; }; } \
 		&& uv pip install --quiet --python $(BIN)/python --no-deps --editable .; \
 	else \
 		echo "Installing $$(wc -l < $(WANTED)) packages into $(VENV) with pip (once; some 3 GB to download, 6 GB on the disk, mostly PyTorch;"; \
@@ -104,7 +105,7 @@ viz: $(READY)  ## the pipeline in the browser (kedro-viz); PIPELINE=hetero_cifar
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
 
-docs: $(READY)  ## the documentation as a site, in build/docs; without a network. Its gallery trains small models first
+docs: $(READY)  ## the documentation as a site, in build/docs; without a network. Its gallery trains what make run does, once
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs . build/docs
 	@echo "Open build/docs/index.html"
 

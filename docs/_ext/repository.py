@@ -26,6 +26,12 @@ def _plain_signs(app: Sphinx, what: str, name: str, it: Any, options: Any, lines
     lines[:] = [re.sub(r"(?<!\\)\|", r"\\|", line) for line in lines]
 
 
+def _short(app: Sphinx, what: str, name: str, it: Any, options: Any, signature: str, returned: str) -> Any:
+    """Name types without their modules, and defaults that a dataclass makes by ``...``."""
+    shown = re.sub(r"~?(?:\w+\.)+(\w+)", r"\1", (signature or "").replace("<factory>", "..."))
+    return (shown, returned and re.sub(r"~?(?:\w+\.)+(\w+)", r"\1", returned)) if signature else None
+
+
 def _whole(app: Sphinx, what: str, name: str, it: Any, options: Any, lines: list[str]) -> None:
     """Begin what is said of a field or a constant with an empty comment, before napoleon reads it.
 
@@ -39,5 +45,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Act on every docstring, and on every page once all are read."""
     app.connect("autodoc-process-docstring", _whole, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", _plain_signs)
+    app.connect("autodoc-process-signature", _short)
     app.connect("doctree-resolved", _to_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

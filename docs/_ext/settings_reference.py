@@ -84,11 +84,13 @@ def page(what: str) -> str:
     groups: dict[str, list[list[str]]] = {}
     for path, allows, shown, meaning in found:
         group, _, rest = path.partition(".")
-        row = [anchored(path, what), meaning.replace("<", "\\<"), allows, shown]
+        escaped = re.sub(r"(`[^`]*`)|<", lambda found: found[1] or "\\<", meaning)
+        row = [anchored(path, what), escaped, allows, shown]
         groups.setdefault(group if rest else "", []).append(row)
     head = ["setting", "meaning", "allowed", "default"]
-    parts = [f"**`{group}`**\n\n{table(head, rows)}" if group else table(head, rows) for group, rows in groups.items()]
-    return "\n\n".join(parts)
+    ordered = sorted(groups.items(), key=lambda entry: bool(entry[0]))  # settings without a group first
+    parts = [f"**{f'`{group}`' if group else 'Without a group'}**\n\n{table(head, rows)}" for group, rows in ordered]
+    return "\n\n".join(parts if len(parts) > 1 or ordered[0][0] else [table(head, ordered[0][1])])
 
 
 def anchored(path: str, what: str) -> str:

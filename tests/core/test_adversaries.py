@@ -24,7 +24,7 @@ def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def lying(kind: str = "flipped", share: float = 0.4, **settings: Any) -> Federation:
+def lying(kind: str = "reversed", share: float = 0.4, **settings: Any) -> Federation:
     return toy.federation(adversaries=Adversaries(share, kind), **settings)  # type: ignore[arg-type]
 
 
@@ -57,8 +57,8 @@ class TestWho:
 
 
 class TestWhat:
-    def test_flipped_is_the_classes_in_reverse_order(self) -> None:
-        assert false_predictions("flipped", LOGITS, stream()).tolist() == [[4.0, 2.0, 1.0], [3.0, -1.0, 0.0]]
+    def test_reversed_is_the_classes_in_reverse_order(self) -> None:
+        assert false_predictions("reversed", LOGITS, stream()).tolist() == [[4.0, 2.0, 1.0], [3.0, -1.0, 0.0]]
 
     def test_scaled_is_minus_ten_times(self) -> None:
         assert false_predictions("scaled", LOGITS, stream()).tolist() == [
@@ -75,7 +75,7 @@ class TestWhat:
 
 
 class TestUploads:
-    @pytest.mark.parametrize("kind", ["random", "flipped", "scaled"])
+    @pytest.mark.parametrize("kind", ["random", "reversed", "scaled"])
     def test_adversaries_lie_and_others_do_not(self, kind: str) -> None:
         benign, fed = toy.federation(), lying(kind)
         models, batch = fed.initial_models(), fed.public_batch(1)
@@ -100,7 +100,7 @@ class TestUploads:
 
     def test_teachers_are_mixed_of_what_was_uploaded(self) -> None:
         predictions = torch.randn(5, 7, 3, generator=stream(3))
-        told = toy.teachers(FedMD(), predictions, adversaries=Adversaries(0.4, "flipped"))
+        told = toy.teachers(FedMD(), predictions, adversaries=Adversaries(0.4, "reversed"))
         adversaries = toy.federation(adversaries=Adversaries(0.4)).adversary_ids
         false = torch.stack(
             [row.flip(-1) if n in adversaries else row for n, row in zip(toy.IDS, predictions, strict=True)]

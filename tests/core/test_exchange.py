@@ -218,7 +218,7 @@ class TestLeanKnowledge:
     def test_adversaries_lie_before_it_is_encoded(self, state: PersonalState) -> None:
         told, true = (
             exchange.train_and_predict(fed, state.models, list(toy.IDS), 2)
-            for fed in (lean("uint8", adversaries=Adversaries(0.4, "flipped")), lean("uint8"))
+            for fed in (lean("uint8", adversaries=Adversaries(0.4, "reversed")), lean("uint8"))
         )
         liars = toy.federation(adversaries=Adversaries(0.4)).adversary_ids
         for row, n in enumerate(toy.IDS):

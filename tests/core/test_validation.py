@@ -8,7 +8,8 @@ import pytest
 from annotated_types import Ge, Gt, Interval, MinLen, MultipleOf
 from cases import case
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, nearest
+from ktpfl_pipeline.core.settings import Adversaries
 from ktpfl_pipeline.core.validation import Count, Distinct, Reads, changed, check, meanings, parse, plain
 
 
@@ -65,6 +66,15 @@ def test_what_is_not_allowed_is_named_with_what_is() -> None:
             with case(name, value):
                 shown = {"None": "null", "True": "true"}.get(repr(value), repr(value))  # as in YAML
                 assert refusal({name: value}) == f"mine.{name} is {shown}; {rule}."
+
+
+def test_a_former_name_leads_to_the_present_one() -> None:
+    """As a value of a setting, and as a setting's name."""
+    with pytest.raises(
+        InputError, match=r"kind is 'flipped' \('flipped' is called 'reversed' now\); it must be one of"
+    ):
+        parse(Adversaries, {"share": 0.1, "kind": "flipped"}, "mine.adversaries")
+    assert nearest("flipped", ["clipped"], "") == "'flipped' is called 'reversed' now."
 
 
 def test_the_path_leads_into_groups_lists_and_mappings() -> None:

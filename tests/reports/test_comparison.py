@@ -602,8 +602,8 @@ class TestFacts:
         assert "2 clients: 1 LeNet, 1 MLP with seed 0" in comparison.build("x", under(settings, [other])).facts
 
     def test_adversaries_are_named_where_there_are_some(self, result, settings):
-        given = {**settings, "adversaries": {"share": 0.1, "kind": "flipped"}}
-        told = "10 % of the clients are malicious and upload flipped predictions; means are over the others"
+        given = {**settings, "adversaries": {"share": 0.1, "kind": "reversed"}}
+        told = "10 % of the clients are malicious and upload reversed predictions; means are over the others"
         (honest,) = results = under(given, [result("kt_pfl", 0.8)])
         assert told in comparison.build("x", results).facts
         lying = replace(honest, runs=[replace(run, adversaries=[1]) for run in honest.runs])

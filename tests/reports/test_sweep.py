@@ -421,7 +421,7 @@ def test_adversaries(made: Make) -> None:
             replace(own, adversaries=[1], trust=trust) for own, trust in zip(result.runs, (0.5, 0.7, 0.6), strict=True)
         ]
         lied = summarize(runs, {}) if share else result
-        settings = {**SETTINGS, "adversaries": {"share": share, "kind": "flipped"}}
+        settings = {**SETTINGS, "adversaries": {"share": share, "kind": "reversed"}}
         variants.append(variant(share, settings, {"kt_pfl": lied}))
     found = sweep.table_rows(variants)
     assert not any(row.chosen for row in found)

@@ -294,7 +294,7 @@ def test_a_run_with_adversaries_tells_of_the_others(
     tracked: list[Any] = []
     monkeypatch.setattr(tracking, "current", tracking.Tracker)
     monkeypatch.setattr(tracking.TrackedRun, "round", lambda self, record: tracked.append(record))
-    settings = experiment(adversaries={"share": 0.4, "kind": "flipped"}, theorem_samples=0)
+    settings = experiment(adversaries={"share": 0.4, "kind": "reversed"}, theorem_samples=0)
     run = run_seed(Job("mine", "kt_pfl", settings, data), 0, Progress("kt_pfl", settings))
     assert len(run.adversaries) == 2
     last = run.history[-1].accuracy["after_transfer"]

@@ -109,7 +109,7 @@ OUT_OF_RANGE = [
     ("newcomers", 1.0, "below 1"),
     ("newcomers", -0.1, "0"),
     ("on_divergence", "ignore", "one of stop, skip, restore"),
-    ("adversaries.kind", "poisoned", "one of random, flipped, scaled"),
+    ("adversaries.kind", "poisoned", "one of random, reversed, scaled"),
     ("distillation.batch_norm", "freeze", "one of frozen, train, domain_specific"),
     ("methods.kt_pfl.step", math.inf, "a number"),
     ("methods.kt_pfl.temperature", math.nan, "a number"),

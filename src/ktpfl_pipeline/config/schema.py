@@ -149,7 +149,7 @@ class Public:
             samples of the private source; ``none``: no public samples, for methods that need none. All sources of
             `private.source` are possible too.
         share: the share of the private samples that becomes public; only with ``open_part``.
-        batch: |D_r|, the number of public samples that are drawn in each round.
+        batch: B, the number of public samples that are drawn in each round.
         transport: the form in which clients receive the batch: ``uint8`` or ``float32`` values, or ``indices`` of
             samples that every client has stored. It only affects the counted bytes.
     """

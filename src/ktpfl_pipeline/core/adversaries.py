@@ -2,8 +2,8 @@
 
 Malicious clients train, learn from their teachers and are evaluated as others are; only their uploads are false. Each
 kind is the counterpart, for predictions, of a known attack: `random` of the Gaussian attack (Blanchard et al., NeurIPS
-2017), `flipped` of label flipping y → K - 1 - y (Fang et al., USENIX Security 2020), and `scaled` of sign flipping with
-a larger size (Li et al., RSA, AAAI 2019).
+2017), `reversed` of label flipping y → K - 1 - y (Fang et al., USENIX Security 2020), and `scaled` of sign flipping
+with a larger size (Li et al., RSA, AAAI 2019).
 """
 
 import torch
@@ -20,7 +20,7 @@ def false_predictions(kind: str, logits: Tensor, stream: torch.Generator) -> Ten
 
     Noise is drawn from `stream`, on the CPU, so that it is the same for any device.
     """
-    if kind == "flipped":
+    if kind == "reversed":
         return logits.flip(-1)
     if kind == "scaled":
         return FACTOR * logits

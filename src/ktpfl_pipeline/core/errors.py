@@ -173,8 +173,19 @@ def check_installed(what: str, *packages: str, otherwise: str = "") -> None:
     )
 
 
+RENAMED = {"flipped": "reversed"}
+"""The present names of settings and of their values, by former name."""
+
+
+def renamed(given: object) -> str:
+    """Return the present name of a setting or value in a sentence; empty if it was never renamed."""
+    return f"{given!r} is called {RENAMED[given]!r} now" if isinstance(given, str) and given in RENAMED else ""
+
+
 def nearest(given: str, known: Iterable[str], otherwise: str) -> str:
     """Return a hint for the unknown name `given`: a question with the nearest known name, or else `otherwise`."""
+    if now := renamed(given):
+        return f"{now}."
     near = difflib.get_close_matches(given, list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 

@@ -60,7 +60,7 @@ class Setting:
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids
     public: Tensor  #: (M, ...), the unlabeled public set: images in uint8, features in float32, or tokens in int64
-    public_batch_size: int  #: B = |D_r|, the number of public samples used in one round
+    public_batch_size: int  #: B, the number of public samples used in one round
     classes: int  #: K, the number of classes
     build: Callable[[str], nn.Module]  #: returns a freshly initialized module of the named architecture
     seed: int = 0  #: the seed of the run; every stream is derived from it

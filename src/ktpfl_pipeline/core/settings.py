@@ -238,11 +238,11 @@ class Adversaries:
     Attributes:
         share: the share of malicious clients; there are round(share · N).
         kind: what they upload: ``random``, normal noise with the mean and standard deviation of their logits;
-            ``flipped``, their logits with the classes in reverse order; ``scaled``, their logits times -10.
+            ``reversed``, their logits with the classes in reverse order; ``scaled``, their logits times -10.
     """
 
     share: Part = 0.0
-    kind: Literal["random", "flipped", "scaled"] = "flipped"
+    kind: Literal["random", "reversed", "scaled"] = "reversed"
 
     def check(self, clients: int) -> None:
         """Check that at least one of this many clients is benign; else raise `InputError`."""

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, ge
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen
 
-from ktpfl_pipeline.core.errors import InputError, nearest, plural, written
+from ktpfl_pipeline.core.errors import InputError, nearest, plural, renamed, written
 
 Group = TypeVar("Group")
 LARGEST = 2**31 - 1
@@ -238,6 +238,7 @@ def value_of(rule: Rule, given: Any, where: str) -> Any:
     example = _example(rule.groups[0], where) if rule.groups and len(parts) == 1 else ""
     named = isinstance(given, bool) and "string" in str(rule)
     said = " (YAML reads yes, no, on and off as true and false; quotes make a string)" * named
+    said += f" ({now})" if (now := renamed(given)) else ""
     raise InputError(f"{where} is {written(given)}{said}; it must be {rule}{example}.")
 
 

@@ -94,7 +94,7 @@ def also_private(public: Tensor, private: Tensor) -> Tensor:
 
 
 def check_size(available: int, batch: int, left_out: int = 0) -> None:
-    """Raise InputError if the public samples per round, `batch` (|D_r|), are more than the `available` public samples.
+    """Raise InputError if the public samples per round, `batch` (B), are more than the `available` public samples.
 
     The message includes `left_out`, the number of samples that were excluded because they equal private samples.
     """

@@ -42,7 +42,7 @@ class LocalMatched(Local):
 
     Attributes:
         work: the epochs per round as a multiple of E.
-        public: whether a round is longer by R · |D_r| samples, the number that distillation processes.
+        public: whether a round is longer by R · B samples, the number that distillation processes.
     """
 
     title = "Local-only (matched work)"
