@@ -24,7 +24,7 @@ from sphinx.util.docutils import SphinxDirective
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "gallery"
 PICTURES = Path("docs", "_gallery")
-RUN = {"env": "quick", "pipelines": "compare_hetero_digits"}
+RUN = {"env": "quick", "pipelines": "compare_hetero_digits", "params": {"hetero_digits": {"seeds": [0, 1, 2]}}}
 
 
 def run_comparison(app: Sphinx) -> None:
