@@ -2,20 +2,19 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from real_clients import NoLink, run
 
 from ktpfl_flower import example, operations
+from ktpfl_pipeline.__main__ import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "real_clients.md").read_text("utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_its_federation_runs(tmp_path):
+def test_its_federation_runs(tmp_path, capsys):
     example.main([str(tmp_path), "--clients", "2"])
     assert (tmp_path / "anna.yml").read_text() in BLOCKS
     shown = next(block for block in BLOCKS if "methods:" in block)
@@ -23,10 +22,12 @@ def test_its_federation_runs(tmp_path):
     (tmp_path / "federation.yml").write_text(shown.replace("../../..", ".").replace("rounds: 3", "rounds: 1"))
     done = run(tmp_path, NoLink([tmp_path / f"{name}.yml" for name in ("anna", "bert")]))
     assert len(done.history) == 1
-    code = next(block for block in PYTHON if "kept import load" in block)
-    known: dict[str, Any] = {}
-    exec(code.replace("data/01_raw/real_clients", str(tmp_path)), known)
-    assert known["probabilities"].shape == (len(known["images"]), 10)
+    (command,) = re.findall(r"^ktpfl (predict .*)$", PAGE, re.MULTILINE)
+    with pytest.raises(SystemExit) as ended:
+        main(command.replace("data/01_raw/real_clients", str(tmp_path)).split())
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 0 and lines[0] == f"input,predicted class,{','.join(map(str, range(10)))}"
+    assert len(lines) > 2
     assert done.class_names == [] and len(done.label_counts) == 2
 
 

@@ -7,6 +7,7 @@ package if the current folder has none. Results are written below the current fo
 - ``ktpfl ui`` shows the runs in MLflow.
 - ``ktpfl convert`` converts a dataset to an `.npz` file.
 - ``ktpfl check`` checks a user's method, model or source.
+- ``ktpfl export`` writes the model that each client keeps; ``ktpfl predict`` uses it.
 """
 
 import os
@@ -32,6 +33,12 @@ def main(arguments: list[str] | None = None) -> None:
         from ktpfl_pipeline.convert import convert
 
         convert(given[1:], prog_name="ktpfl convert")  # raises SystemExit
+    if given[:1] in (["export"], ["predict"]):
+        from ktpfl_pipeline import export
+
+        find_packages_in(Path.cwd())
+        command = export.export if given[0] == "export" else export.predict
+        command(given[1:], prog_name=f"ktpfl {given[0]}")  # raises SystemExit
     if given[:1] == ["check"]:
         from ktpfl_pipeline.check.command import check
 
@@ -51,7 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
     run: Any = find_run_command(PACKAGE)
     run.epilog = (
         f"`ktpfl conf` {WITHOUT_OPTIONS['conf']}. `ktpfl ui` {WITHOUT_OPTIONS['ui']}. `ktpfl convert` makes data "
-        "files, and `ktpfl check` checks your own methods, models and sources."
+        "files, `ktpfl check` checks your own methods, models and sources, `ktpfl export` writes the models that the "
+        "clients keep, and `ktpfl predict` uses them."
     )
     run(given, prog_name="ktpfl")
 

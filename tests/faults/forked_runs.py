@@ -29,7 +29,7 @@ IMPORTED = (
     *("ktpfl_pipeline.pipeline_registry", "ktpfl_pipeline.pipelines.datasets", "ktpfl_pipeline.tracking"),
     *("ktpfl_pipeline.runs.run", "ktpfl_pipeline.reports.comparison"),
     *("ktpfl_pipeline.hooks", "ktpfl_pipeline.methods.kt_pfl", "ktpfl_pipeline.data.public"),
-    *("ktpfl_pipeline.tracking.personal_models", "mlflow.pyfunc", "kedro_viz.integrations.kedro.hooks"),
+    "kedro_viz.integrations.kedro.hooks",
 )
 ABSENT = ("ibis",)
 """Kedro tries to import it for every dataset in memory: a third of a run."""

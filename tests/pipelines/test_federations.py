@@ -9,6 +9,9 @@ import pandas as pd
 import pytest
 from project_copy import Project
 
+from ktpfl_pipeline.analysis.kept import load
+from ktpfl_pipeline.export import exported
+
 METHODS = {"kt_pfl", "local"}
 CLASSES = 3
 
@@ -73,7 +76,9 @@ def sections() -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("name", FEDERATIONS)
-def test_from_a_file_to_a_report(name: str, tracked: Callable[[], Project]) -> None:
+def test_from_a_file_to_a_report_and_the_clients_models(
+    name: str, tracked: Callable[[], Project], tmp_path: Path
+) -> None:
     kind, inputs, owners, section, folder = FEDERATIONS[name]
     project = tracked()
     write(project.folder / "data" / "01_raw" / f"{name}.npz", kind, inputs, owners)
@@ -94,5 +99,9 @@ def test_from_a_file_to_a_report(name: str, tracked: Callable[[], Project]) -> N
     assert set(runs) == METHODS
     for run in runs.values():
         assert run.data.tags["partition"] == "natural"
-        (output,) = project.client().get_run(run.info.run_id).outputs.model_outputs
-        assert project.client().get_logged_model(output.model_id).name == "personal_models"
+
+    rows = exported(name, None, (), tmp_path / "models", project.folder / "data")
+    assert {row[0] for row in rows} == set(owners) and {row[1] for row in rows} <= METHODS
+    model = load(rows[0][-1])
+    (file,) = (project.folder / "data" / "01_raw").glob(f"{name}.*")
+    assert model.predict(model.inputs.of_file(file)).shape[1] == CLASSES

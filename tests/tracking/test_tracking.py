@@ -247,20 +247,13 @@ class TestEnd:
         assert {file.path for file in client.list_artifacts(tracked.run_id)} == {"accuracy.png", "coefficients.json"}
         assert list((tmp_path / "mlruns" / "digits").rglob("accuracy.png")), "in the folder of artifacts"
 
-    def test_one_row_a_client_and_one_model_however_often_it_ends(
-        self, tracker: MlflowTracker, client: Any, tmp_path: Path
-    ) -> None:
-        model = tmp_path / "personal_models"
-        model.mkdir()
-        (model / "MLmodel").write_text("flavors: {}")
+    def test_one_row_a_client_however_often_it_ends(self, tracker: MlflowTracker, client: Any) -> None:
         for _ in range(2):
             with pytest.raises(SystemExit), tracker.run(RUN) as tracked:
-                tracked.finish(Ending({}, {}, {}, {"client": [0, 1], "final/after_transfer": [0.5, 1.0]}, model))
+                tracked.finish(Ending({}, {}, {}, {"client": [0, 1], "final/after_transfer": [0.5, 1.0]}))
                 raise SystemExit
         table = json.loads(Path(client.download_artifacts(tracked.run_id, "clients.json")).read_text())
         assert table == {"columns": ["client", "final/after_transfer"], "data": [[0, 0.5], [1, 1.0]]}
-        (output,) = client.get_run(tracked.run_id).outputs.model_outputs
-        assert client.get_logged_model(output.model_id).name == "personal_models"
 
     def test_a_run_that_ends_early(self, tracker: MlflowTracker, client: Any) -> None:
         statuses = {RuntimeError: "FAILED", KeyboardInterrupt: "KILLED", SystemExit: "FAILED"}

@@ -8,8 +8,8 @@ import torch
 from real_clients import NoLink, deal_out, in_one_process, kept_model, run
 from real_features import COLUMNS, dealt, features
 
-from ktpfl_flower.client.kept import ABOUT, WEIGHTS, load
 from ktpfl_pipeline import methods
+from ktpfl_pipeline.analysis.kept import ABOUT, WEIGHTS, load
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.standardization import Standardization
 
@@ -26,7 +26,7 @@ def test_a_kept_model_predicts_what_it_did_in_the_run(tmp_path):
         model = load(kept_model(tmp_path, n).parent)
         assert (model.about["method"], model.about["name"], model.class_names) == ("kt_pfl", f"client-{n}", names)
         assert torch.allclose(model.predict(client.test.inputs), theirs[n][:, n].softmax(dim=1), atol=1e-6)
-        images = model.read(f"npz:clients/{n}/data.npz", tmp_path)
+        images = model.inputs.of_file(tmp_path / f"clients/{n}/data.npz")
         assert images.shape == (80, 1, 8, 8) and model.predict(images).argmax(dim=1).shape == (80,)
 
 
@@ -34,7 +34,7 @@ def test_a_kept_model_takes_features_in_their_units(tmp_path, monkeypatch):
     run(tmp_path, NoLink(dealt(tmp_path, "fedavg", ("mlp",) * 2)))
     model = load(kept_model(tmp_path, 1).parent)
     inputs, labels = features(1, 40, (4,))
-    assert model.columns == list(COLUMNS)
+    assert [*model.inputs.columns] == list(COLUMNS)
     assert (model.predict(inputs).argmax(dim=1).numpy() == labels).mean() > 0.8
     scale = Standardization.of(torch.from_numpy(np.load(tmp_path / "public.npz")["features"]), [torch.arange(40)])
     expected = model.module(scale(torch.from_numpy(inputs))).softmax(dim=1)

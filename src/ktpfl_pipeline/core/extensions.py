@@ -1,14 +1,16 @@
 """Users' own methods, models and data sources, which are given by dotted paths: ``my_package.my_module:Name``."""
 
+import ast
 import hashlib
 import importlib
+import importlib.util
 import os
 import re
 import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from unittest.mock import patch
 
 from ktpfl_pipeline.core.errors import InputError
 
+OURS = __name__.partition(".")[0]
+"""The name of this package."""
 PATH = re.compile(r"\w+(\.\w+)*:\w+")
 STANDARD_LIBRARY = tuple(os.path.realpath(sysconfig.get_path(of)) + os.sep for of in ("stdlib", "platstdlib"))
 """The folders of Python's own modules."""
@@ -200,3 +204,45 @@ def called(value: Any) -> str:
     own = type(value)
     module = "" if own.__module__ == "builtins" else f"{own.__module__}."
     return "None" if value is None else f"a {module}{own.__qualname__}"
+
+
+def add_imports(found: dict[str, Path], name: str, package: str, inside: bool = False) -> None:
+    """Add to `found`, by name, the file of the module `name`, and the files of the modules that it imports.
+
+    These are the modules of `package`, of this package, and the users' own. In users' own files, the imports inside of
+    functions count too; in this package's files only if `inside` is set.
+    """
+    file, parent = _place_of(name)
+    ours, own = name.startswith(f"{OURS}."), name.partition(".")[0] == package != OURS
+    if file is None or file in found.values() or not (ours or own or not is_in_library(file)) or name == OURS:
+        return
+    found[name] = file
+    tree = ast.parse(file.read_bytes())
+    for statement in tree.body if ours and not inside else ast.walk(tree):
+        imported = []
+        if isinstance(statement, ast.Import):
+            imported = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            origin = "." * statement.level + (statement.module or "")
+            origin = importlib.util.resolve_name(origin, parent)
+            imported = [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
+        elif isinstance(statement, ast.Call) and ast.unparse(statement.func).endswith(("import_module", "__import__")):
+            imported = [str(each.value) for each in statement.args[:1] if isinstance(each, ast.Constant)]
+        for each in imported:
+            add_imports(found, each, package, inside)
+
+
+def _place_of(name: str) -> tuple[Path | None, str]:
+    """Return the source file of a module, loaded or not, and the name of its package; None if there is no file.
+
+    Libraries that are not loaded are not imported for it.
+    """
+    file, parent = None, None
+    first, above = name.partition(".")[0], name.rpartition(".")[0]
+    if name in sys.modules:
+        file, parent = (getattr(sys.modules[name], of, None) for of in ("__file__", "__package__"))
+    elif not above or above in sys.modules or not ((known := _place_of(first)[0]) and is_in_library(known)):
+        with suppress(Exception):  # the user's package may raise any error, and the last part may name a function
+            spec = importlib.util.find_spec(name)
+            file, parent = (spec.origin, spec.parent) if spec else (None, None)
+    return (Path(file) if file and file.endswith(".py") else None), parent or ""

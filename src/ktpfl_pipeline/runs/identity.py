@@ -2,10 +2,7 @@
 
 import ast
 import hashlib
-import importlib.util
-import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.metadata import version
@@ -30,8 +27,8 @@ from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import Facts, FederatedData
 from ktpfl_pipeline.runs import assembly
 
-CHECKPOINT = "checkpoint.pt"
-"""The file of a run's checkpoint in its folder."""
+CHECKPOINT, MODELS = "checkpoint.pt", "models.pt"
+"""The files of a run's checkpoint and of its clients' final models, in its folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,11 +147,11 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
         *(PACKAGE / "models" / file for file in ("__init__.py", "pretrained.py")),
         *(PACKAGE / "data" / file for file in ("feature_skew.py", "federated.py", "standardization.py")),
     }
-    files = {*put_together, *(PACKAGE / "core").rglob("*.py"), *others}
+    files = {str(file): file for file in (*put_together, *(PACKAGE / "core").rglob("*.py"), *others)}
     for module in (method.__module__, *makers, *readers):
-        _add_with_imports(module, module.partition(".")[0], files)
+        extensions.add_imports(files, module, module.partition(".")[0])
     digest = hashlib.sha256()
-    for file in sorted(files):
+    for file in sorted({*files.values()}):
         digest.update(_meaning(file, file.stat().st_mtime_ns).encode())
     return digest.hexdigest()[:16]
 
@@ -175,45 +172,3 @@ def _meaning(file: Path, changed: int) -> str:
 def _is_string(statement: Any) -> bool:
     constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return constant and isinstance(statement.value.value, str)
-
-
-def _add_with_imports(name: str, package: str, files: set[Path]) -> None:
-    """Add to `files` the file of the module `name`, and the files of the modules that it imports.
-
-    These are the modules of `package`, of this package, and the users' own. In users' own files, the imports inside of
-    functions count too.
-    """
-    file, parent = _place_of(name)
-    ours, own = name.startswith(f"{PACKAGE.name}."), name.partition(".")[0] == package != PACKAGE.name
-    if file is None or file in files or not (ours or own or not extensions.is_in_library(file)) or name == PACKAGE.name:
-        return
-    files.add(file)
-    tree = ast.parse(file.read_bytes())
-    for statement in tree.body if ours else ast.walk(tree):
-        imported = []
-        if isinstance(statement, ast.Import):
-            imported = [alias.name for alias in statement.names]
-        elif isinstance(statement, ast.ImportFrom):
-            origin = "." * statement.level + (statement.module or "")
-            origin = importlib.util.resolve_name(origin, parent)
-            imported = [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
-        elif isinstance(statement, ast.Call) and ast.unparse(statement.func).endswith(("import_module", "__import__")):
-            imported = [str(each.value) for each in statement.args[:1] if isinstance(each, ast.Constant)]
-        for each in imported:
-            _add_with_imports(each, package, files)
-
-
-def _place_of(name: str) -> tuple[Path | None, str]:
-    """Return the source file of a module, loaded or not, and the name of its package; None if there is no file.
-
-    Libraries that are not loaded are not imported for it.
-    """
-    file, parent = None, None
-    first, above = name.partition(".")[0], name.rpartition(".")[0]
-    if name in sys.modules:
-        file, parent = (getattr(sys.modules[name], of, None) for of in ("__file__", "__package__"))
-    elif not above or above in sys.modules or not ((known := _place_of(first)[0]) and extensions.is_in_library(known)):
-        with suppress(Exception):  # the user's package may raise any error, and the last part may name a function
-            spec = importlib.util.find_spec(name)
-            file, parent = (spec.origin, spec.parent) if spec else (None, None)
-    return (Path(file) if file and file.endswith(".py") else None), parent or ""

@@ -5,9 +5,7 @@ hyperparameters; `result`, the state and records after the last round; `fed`, th
 """
 
 import logging
-import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.analysis import matrix, theorem
+from ktpfl_pipeline.analysis import matrix, serving, theorem
 from ktpfl_pipeline.analysis.results import FinishedRun, TheoremCheck, recalls, summarize
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.config.schema import Experiment
@@ -27,20 +25,20 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.extensions import own_errors
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.core.machine.files import alone
+from ktpfl_pipeline.core.machine.files import alone, replacing
 from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import newcomers
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.core.weights import Models, opened
-from ktpfl_pipeline.data.federated import Facts, SeedData
+from ktpfl_pipeline.data.federated import Facts
 from ktpfl_pipeline.data.partition import label_similarity
+from ktpfl_pipeline.data.sources import Reading
 from ktpfl_pipeline.methods import slug
-from ktpfl_pipeline.runs.identity import CHECKPOINT, Job, identity, run_folder
+from ktpfl_pipeline.runs.identity import CHECKPOINT, MODELS, Job, identity, run_folder
 from ktpfl_pipeline.runs.more_rounds import take_over
 from ktpfl_pipeline.runs.progress import Progress, SeedProgress
-from ktpfl_pipeline.tracking import personal_models
 
 logger = logging.getLogger(__name__)
 WAITING = "Another process runs %s, seed %d, of %s: this one waits for it."
@@ -81,10 +79,11 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         if few := notes.participation([finished]):
             warn("Participation", f"{job.name}: {few}")
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
+        ours = job.keeps_models and job.parent is None and seed == job.experiment.seeds[0]
+        if folder and ours and not (folder / MODELS).exists():
+            keep_models(folder / MODELS, job, made, result, fed, key)
         if not tracked.complete:
-            ours = job.keeps_models and job.parent is None and seed == job.experiment.seeds[0]
-            with kept_models(made, result, fed, job.data.seeds[seed]) if ours else nullcontext() as models:
-                log_end(tracked, finished, asdict(made), models)
+            log_end(tracked, finished, asdict(made))
     return finished
 
 
@@ -183,24 +182,22 @@ def check_theorem(method: Method[Any], result: engine.Run, fed: Federation, samp
     return theorem.check(soft, labels, learned if matrix.mixes(learned) else None, fed.seed)
 
 
-@contextmanager
-def kept_models(method: Method[Any], result: engine.Run, fed: Federation, data: SeedData) -> Iterator[Path]:
-    """Yield a temporary folder with the clients' final models as one MLflow model."""
-    space = Workspace(fed)
+def keep_models(file: Path, job: Job, method: Method[Any], result: engine.Run, fed: Federation, key: str) -> None:
+    """Write the clients' final models and the facts about their inputs to a file, which `ktpfl export` reads."""
+    experiment, data, space = job.experiment, job.data.seeds[fed.seed], Workspace(fed)
     personal: Models = opened(method.personal(result.state, fed.by_id, fed))
-    weights = {n: space.whole(n, params) for n, params in personal.items()}
-    examples = data.private.take(torch.cat([data.partition[client.id].test[:1] for client in fed.clients[:3]]))
-    architectures = {n: client.architecture for n, client in fed.by_id.items()}
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place, personal_models.NAME)
-        personal_models.save(folder, weights, architectures, examples, fed.classes, data.scale, fed.names)
-        yield folder
+    about = {
+        **{"experiment": job.name, "method": job.method, "seed": fed.seed, "rounds": result.rounds, "key": key},
+        **serving.facts(data.private, fed.classes, data.scale, Reading.of(experiment.image, experiment.text)),
+    }
+    clients = {n: {"name": client.name, "architecture": client.architecture} for n, client in fed.by_id.items()}
+    weights = {n: {name: each.cpu() for name, each in space.whole(n, own).items()} for n, own in personal.items()}
+    with replacing(file, f"The clients' models, {file},") as partial, partial.open("wb") as opened_file:
+        torch.save({"about": about, "clients": clients, "models": weights}, opened_file)
 
 
-def log_end(
-    tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any], folder: Path | None = None
-) -> None:
-    """Log the final numbers, the figures, the matrix and the history of a finished run, and its models in `folder`."""
+def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any]) -> None:
+    """Log the final numbers, the figures, the matrix and the history of a finished run."""
     from ktpfl_pipeline.reports import figures
 
     result = summarize([run], hyperparameters)
@@ -229,7 +226,7 @@ def log_end(
         **{f"final/{point}": run.final(point) for point in result.curve},
         **{f"final/{name}": values for name, values in run.measures.items()},
     }
-    tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients, folder))
+    tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients))
 
 
 def _untested(run: FinishedRun) -> FinishedRun:

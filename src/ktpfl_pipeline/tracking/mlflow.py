@@ -130,8 +130,6 @@ class MlflowRun(TrackedRun):
                 client.log_figure(self.run_id, figure, f"{name}.png")
             for name, table in ending.tables.items():
                 client.log_dict(self.run_id, table, f"{name}.json")
-            if ending.model:
-                self._log_model(client, ending.model)
             if ending.clients and all(file.path != CLIENTS for file in client.list_artifacts(self.run_id)):
                 client.log_table(self.run_id, dict(ending.clients), CLIENTS)  # a second call would append rows
 
@@ -145,16 +143,6 @@ class MlflowRun(TrackedRun):
             known = client.get_run(self.run_id).data.metrics
             changed = {name: value for name, value in metrics.items() if known.get(name) != value}
             client.log_batch(self.run_id, _points(changed, 0))
-
-    def _log_model(self, client: Any, folder: Path) -> None:
-        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
-
-        run = client.get_run(self.run_id)
-        if not run.outputs.model_outputs:
-            made = client.create_logged_model(run.info.experiment_id, folder.name, self.run_id)
-            client.log_model_artifacts(made.model_id, str(folder))
-            client.finalize_logged_model(made.model_id, LoggedModelStatus.READY)
-            client.log_outputs(self.run_id, [LoggedModelOutput(made.model_id, step=0)])
 
 
 def _points(metrics: Mapping[str, float], step: int) -> list[Any]:

@@ -33,14 +33,12 @@ class Ending(NamedTuple):
         figures: Matplotlib figures by name.
         tables: plain values by name, which are stored as JSON.
         clients: the columns of a table with one row per client.
-        model: the folder of an MLflow model; None without one.
     """
 
     summary: Mapping[str, float]
     figures: Mapping[str, Any] = {}
     tables: Mapping[str, Any] = {}
     clients: Mapping[str, Sequence[Any]] = {}
-    model: Path | None = None
 
 
 class TrackedRun:

@@ -20,11 +20,12 @@ from torch import Tensor
 
 from ktpfl_flower import operations
 from ktpfl_flower.alike import Arithmetic, Data, versions
-from ktpfl_flower.client import client_file, kept
+from ktpfl_flower.client import client_file
 from ktpfl_flower.client.budget import Budget, fresh_seed
 from ktpfl_flower.client.private import fingerprint, private, refusal
 from ktpfl_flower.wire import INITIAL, Left, Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline import models
+from ktpfl_pipeline.analysis import kept
 from ktpfl_pipeline.analysis.serving import facts
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming, performed
 from ktpfl_pipeline.core.client.workspace import OWN, Workspace
@@ -37,6 +38,7 @@ from ktpfl_pipeline.core.settings import Compute, Distillation, Knowledge, Local
 from ktpfl_pipeline.core.validation import Count, Rule, Seed, value_of
 from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.data.inspection import of_splits
+from ktpfl_pipeline.data.sources import Reading
 from ktpfl_pipeline.data.sources.tokens import check_ids
 from ktpfl_pipeline.data.standardization import Standardization
 
@@ -300,7 +302,7 @@ class Member:
         operations.check_sent(given, run.told.method)
         folder = self._kept / f"{run.told.method}-seed-{run.told.seed}"
         with private():
-            kept.save(folder, run.space.whole(self.own.client, model[0]), self._about(run))
+            kept.save(folder, run.space.whole(self.own.client, model[0]), self._about(run), self._folder)
         logger.info("The run of %s has ended; this client's model is in %s.", run.told.method, folder)
         return Packet({})
 
@@ -310,8 +312,8 @@ class Member:
         return {
             **{"method": told.method, "seed": told.seed, "rounds": told.rounds, "run": told.run},
             **{"client": self.own.client, "name": self.own.name, "architecture": self.own.architecture},
-            **{"image": self.own.image and asdict(self.own.image), "text": asdict(self.own.text)},
-            **{"versions": versions(), **facts(known, told.classes, run.scale)},
+            **{"versions": versions()},
+            **facts(known, told.classes, run.scale, Reading.of(self.own.image, self.own.text)),
         }
 
     def _note(self, packet: Packet) -> Packet:

@@ -105,7 +105,7 @@ def convert(
     rows_kept = [row for row, keep in enumerate(kept, 2) if keep]  # row numbers in the file, where row 1 has the names
     if like is not None:
         features = {name: cells for name, cells in table.items() if name not in needed}
-        return arrays | _encoded(file, features, like, rows_kept, decimal), said
+        return arrays | encoded(file, features, like, rows_kept, decimal), said
     parts = [
         _feature(file, name, cells, rows_kept, decimal, name in text)
         for name, cells in table.items()
@@ -251,8 +251,8 @@ def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str | No
     return _Feature(one_hot, [f"{name}={value}" for value in values], np.eye(len(values))[usual], said)
 
 
-def _encoded(file: Path, table: Table, like: Mapping[str, Any], rows: Sequence[int], decimal: str) -> Arrays:
-    """Return the features of another table in the form of the arrays `like`, (N, F) float32."""
+def encoded(file: Path, table: Table, like: Mapping[str, Any], rows: Sequence[int], decimal: str = ".") -> Arrays:
+    """Return the features of another table in the form of the arrays `like`, (N, F) float32, with the same names."""
     columns, fill = [str(name) for name in like["columns"]], np.asarray(like["fill"])
     features = np.tile(fill, (len(rows), 1))
     categories: dict[str, dict[str, int]] = {}  # the place of each category's feature, by column and category

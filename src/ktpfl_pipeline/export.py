@@ -1,0 +1,196 @@
+"""The commands `ktpfl export` and `ktpfl predict`: the model that each client keeps, and its predictions."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ktpfl_pipeline.core.errors import InputError, listed, unknown
+
+OWN = "local"
+"""The method whose model a client has without any exchange."""
+SHOWN = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("experiment")
+@click.option("--method", help="Export this method's models. Without it, each client keeps its best model.")
+@click.option("--client", multiple=True, help="Export this client's model only: a name or a number; may be repeated.")
+@click.option("--out", type=SHOWN, default=Path("models"), show_default=True, help="The folder of the new folders.")
+@click.option("--data", type=SHOWN, default=Path("data"), show_default=True, help="The project's folder of data.")
+def export(experiment: str, method: str | None, client: tuple[str, ...], out: Path, data: Path) -> None:
+    """Write the model that each client of EXPERIMENT keeps to a folder that MLflow can serve.
+
+    The runs must have finished. The models are those of the first seed after the last round. Without --method, a client
+    keeps the model with the highest accuracy on its validation samples; after a tie with its own model of local-only
+    training, its own.
+    """
+    try:
+        rows = list(exported(experiment, method, client, out, data))
+    except InputError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(_table([("client", "method", "validation accuracy", "own model", "folder"), *rows]), nl=False)
+
+
+@click.command()
+@click.argument("model", type=SHOWN)
+@click.argument("files", metavar="[INPUT]...", nargs=-1, type=SHOWN)
+@click.option("--text", multiple=True, help="A text to classify; may be repeated.")
+@click.option("--decimal", default=".", show_default=True, help="The decimal separator of a table.")
+@click.option("--missing", multiple=True, help="A string that means a missing value in a table; may be repeated.")
+@click.option("--own-code", multiple=True, help="Allow the code of an architecture of your own, my_package.nets:wide.")
+def predict(
+    model: Path,
+    files: tuple[Path, ...],
+    text: tuple[str, ...],
+    decimal: str,
+    missing: tuple[str, ...],
+    own_code: tuple[str, ...],
+) -> None:
+    """Print the class that MODEL predicts for each input, and the probability of each class, as CSV.
+
+    MODEL is a folder of `ktpfl export` or of a real client. An INPUT is an image file, a folder of image files, a table
+    (.csv) with one row for each sample or text, a series (.csv) with one row for each step, or an array (.npz, .npy).
+    """
+    from ktpfl_pipeline.analysis.kept import load
+
+    try:
+        if not files and not text:
+            raise click.UsageError("Give an INPUT, or a text with --text.")
+        kept = load(model, own_code)
+        given = [(str(file), kept.inputs.of_file(file, decimal, missing)) for file in files]
+        given += [("text", kept.inputs.of_texts(text))] if text else []
+        rows: list[Sequence[Any]] = []
+        for name, inputs in given:
+            answers = kept.answers(kept.predict(inputs))
+            rows += [
+                (f"{name}:{place}" if len(answers) > 1 else name, *(_rounded(value) for value in answer.values()))
+                for place, answer in enumerate(answers, 1)
+            ]
+    except InputError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(_table([("input", *answers[0]), *rows]), nl=False)
+
+
+def exported(
+    experiment: str, method: str | None, clients: Sequence[str], out: Path, data: Path
+) -> list[tuple[str, str, str, str, Path]]:
+    """Write the models, and return for each client its name, the method, both validation accuracies, and the folder.
+
+    Raises:
+        InputError: if there are no finished runs with models, a name is unknown, or a folder exists.
+    """
+    from ktpfl_pipeline.analysis import kept
+    from ktpfl_pipeline.core.metrics import VALIDATION
+
+    runs = finished(experiment, data)
+    if method is not None and method not in runs:
+        raise unknown("method", method, runs)
+    first = runs[method or next(iter(runs))]
+    names = dict(zip(first.client_ids, first.names or [f"client-{n}" for n in first.client_ids], strict=True))
+    if odd := [each for each in clients if each not in {*names.values(), *map(str, names)}]:
+        raise unknown("client", odd[0], names.values())
+    places = [p for p, (n, name) in enumerate(names.items()) if not clients or {str(n), name} & {*clients}]
+    taken = {place: method or chosen(runs, place) for place in places}
+    folders = _folders([[*names.values()][place] for place in places], out / experiment)
+    if old := [folder for folder in folders if folder.exists()]:
+        raise InputError(f"{old[0]} is there already: move it away, or name another folder with --out.")
+    stored = {name: _models(runs[name], data) for name in dict.fromkeys(taken.values())}
+    rows = []
+    for place, folder in zip(places, folders, strict=True):
+        name, n = taken[place], first.client_ids[place]
+        content, accuracy = stored[name], {key: run.final(VALIDATION) for key, run in runs.items()}
+        own, about = content["clients"][n], content["about"]
+        kept.save(folder, content["models"][n], {**about, **own, "client": n}, data / "01_raw")
+        shown = [f"{accuracy[key][place]:.4f}" if accuracy.get(key) else "unknown" for key in (name, OWN)]
+        rows.append((names[n], name, *shown, folder))
+    return rows
+
+
+def finished(experiment: str, data: Path) -> dict[str, Any]:
+    """Return the finished run with the first seed of each method of an experiment, a `FinishedRun`, by method.
+
+    Raises:
+        InputError: if there is none, or a result cannot be read.
+    """
+    from ktpfl_pipeline.analysis.results import MethodResult
+    from ktpfl_pipeline.core.machine.files import content_of
+
+    place = data / "07_model_output"
+    runs = {}
+    for file in sorted((place / experiment).glob("*/result.json")):
+        try:
+            result = MethodResult.from_dict(json.loads(content_of(file)))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{file} cannot be read ({error}): run the experiment again.") from error
+        runs[result.method] = min(result.runs, key=lambda run: run.seed)
+    if not runs:
+        there = sorted(each.parents[1].name for each in place.glob("*/*/result.json"))
+        found = f"there are {listed([*dict.fromkeys(there)])}" if there else "there are none"
+        raise InputError(f"{place} has no finished runs of {experiment!r} ({found}): run the experiment first.")
+    return runs
+
+
+def chosen(runs: Mapping[str, Any], place: int) -> str:
+    """Return the method whose model the client at a position keeps: the one with the highest validation accuracy.
+
+    After a tie with the client's own model, it keeps its own.
+
+    Raises:
+        InputError: if the clients have no validation samples.
+    """
+    from ktpfl_pipeline.core.metrics import VALIDATION
+
+    if others := [name for name, run in runs.items() if run.data != next(iter(runs.values())).data]:
+        raise InputError(
+            f"The runs of {others[0]} were made with other data than those of {next(iter(runs))}: run the comparison "
+            "again, or name the method with --method."
+        )
+    accuracy = {name: run.final(VALIDATION)[place] for name, run in runs.items() if VALIDATION in run.points}
+    if len(accuracy) < len(runs):
+        raise InputError(
+            "The clients have no validation samples by which they could choose a model: name the method with --method, "
+            f"one of {', '.join(runs)}, or set partition.validation_share."
+        )
+    return max(accuracy, key=lambda name: (round(accuracy[name], 9), name == OWN))
+
+
+def _models(run: Any, data: Path) -> dict[str, Any]:
+    """Return the models of a run as `runs.run.keep_models` wrote them."""
+    import torch
+
+    from ktpfl_pipeline.methods import slug
+    from ktpfl_pipeline.runs.identity import MODELS, run_folder
+
+    file = data / "06_models" / run.experiment / slug(run.method) / run_folder(run.seed, run.key) / MODELS
+    try:
+        found: dict[str, Any] = torch.load(file, weights_only=True, map_location="cpu")
+    except FileNotFoundError as error:
+        raise InputError(
+            f"The models of {run.method}, {file}, do not exist: repeat the run's command; it trains nothing again, and "
+            "writes them."
+        ) from error
+    except Exception as error:  # damaged files can cause any error
+        raise InputError(f"{file} cannot be read ({error}): delete it, and repeat the run's command.") from error
+    return found
+
+
+def _folders(names: Sequence[str], out: Path) -> list[Path]:
+    """Return a folder for each client, named by the client; characters that are not safe in names are replaced."""
+    plain = [re.sub(r"[^\w-]+", "-", name).strip("-").lower() or "client" for name in names]
+    return [out / (name if plain.count(name) == 1 else f"{name}-{place}") for place, name in enumerate(plain)]
+
+
+def _rounded(value: Any) -> Any:
+    return f"{value:.4f}" if isinstance(value, float) else value
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

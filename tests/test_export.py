@@ -1,0 +1,136 @@
+"""The commands `ktpfl export` and `ktpfl predict`."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from experiment import EXPERIMENT
+
+from ktpfl_pipeline import tracking
+from ktpfl_pipeline.__main__ import main
+from ktpfl_pipeline.analysis.results import summarize
+from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.metrics import VALIDATION
+from ktpfl_pipeline.data.converters import tables
+from ktpfl_pipeline.export import chosen, exported
+from ktpfl_pipeline.runs.identity import Job
+from ktpfl_pipeline.runs.preparation import prepare
+from ktpfl_pipeline.runs.run import run_all
+
+PAGE = Path(__file__).parents[1] / "docs" / "how_to" / "use_models.md"
+SITES = ("north", "east", "=cmd")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods on a table of patients, as the pipelines leave them."""
+    folder = tmp_path_factory.mktemp("project")
+    (raw := folder / "data" / "01_raw").mkdir(parents=True)
+    draw = np.random.default_rng(0)
+    rows = [
+        f"{40 + 15 * (n % 2) + draw.integers(20)},{'yes' if draw.random() < 0.5 else 'no'},{SITES[n % 3]},{ill}"
+        for n in range(150)
+        for ill in [("benign", "malignant")[n % 2]]
+    ]
+    (raw / "patients.csv").write_text("\n".join(["age,smoker,hospital,diagnosis", *rows]) + "\n")
+    np.savez(raw / "patients.npz", **tables.convert(raw / "patients.csv", "diagnosis", "hospital")[0])
+    given = {"private": {"source": "npz:patients.npz"}, "public": {"source": "open_part", "batch": 5}, "clients": None}
+    how = {"partition": {"scheme": "natural"}, "architectures": ["mlp"], "seeds": [0], "rounds": 1, "image": None}
+    experiment = parsing.parse("patients", {**EXPERIMENT, **given, **how})
+    data = prepare(experiment, raw)
+    with tracking.without_store(folder / "data" / "06_models"):
+        for method in ("fedavg", "local"):
+            result = summarize(run_all(Job("patients", method, experiment, data)), {})
+            (place := folder / "data" / "07_model_output" / "patients" / method).mkdir(parents=True)
+            (place / "result.json").write_text(json.dumps(result.to_dict()))
+    return folder
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments])
+    return int(ended.value.code or 0)
+
+
+def test_the_commands_of_the_page(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "new_patients.csv").write_text("smoker,age\nno,41\n,72\n")
+    page = PAGE.read_text("utf-8")
+    export, predict = re.findall(r"^ktpfl (export patients|predict models/patients/north .*)$", page, re.MULTILINE)
+    assert run(*export.split()) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header in page
+    assert [row.split(",")[0] for row in rows] == sorted(SITES)
+    assert [row.split(",")[-1] for row in rows] == [f"models/patients/{name}" for name in ("cmd", "east", "north")]
+    assert run(*predict.split()) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header in page
+    assert [re.sub(r"0\.\d{4}|1\.0000", "p", row) for row in rows] == [
+        f"new_patients.csv:1,{rows[0].split(',')[1]},p,p",
+        f"new_patients.csv:2,{rows[1].split(',')[1]},p,p",
+    ]
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    known: dict[str, Any] = {}
+    exec(code, known)
+    assert known["probabilities"].shape == (2, 2)
+    assert run(*export.split()) == 1
+    assert "models/patients/cmd is there already" in capsys.readouterr().err
+
+
+def test_one_method_and_one_client(project: Path, tmp_path: Path) -> None:
+    rows = exported("patients", "fedavg", ["north"], tmp_path, project / "data")
+    assert [row[:2] for row in rows] == [("north", "fedavg")]
+    about = json.loads((tmp_path / "patients" / "north" / "about.json").read_text())
+    known = [about[name] for name in ("name", "method", "class_names", "columns")]
+    assert known == ["north", "fedavg", ["benign", "malignant"], ["age", "smoker=no", "smoker=yes"]]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "method", "client", "words"),
+    [
+        ("patient", None, (), "has no finished runs of 'patient' .there are patients."),
+        ("patients", "kt_pfl", (), "method 'kt_pfl' is unknown.*fedavg, local"),
+        ("patients", None, ("south",), "client 'south' is unknown.*north"),
+    ],
+)
+def test_what_does_not_exist(
+    project: Path, tmp_path: Path, experiment: str, method: str | None, client: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        exported(experiment, method, client, tmp_path, project / "data")
+    assert not any(tmp_path.iterdir())
+
+
+def test_runs_without_models_ask_for_the_run(project: Path, tmp_path: Path) -> None:
+    (models,) = (project / "data" / "06_models" / "patients" / "local").glob("*/models.pt")
+    away = models.rename(tmp_path / "models.pt")
+    with pytest.raises(InputError, match="do not exist: repeat the run's command; it trains nothing again"):
+        exported("patients", "local", (), tmp_path / "out", project / "data")
+    away.rename(models)
+
+
+def test_errors_of_predict_are_sentences(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run("predict", str(tmp_path)) == 2
+    assert "Give an INPUT, or a text with --text." in capsys.readouterr().err
+    assert run("predict", str(tmp_path), "a.csv") == 1
+    assert "has no model that can be used" in capsys.readouterr().err
+
+
+def finished(accuracy: list[float], data: str = "same") -> Any:
+    return SimpleNamespace(points=[VALIDATION] * bool(accuracy), data=data, final=lambda point: accuracy)
+
+
+def test_each_client_chooses_by_its_validation_samples_and_its_own_model_after_a_tie() -> None:
+    runs = {"kt_pfl": finished([0.8, 0.7, 0.9]), "fedmd": finished([0.9, 0.7, 0.2]), "local": finished([0.5, 0.7, 0.9])}
+    assert [chosen(runs, place) for place in range(3)] == ["fedmd", "local", "local"]
+    with pytest.raises(InputError, match=r"no validation samples.*--method, one of kt_pfl, local"):
+        chosen({"kt_pfl": finished([]), "local": finished([])}, 0)
+    with pytest.raises(InputError, match=r"runs of local were made with other data than those of kt_pfl"):
+        chosen({"kt_pfl": finished([0.5]), "local": finished([0.5], "other")}, 0)
