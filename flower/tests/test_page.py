@@ -22,6 +22,7 @@ def test_its_federation_runs(tmp_path, capsys):
     (tmp_path / "federation.yml").write_text(shown.replace("../../..", ".").replace("rounds: 3", "rounds: 1"))
     done = run(tmp_path, NoLink([tmp_path / f"{name}.yml" for name in ("anna", "bert")]))
     assert len(done.history) == 1
+    capsys.readouterr()
     (command,) = re.findall(r"^ktpfl (predict .*)$", PAGE, re.MULTILINE)
     with pytest.raises(SystemExit) as ended:
         main(command.replace("data/01_raw/real_clients", str(tmp_path)).split())
