@@ -165,6 +165,40 @@ def test_texts_with_digits_are_categories(cells: list[str], tmp_path: Path) -> N
     assert tables.convert(tmp_path / "mine.csv", "label")[0]["features"].shape[1] == len(cells) + 1
 
 
+@pytest.mark.parametrize(
+    ("cell", "what"),
+    [
+        (
+            "{}.5%",
+            "numbers such as '0.5%', which would become a feature for each value: write them with the digits 0 to 9",
+        ),
+        ("{} mg/dl", "numbers such as '0 mg/dl'"),
+        ("€ {},50", "numbers such as '€ 0,50'"),
+        ("2024-01-{:02}", "dates such as '2024-01-00', which would become a feature for each value: write a number"),
+        ("{}.3.2024", "dates such as '0.3.2024'"),
+        ("2024-01-05 {}:00:00", "dates such as"),
+        ("arabic", "numbers such as '٠٠'"),
+    ],
+)
+def test_dates_and_numbers_with_a_unit_or_in_another_script_are_no_categories(
+    cell: str, what: str, tmp_path: Path
+) -> None:
+    signs = dict(zip("0123456789", "٠١٢٣٤٥٦٧٨٩", strict=True))
+    cells = ["".join(signs[d] for d in f"{n:02}") if cell == "arabic" else cell.format(n) for n in range(20)]
+    rows = "".join(f"{each};{'ab'[place % 2]}\n" for place, each in enumerate(cells))
+    (tmp_path / "mine.csv").write_text(f"dose;label\n{rows}", encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape(what)):
+        tables.convert(tmp_path / "mine.csv", "label")
+    assert tables.convert(tmp_path / "mine.csv", "label", text=("dose",))[0]["features"].shape == (20, 20)
+
+
+@pytest.mark.parametrize("cell", ["C{}", "ward {}", "{}st street {}", "{}-{}"])
+def test_names_with_numbers_are_categories(cell: str, tmp_path: Path) -> None:
+    rows = "".join(f"{cell.format(n, n + 1)};{'ab'[n % 2]}\n" for n in range(20))
+    (tmp_path / "mine.csv").write_text(f"place;label\n{rows}", encoding="utf-8")
+    assert tables.convert(tmp_path / "mine.csv", "label")[0]["features"].shape == (20, 20)
+
+
 def test_the_sign_of_minus_is_a_minus(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,label\n\u22121.5,a\n2,b\n", encoding="utf-8")
     assert tables.convert(tmp_path / "mine.csv", "label")[0]["features"].tolist() == [[-1.5], [2]]

@@ -7,6 +7,7 @@ numbers in another format. The names of the features and their values for missin
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
@@ -32,6 +33,9 @@ NUMERAL = re.compile(r"[+-]?(\d{1,3}([ .,'\u2019\u00a0\u202f]\d{3})+|\d+)([.,]\d
 THOUSANDS = re.compile(r"\d[ .,'\u2019\u00a0\u202f]\d{3}(?!\d)", re.ASCII)
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII)
 """A number with points as thousands separators and a comma as decimal separator."""
+DATE = re.compile(r"\d{4}-\d\d?-\d\d?([ T]\d\d?:\d\d.*)?|\d\d?([./-])\d\d?\2(\d\d|\d{4})", re.ASCII)
+UNIT = re.compile(r"([€$£¥]?\s*)(\S*\d|\d)(\D*)")
+"""A number with a currency before it, or with a unit after it."""
 Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
@@ -215,6 +219,11 @@ def _is_plain(cell: str, decimal: str) -> bool:
 
 def _check_categories(file: Path, name: str, values: Sequence[str], decimal: str) -> None:
     """Raise InputError if the values of a text column are numbers in another format, or numbers with a few texts."""
+    if len(values) > VALUES and (what := _measured(values, decimal)):
+        raise InputError(
+            f"column {name!r} of {file} has {what}. If they are categories, write --text {name!r}; --drop {name!r} "
+            "leaves the column out."
+        )
     numbers = [value for value in values if NUMERAL.fullmatch(value) or _is_plain(value, decimal)]
     texts = [value for value in values if value not in numbers]
     if not numbers or (texts and not (len(numbers) > VALUES and len(texts) < len(numbers) / 2)):
@@ -231,6 +240,23 @@ def _check_categories(file: Path, name: str, values: Sequence[str], decimal: str
         f"column {name!r} of {file} has numbers such as {(odd or numbers)[0]!r}, which would become a feature for each "
         f"value: {', or '.join(advice)}. If they are categories, write --text {name!r}."
     )
+
+
+def _measured(values: Sequence[str], decimal: str) -> str:
+    """Return what texts are that are all dates, numbers with one unit, or digits of another script; empty if none."""
+    become = f"such as {values[0]!r}, which would become a feature for each value: write"
+    if all(map(DATE.fullmatch, values)):
+        return f"dates {become} a number, for example days since a fixed day"
+    parts = [UNIT.fullmatch(value) for value in values]
+    digits = [each and "".join(str(unicodedata.decimal(sign, sign)) for sign in each[2]) for each in parts]
+    units = {each and (each[1].strip(), each[3].strip()) for each in parts}
+    if (
+        len(units) == 1
+        and digits != list(values)
+        and all(each and (NUMERAL.fullmatch(each) or _is_plain(each, decimal)) for each in digits)
+    ):
+        return f"numbers {become} them with the digits 0 to 9 and a decimal point, without a unit"
+    return ""
 
 
 def _one_hot(file: Path, name: str, cells: Cells, absent: int, decimal: str | None) -> _Feature:
