@@ -6,7 +6,7 @@ Kedro reads the files under conf/ with OmegaConf's rules. `load` reads files of 
 import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -43,11 +43,6 @@ def check_numbers(file: Path, content: bytes) -> None:
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader with OmegaConf's rules: 1e-3 is a number, a date is a text, and no name occurs twice."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
-        first: [(tag, pattern) for tag, pattern in found if tag != DATE]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Return a mapping; raise ConstructorError if a name occurs twice."""
         names = [name.value for name, _ in node.value]
@@ -57,6 +52,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != DATE]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", POWER, list("-+0123456789."))
 
 
