@@ -13,7 +13,7 @@ from ktpfl_pipeline.analysis.statistics import (
     final,
     holm,
     mean_over_clients,
-    seeds_to_decide,
+    seeds_for,
     step_down,
 )
 
@@ -96,10 +96,10 @@ class TestHolm:
         assert (corrected["one seed"], corrected["two"], corrected["none"]) == (one, two, None)
         assert (corrected["three"].family, corrected["three"].ends) == (1, pytest.approx(alone.ends))
 
-    def test_the_seeds_that_would_decide_are_of_the_corrected_test(self):
+    def test_the_seeds_for_an_interval_are_of_the_corrected_test(self):
         """Of two alike, the first is tested at 97.5 %: t(n - 1) / √n is 1.004 with eight seeds, 0.92 with nine."""
         alike = difference([0.02, 0.01, 0.0])
-        assert seeds_to_decide(holm({"a": alike, "b": alike})["a"]) == 9
+        assert seeds_for(holm({"a": alike, "b": alike})["a"], 0.01) == 9
 
 
 class TestEquivalence:
@@ -142,11 +142,10 @@ class TestMeans:
         assert (found.worst_decile, found.client_std, found.seed_std) == pytest.approx((0.4, 0.1, 0.0))
 
 
-def test_how_many_seeds_would_decide():
-    """Mean and standard deviation are both a point: t(5) / √6 = 2.571 / 2.449 is above 1, t(6) / √7 = 0.92 below."""
-    assert seeds_to_decide(difference([0.02, 0.01, 0.0])) == 7
-    assert (
-        seeds_to_decide(difference([0.03, 0.01])) == 5
-    )  # a deviation of 0.71 means: t(3) / √4 is 1.59, t(4) / √5 is 1.24
-    assert seeds_to_decide(difference([0.01, 0.0, -0.01])) is None
-    assert seeds_to_decide(difference([0.01])) is None
+def test_how_many_seeds_give_a_narrow_interval():
+    """The standard deviation is a point: t(5) / √6 = 2.571 / 2.449 is above 1, t(6) / √7 = 0.92 below."""
+    assert seeds_for(difference([0.02, 0.01, 0.0]), 0.01) == 7
+    assert seeds_for(difference([0.01, 0.0, -0.01]), 0.01) == 7, "whatever the mean"
+    assert seeds_for(difference([0.03, 0.01]), 0.01) == 11  # a deviation of 1.41: t(10) / √11 is 0.67
+    assert seeds_for(difference([0.3, -0.3, 0.0]), 0.01) is None
+    assert seeds_for(difference([0.01]), 0.01) is None

@@ -305,7 +305,7 @@ class TestFirstGlance:
         results = [result("kt_pfl", 0.75, 0.71, 0.73), result("fedmd", *[0.85] * 3), result("local", *[0.7] * 3)]
         assert [(tile.title, tile.role, tile.value) for tile in tiles(Comparison(results))] == [
             ("FedMD", "highest mean", "85.0 ± 0.0 %"),
-            ("KT-pFL", "subject of this report", "73.0 ± 2.0 %"),
+            ("KT-pFL", "subject of the report", "73.0 ± 2.0 %"),
             ("Local-only", "local-only training", "70.0 ± 0.0 %"),
         ]
         assert [tile.note for tile in tiles(Comparison(results))] == [
@@ -314,17 +314,17 @@ class TestFirstGlance:
             "the reference of all differences",
         ]
         assert [tile.role for tile in tiles(Comparison(results[::2]))] == [
-            "highest mean, subject of this report",
+            "highest mean, subject of the report",
             "local-only training",
         ]
 
     def test_advice(self, result):
-        """KT-pFL +5, +1 and +3: 3 ± t · 2 / √n is above zero from 5 seeds on."""
+        """KT-pFL +5, +1 and +3, and FedMD 10, 14 and 12 above: t(17) · 2 / √18 is 0.99 points."""
         results = [result("kt_pfl", 0.75, 0.71, 0.73), result("fedmd", *[0.85] * 3), result("local", *[0.7] * 3)]
         assert advice(Comparison(results)) == {
             "Which method": "FedMD has the highest mean, significantly above every other method.",
-            "How many seeds": "KT-pFL and local-only: about 5 instead of 3 for a significant difference; FedMD and "
-            "KT-pFL: significant with 3. Estimates assume that difference and spread stay the same.",
+            "How many seeds": "for an interval of ±1 point: KT-pFL and local-only: about 18 "
+            "instead of 3; FedMD and KT-pFL: about 18 instead of 3.",
         }
 
     def test_a_cheaper_method_that_is_as_good_is_named(self, result):
@@ -336,18 +336,18 @@ class TestFirstGlance:
 
     def test_a_noisy_difference_is_no_equality(self, result):
         told = advice(Comparison([result("kt_pfl", 0.37, 0.53, 0.69), result("local", 0.5, 0.5, 0.5)]))
-        assert told["How many seeds"] == "KT-pFL and local-only: more than 100 for a significant difference."
+        assert told["How many seeds"] == "for an interval of ±1 point: KT-pFL and local-only: more than 100."
 
     def test_a_method_that_leads_with_the_common_seeds_is_not_below(self, result):
         best, other = result("kt_pfl", 0.90, 0.91, 0.90), result("fedmd", 0.95, 0.96, 0.95, 0.3, 0.3, 0.3)
         told = advice(Comparison([best, other, result("local", 0.8, 0.8, 0.8)]))
-        assert told["Which method"].startswith("KT-pFL has the highest mean; 1 other is not significantly below it.")
+        assert told["Which method"].startswith("KT-pFL has the highest mean; not significantly below it: FedMD.")
 
     @pytest.mark.parametrize("seeds", [1, 2])
     def test_fewer_than_three_seeds_give_no_advice(self, result, seeds):
         told = advice(Comparison([result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds)]))
         assert "an interval needs at least 3: it may be chance" in told["Which method"]
-        assert told["How many seeds"] == "KT-pFL and local-only: at least 3, for an interval."
+        assert told["How many seeds"] == "for an interval of ±1 point: KT-pFL and local-only: at least 3."
 
 
 @pytest.mark.usefixtures("blank_figures")

@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 FEWEST_SEEDS = 3
 """The smallest number of seeds for intervals and tests. With two seeds, t is 12.7, so intervals are too wide."""
 MOST_SEEDS = 100
-"""The largest number of seeds that `seeds_to_decide` returns."""
+"""The largest number of seeds that `seeds_for` returns."""
 DIGITS = 12
 """Decimal digits of differences; further digits are rounding errors of float64."""
 Name = TypeVar("Name")
@@ -187,16 +187,17 @@ def equivalence(found: Difference, margin: float) -> float | None:
     return _one_sided(margin - abs(found.mean), found.std or 0.0, found.seeds)
 
 
-def seeds_to_decide(found: Difference) -> int | None:
-    """Return the number of seeds with which the interval would exclude zero, for unchanged mean and deviation.
+def seeds_for(found: Difference, half: float) -> int | None:
+    """Return the number of seeds with which half the interval's width is at most `half`, for an unchanged deviation.
 
     The number is at least `FEWEST_SEEDS`. Returns None if the deviation is unknown, or if the number would exceed
-    `MOST_SEEDS`.
+    `MOST_SEEDS`. It does not depend on the mean: the number that would make the present difference significant would
+    invite to stop there.
     """
     if found.std is None:
         return None
     tried = range(FEWEST_SEEDS, MOST_SEEDS + 1)
-    return next((n for n in tried if abs(found.mean) > _half(found.std, n, found.confidence)), None)
+    return next((n for n in tried if _half(found.std, n, found.confidence) <= half), None)
 
 
 def _at(found: Difference, confidence: float) -> Difference:

@@ -4,8 +4,8 @@ from statistics import fmean
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult
-from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_to_decide
-from ktpfl_pipeline.core.errors import plural
+from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS, MOST_SEEDS, Difference, seeds_for
+from ktpfl_pipeline.core.errors import listed, plural
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, signed
@@ -106,11 +106,11 @@ def _the_others(comparison: Comparison) -> str:
     """Name the other methods that are significantly above or below local-only."""
     gains = comparison.gains(comparison.headline)
     others = [(each.title, gains[each.method]) for each in comparison.baselines if gains]
-    listed = {
+    named = {
         side: ", ".join(f"{title} ({signed(found.mean)})" for title, found in others if found and found.sign == sign)
         for side, sign in (("above", 1), ("below", -1))
     }
-    return " ".join(f"Significantly {side} local-only: {names}." for side, names in listed.items() if names)
+    return " ".join(f"Significantly {side} local-only: {names}." for side, names in named.items() if names)
 
 
 def _verdict(main: MethodResult, found: Difference, kind: str) -> str:
@@ -143,7 +143,11 @@ def _other_point(comparison: Comparison) -> str:
 def tiles(comparison: Comparison) -> list[Tile]:
     """Return tiles of the method with the highest mean, the subject and local-only, with differences to local-only."""
     lead, local, gained = comparison.headline, comparison.local, comparison.gains(comparison.headline)
-    roles = {"highest mean": comparison.best, "subject of this report": comparison.main, "local-only training": local}
+    roles = {
+        "highest mean": comparison.best,
+        "subject of the report": comparison.main,
+        "local-only training": local,
+    }
     reference = "the reference of all differences"
     if comparison.majority and lead == AFTER_TRANSFER:
         guesses = percent(fmean(comparison.majority.values()))
@@ -173,7 +177,7 @@ def advice(comparison: Comparison) -> dict[str, str]:
     elif not close:
         which += ", significantly above every other method."
     else:
-        which += f"; {plural(len(close), 'other')} {'is' if len(close) == 1 else 'are'} not significantly below it."
+        which += f"; not significantly below it: {listed([each.title for each in close], 3)}."
         if cheapest is not best:
             price = "sends nothing" if not cheapest.sent else f"{megabytes(cheapest.sent)} MB"
             which += f" The one with the least traffic is {cheapest.title} ({price}; {best.title}: "
@@ -184,21 +188,17 @@ def advice(comparison: Comparison) -> dict[str, str]:
     asked = {f"{main.title} and local-only": comparison.gains(point)[main.method]}
     if best not in (main, local):
         asked[f"{best.title} and {main.title}"] = comparison.leads(point)[best.method]
-    estimated = any(found and found.ends and not found.sign and seeds_to_decide(found) for found in asked.values())
-    stays = " Estimates assume that difference and spread stay the same." if estimated else ""
     told = "; ".join(f"{pair}: {_seeds(found)}" for pair, found in asked.items())
-    return {**answers, "How many seeds": f"{told}.{stays}"}
+    return {**answers, "How many seeds": f"for an interval of ±1 point: {told}."}
 
 
 def _seeds(found: Difference | None) -> str:
     if found is None or found.ends is None:
-        return f"at least {FEWEST_SEEDS}, for an interval"
-    if found.sign:
-        return f"significant with {found.seeds}"
-    needed = seeds_to_decide(found)
+        return f"at least {FEWEST_SEEDS}"
+    needed = seeds_for(found, 0.01)
     if needed is None:
-        return f"more than {MOST_SEEDS} for a significant difference"
-    return f"about {needed} instead of {found.seeds} for a significant difference"
+        return f"more than {MOST_SEEDS}"
+    return f"about {needed} instead of {found.seeds}" if needed > found.seeds else f"{found.seeds} are enough"
 
 
 def adapted(comparison: Comparison) -> str:
@@ -209,11 +209,14 @@ def adapted(comparison: Comparison) -> str:
     best = comparison.leaders(point)[0]
     before, after = comparison.gains(), comparison.gains(point)
     named = {each.method: each.title for each in (comparison.main, comparison.leaders(AFTER_TRANSFER)[0], best)}
-    listed = "; ".join(
+    told = "; ".join(
         f"{title} {interval(now)} (after transfer: {interval(before[method])})"
         for method, title in named.items()
         if (now := after.get(method))
     )
     first = f"{point_title(point)} of local training for every method, differences to local-only in percentage points:"
-    reached = f"{_highest(comparison, point)}, {accuracy(best.final[point])} %."
-    return f"{first} {listed or 'nothing can be compared'}. {reached}"
+    margins = comparison.margins(point)
+    close = [each.title for each in comparison if (found := margins.get(each.method)) and found.ends and not found.sign]
+    near = f"; not significantly below it: {listed(close, 3)}" if close else ""
+    reached = f"{_highest(comparison, point)}, {accuracy(best.final[point])} %{near}."
+    return f"{first} {told or 'nothing can be compared'}. {reached}"

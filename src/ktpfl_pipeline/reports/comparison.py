@@ -194,7 +194,7 @@ def _differences(comparison: Comparison) -> list[Block]:
     what = "test accuracy" if lead == AFTER_TRANSFER else words.MEASURES[lead].title
     caption = (
         f"Mean {what} after transfer minus that of local-only, {words.PAIRED}. Filled: significant, the interval "
-        "excludes zero. Bold: the subject of this report."
+        "excludes zero. Bold: the method that this report is about."
     )
     shown = any(comparison.gains(lead).values()) and not comparison.nothing_learned
     drawn: list[Block] = [Picture("differences", figures.differences(comparison), caption)] if shown else []
