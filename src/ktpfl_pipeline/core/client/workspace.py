@@ -23,8 +23,6 @@ OWN = ""
 RESIDENT = 0.5
 """The largest share of a GPU's free memory in which clients' samples stay permanently."""
 logger = logging.getLogger(__name__)
-JOINED = " with "
-"""The separator before the common architecture in the role of a joint module."""
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -39,8 +37,9 @@ class Workspace:
         images = kinds.of(setting.public).pixels  # only pixels have channels
         self.format = FORMATS[setting.compute.memory_format if images else "contiguous"]
         self.criterion = Criterion(setting.training, setting.classes, self.device, self.dtype)
-        self._modules: dict[tuple[str, str], nn.Module] = {}
-        self._tensors: dict[tuple[str, str], Params] = {}
+        # by architecture, role, and the common architecture of a model of two, which is empty for others
+        self._modules: dict[tuple[str, str, str], nn.Module] = {}
+        self._tensors: dict[tuple[str, str, str], Params] = {}
         self._heads: dict[tuple[Any, ...], nn.Linear] = {}
         self._splits: dict[tuple[int, str], LabeledDataset] = {}
         self._public: Tensor | None = None
@@ -63,22 +62,19 @@ class Workspace:
         There is one module per architecture and `role`; two modules in use at a time need different roles. The module
         of a joint model includes the common extractor.
         """
-        name = self.architecture(n)
-        if common := joint.common_of(params):
-            role = f"{role}{JOINED}{common}"
-        elif kind := heads.kind_of(params):
+        name, common = self.architecture(n), joint.common_of(params)
+        if kind := heads.kind_of(params):
             role = f"{role} {kind.PART}"
-        if (name, role) not in self._modules:
+        if (key := (name, role, common)) not in self._modules:
             with rng.seeded(0):  # initial weights are overwritten at once
                 built = joint.built(self._built, self._head_name, name, params).to(self.dtype)
                 there = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
                 built = there.to(memory_format=self.format).train()  # all of its parts
             if self.setting.compute.dtype == "bfloat16":
                 reduced.reduce(built, self.device.type)
-            self._modules[name, role] = built
-            self._tensors[name, role] = state_of(built)
-        module = self._modules[name, role]
-        weights.load(module, self._tensors[name, role], params)
+            self._modules[key], self._tensors[key] = built, state_of(built)
+        module = self._modules[key]
+        weights.load(module, self._tensors[key], params)
         return module
 
     def _built(self, architecture: str) -> nn.Module:
@@ -114,8 +110,8 @@ class Workspace:
         A joint model counts as two. Modules that are not models of the federation, such as a part of a model, count as
         the client's own architecture.
         """
-        names = {id(module): [name, *role.split(JOINED)[1:]] for (name, role), module in self._modules.items()}
-        models = [name for module in modules for name in names.get(id(module), [])] or [OWN]
+        names = {id(module): (name, common) for (name, _, common), module in self._modules.items()}
+        models = [name for module in modules for name in names.get(id(module), ()) if name] or [OWN]
         return Counter({name: samples * number for name, number in Counter(models).items()})
 
     def numbers(self, inputs: Tensor) -> Tensor:
