@@ -3,7 +3,7 @@
 The options are those of `kedro run`. The configuration is read from ``conf/`` in the current folder, or from the
 package if the current folder has none. Results are written below the current folder. Other commands:
 
-- ``ktpfl conf`` copies the package's configuration into the current folder, where it can be edited.
+- ``ktpfl conf`` copies the package's configuration here, to be edited.
 - ``ktpfl ui`` shows the runs in MLflow.
 - ``ktpfl convert`` converts a dataset to an `.npz` file.
 - ``ktpfl check`` checks a user's method, model or source.

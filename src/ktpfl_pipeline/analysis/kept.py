@@ -1,8 +1,8 @@
 """The model that one client keeps: a folder that MLflow can serve, and that runs without this package.
 
-The folder has the weights (`WEIGHTS`), the facts about the model and its inputs (`ABOUT`), an example of a request, and
-in `CODE` a copy of the source files that build the model and prepare its inputs; none of them trains. MLflow runs that
-copy. `load` reads only weights and facts, and runs no code of the folder.
+The folder has the weights (`WEIGHTS`), the facts about the model and its inputs (`ABOUT`), and an example of a request.
+`CODE` has a copy of the source files that build the model and prepare its inputs, which MLflow runs; none of them
+trains. `load` reads only weights and facts, and runs no code of the folder.
 
 Example:
     >>> model = load("models/hetero_digits/client-0")
