@@ -218,8 +218,8 @@ class Trial:
             self.refuse(f"has no gradient ({raised(error, self.name)}): correct it")
         if unused := [key for key, gradient in zip(parameters, found, strict=True) if gradient is None]:
             self.refuse(
-                f"does not use {unused[0]} for its logits, so that it has no gradient: leave it out, or set its "
-                "requires_grad to False"
+                f"does not use {unused[0]} for its logits, so that it has no gradient: leave it out, set its "
+                "requires_grad to False, or, if some batches use it, multiply its output by 0 for the others"
             )
         self.trained = logits.detach()
 
