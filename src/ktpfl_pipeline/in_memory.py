@@ -170,7 +170,7 @@ def run(
     by_seed, name = {fed.seed: fed for fed in federations}, _name_of(method)
     job = GivenJob("in memory", name, experiment, cast("Any", None), federations=by_seed, made=made)
     with tracking.without_store(None if checkpoints is None else Path(checkpoints)):
-        return summarize(run_all(job, title(name)), asdict(made), experiment.settings())
+        return summarize(run_all(job, title(name)), asdict(made), experiment.settings() | experiment.reported())
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ktpfl_pipeline.analysis import comparison
-from ktpfl_pipeline.analysis.comparison import Comparison, Reached
+from ktpfl_pipeline.analysis import clients
+from ktpfl_pipeline.analysis.clients import Reached
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import summarize
 
 
@@ -99,22 +100,22 @@ class TestClients:
         local = rounds("local", [(0.5, 0.6, 0.7)], adversaries=[0])
         fedmd = rounds("fedmd", [(0.4, 0.5, 0.8)], adversaries=[0])
         assert Comparison([fedmd, local]).worse_off(fedmd) == [0.5]
-        assert comparison.of_clients(fedmd, True) == pytest.approx([0.65])
+        assert clients.of_clients(fedmd, True) == pytest.approx([0.65])
 
     def test_sampled_and_never(self, run):
         runs = [told(run("fedavg", seed, [(0.2, 0.6, 0.7)] * 2), cohort=[1, 2][: 2 - seed]) for seed in (0, 1)]
         result = summarize(runs, {})
-        assert comparison.of_clients(result, True) == pytest.approx([0.65, 0.6])
-        assert comparison.of_clients(result, False) == pytest.approx([0.2, 0.45])
-        assert comparison.of_clients(summarize([run()], {}), False) == []
+        assert clients.of_clients(result, True) == pytest.approx([0.65, 0.6])
+        assert clients.of_clients(result, False) == pytest.approx([0.2, 0.45])
+        assert clients.of_clients(summarize([run()], {}), False) == []
 
 
 class TestToLocalOnly:
     def test_the_first_evaluated_round_that_is_as_accurate(self, run):
         """Two clients send 5 bytes each in a round: local-only's 0.6 is reached in the third."""
         finished = run("fedmd", 0, [(0.5, 0.5), None, (0.6, 0.6), (0.4, 0.4)], knowledge=5)
-        assert comparison.reached(finished, 0.6) == Reached(3, 30)
-        assert comparison.reached(finished, 0.61) is None
+        assert clients.reached(finished, 0.6) == Reached(3, 30)
+        assert clients.reached(finished, 0.61) is None
 
     def test_the_target_is_of_the_same_seed(self, rounds):
         local = rounds("local", [(0.5, 0.5, 0.5)], [(0.9, 0.9, 0.9)])
@@ -135,7 +136,7 @@ class TestMeasures:
         assert finished.measures["macro_f1"] == pytest.approx([0.3, 0.5])
         assert finished.measures["global_accuracy"] == pytest.approx([0.1, 0.3])
         assert "balanced_accuracy" not in finished.measures
-        assert comparison.means(summarize([finished], {}), "macro_f1") == pytest.approx([0.4])
+        assert clients.means(summarize([finished], {}), "macro_f1") == pytest.approx([0.4])
 
     def test_work_in_units_of_local_only_is_of_the_same_seed(self, run):
         """Whose cohorts were as large."""

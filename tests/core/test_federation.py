@@ -309,15 +309,13 @@ def test_fields_are_frozen() -> None:
         toy.federation().seed = 1  # type: ignore[misc]
 
 
-def test_confusion_counts_each_clients_test_samples_by_true_and_predicted_class() -> None:
+def test_classify_returns_the_classes_that_are_evaluated() -> None:
     fed = toy.federation()
     models = fed.initial_models()
-    found = fed.confusion(models, "test")
     accuracy = fed.evaluate(models, "test")
-    for n, counts in zip(models, found, strict=True):
-        test = fed.by_id[n].test
-        assert torch.equal(counts.sum(dim=1), test.labels.bincount(minlength=fed.classes))
-        assert counts.diagonal().sum() / len(test) == pytest.approx(accuracy[n].accuracy)
+    for n, said in zip(models, fed.classify(models, "test"), strict=True):
+        right = said == fed.by_id[n].test.labels
+        assert right.double().mean().item() == pytest.approx(accuracy[n].accuracy)
 
 
 def test_its_executor_is_the_one_that_its_settings_name() -> None:

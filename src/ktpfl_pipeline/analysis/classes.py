@@ -1,4 +1,4 @@
-"""Accuracy per class of the clients' final models."""
+"""The answers of the clients' final models on their test samples."""
 
 from typing import Any
 
@@ -11,11 +11,15 @@ from ktpfl_pipeline.core.method import Method
 
 
 def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, list[Any]]:
-    """Return ``confusion``, ``predicted`` and ``majority`` of a `FinishedRun`, where labels are accessible."""
-    each = fed.confusion(method.personal(result.state, fed.by_id, fed), "test")  # (N, K, K)
-    places = [int(place) for place in benign(range(len(each)), fed.places(fed.adversary_ids))]
+    """Return ``confusion``, ``predicted``, ``correct`` and ``majority`` of a `FinishedRun`, where labels are known."""
+    k, labels = fed.classes, [client.test.labels for client in fed.clients]
+    said = fed.classify(method.personal(result.state, fed.by_id, fed), "test")
+    places = [int(place) for place in benign(range(len(said)), fed.places(fed.adversary_ids))]
+    pairs = torch.cat([labels[place] * k + said[place] for place in places])
     frequent = [client.train.labels.bincount().argmax() for client in fed.clients]
-    shares = [(own.test.labels == label).double().mean() for own, label in zip(fed.clients, frequent, strict=True)]
-    predicted = (each.sum(dim=1) > 0).sum(dim=1).tolist()
-    confusion = each[places].sum(dim=0).tolist()
-    return {"confusion": confusion, "predicted": predicted, "majority": torch.stack(shares).tolist()}
+    return {
+        "confusion": pairs.bincount(minlength=k * k).view(k, k).tolist(),
+        "predicted": [len(each.unique()) for each in said],
+        "correct": ["".join(map(str, (a == b).int().tolist())) for a, b in zip(said, labels, strict=True)],
+        "majority": [(own == label).double().mean().item() for own, label in zip(labels, frequent, strict=True)],
+    }

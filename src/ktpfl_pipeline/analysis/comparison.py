@@ -9,13 +9,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, wraps
 from statistics import fmean
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ktpfl_pipeline.analysis import frames
+from ktpfl_pipeline.analysis.choice import Choices, picks, rule, with_choice
+from ktpfl_pipeline.analysis.clients import Reached, above, constant, means_of, reached
+from ktpfl_pipeline.analysis.decisions import Decision, decisions
 from ktpfl_pipeline.analysis.fresh import Fresh, fresh
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
-from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, benign, holm, mean_over_clients, paired
+from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, holm, mean_over_clients, paired
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, LEADING
+from ktpfl_pipeline.core.settings import Choice
 from ktpfl_pipeline.core.warnings import Warned
 
 T = TypeVar("T")
@@ -24,18 +28,6 @@ Differences = dict[str, Difference | None]
 
 STORED = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", "curve")
 """The fields of each method's result that a comparison stores for the overview."""
-
-
-class Reached(NamedTuple):
-    """The first evaluated round of a run in which the mean accuracy reached a target.
-
-    Attributes:
-        rounds: the number of rounds.
-        sent: the bytes that all clients sent and received up to then.
-    """
-
-    rounds: int
-    sent: int
 
 
 def once(method: Callable[[Any, str], T]) -> Callable[..., T]:
@@ -77,10 +69,16 @@ class Comparison:
         """The results on the clients and rounds that count with all methods, and what is left out."""
         return fresh(self.given)
 
-    @property
+    @cached_property
     def results(self) -> Sequence[MethodResult]:
-        """One result per method, without the values that are left out, see `fresh`."""
-        return self.fresh.results
+        """One result per method, without the values that are left out, see `fresh`, and with clients' choices."""
+        local = next((each for each in self.fresh.results if each.method == "local"), None)
+        return with_choice(self.fresh.results, local, self.choice)
+
+    @cached_property
+    def choice(self) -> Choice:
+        """The rule of the clients' choice between a method's model and their own."""
+        return rule(self.fresh.results[0].settings if self.given else {})
 
     def __iter__(self) -> Iterator[MethodResult]:
         return iter(self.results)
@@ -217,7 +215,7 @@ class Comparison:
             return {}
 
         def of(result: MethodResult, name: str) -> dict[int, float]:
-            return _means(result, lambda run: [n for n, each in enumerate(run.architectures) if each == name])
+            return means_of(result, lambda run: [n for n, each in enumerate(run.architectures) if each == name])
 
         others = [each for each in self.results if each is not local]
         return {
@@ -248,7 +246,7 @@ class Comparison:
 
         Models of all seeds are counted. A model counts if its client has test samples of several classes.
         """
-        return {result.method: _constant(result.runs) for result in self.results}
+        return {result.method: constant(result.runs) for result in self.results}
 
     @cached_property
     def all_constant(self) -> bool:
@@ -269,7 +267,7 @@ class Comparison:
         chance = 2 * math.sqrt(guesses * (1 - guesses) / samples) if samples else 0.0
         points = {AFTER_LOCAL, *self.adaptations.values()}
         tested = [final.mean for each in self.results for point, final in each.final.items() if point in points]
-        return any(_above(mean, guesses + chance) for mean in tested)
+        return any(above(mean, guesses + chance) for mean in tested)
 
     @cached_property
     def nothing_learned(self) -> bool:
@@ -299,6 +297,10 @@ class Comparison:
                 if self.local and found
             ],
         }
+        if self.candidate and self.local:
+            rows["decisions"] = [frames.of_decision(self.candidate, self.local, each) for each in self.decisions]
+        chosen = ((result, self.choices(result)) for result in self.results if result is not self.local)
+        rows["choices"] = [frames.of_choices(result, found) for result, found in chosen if found]
         left_out = {(each.seed, each.client): each.text for each in self.fresh.left_out if each.whole}
         return frames.of_runs(self.results, left_out) | {
             name: frames.frame(each) for name, each in rows.items() if each
@@ -308,12 +310,13 @@ class Comparison:
         """Return the values of the comparison `name` that the overview of all comparisons needs, as plain values.
 
         They are ``name``; ``settings``, which all methods share; ``methods``, the fields `STORED` of each result; and
-        ``warnings``, those of all runs.
+        ``warnings``, those of all runs. ``decisions`` are not read again.
         """
         stored = {each.method: replace(each, runs=[]).to_dict() for each in self.results}
         methods = {method: {part: values[part] for part in STORED} for method, values in stored.items()}
         warned = [asdict(each) for each in warnings(self)]
-        return {"name": name, "settings": self.settings, "methods": methods, "warnings": warned}
+        made = {"decisions": [{**asdict(each), "decision": each.decision} for each in self.decisions]}
+        return {"name": name, "settings": self.settings, "methods": methods, "warnings": warned, **made}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Comparison":
@@ -322,14 +325,31 @@ class Comparison:
         found = content["methods"].items()
         return cls([MethodResult.from_dict({"method": method, **values, **rest}) for method, values in found])
 
-    def worse_off(self, result: MethodResult) -> list[float]:
-        """Return the share of clients with a lower final accuracy than in local-only training, by common seed."""
+    def worse_off(self, result: MethodResult, point: str = AFTER_TRANSFER, by: float = 0.0) -> list[float]:
+        """Return the share of clients whose accuracy at a point is below local-only's by more than `by`, by seed."""
         found = []
         for run, alone in self._beside_local(result):
-            both = zip(run.final(AFTER_TRANSFER), alone.final(AFTER_TRANSFER), strict=True)  # NaN: not measured
-            lower = [math.nan if math.isnan(own + without) else float(_above(without, own)) for own, without in both]
+            both = zip(run.final(point), alone.final(AFTER_TRANSFER), strict=True)  # NaN: not measured
+            lower = [math.nan if math.isnan(x + own) else float(above(own, x + by)) for x, own in both]
             found.append(mean_over_clients(lower, run.adversaries))
         return found
+
+    def choices(self, result: MethodResult) -> Choices | None:
+        """Return what the clients' choices between a method's model and their own lead to; None without choices."""
+        runs = [(picks(run, alone, self.choice), run.adversaries) for run, alone in self._beside_local(result)]
+        return Choices.of(runs, self.choice.minimum)
+
+    @cached_property
+    def candidate(self) -> MethodResult | None:
+        """The best method in the headline of those in which clients send something; None without one."""
+        return next((each for each in self.ranked(self.headline) if each.sent), None)
+
+    @cached_property
+    def decisions(self) -> list[Decision]:
+        """Each client's decision between the `candidate` and local-only; empty without one of them."""
+        if self.candidate is None or self.local is None or self.nothing_learned:
+            return []
+        return decisions(self.candidate, self.local, self.headline, self.fresh.apart)
 
     def relative_work(self, result: MethodResult) -> list[float]:
         """Return backpropagated samples relative to local-only training, by common seed; empty if unknown."""
@@ -366,60 +386,3 @@ def paired_difference(
         return None
     values = [zip(each.seeds, each.final[point].per_seed, strict=True) for each in (a, b)]
     return paired(*({seed: mean for seed, mean in each if seed not in without} for each in values))
-
-
-def means(result: MethodResult, measure: str) -> list[float]:
-    """Return the mean of a measure over the benign clients that have it, one value per seed with such clients."""
-    found = [benign(run.measures.get(measure, []), run.adversaries) for run in result.runs]
-    return [fmean(values) for values in found if values]
-
-
-def of_clients(result: MethodResult, sampled: bool) -> list[float]:
-    """Return the mean final accuracy of the clients that were ever sampled, or of all others, one value per seed.
-
-    Seeds without such clients are left out.
-    """
-
-    def wanted(run: FinishedRun) -> Collection[int]:
-        return run.sampled if sampled else {*range(len(run.architectures))} - {*run.sampled}
-
-    return [*_means(result, wanted).values()]
-
-
-def _means(result: MethodResult, wanted: Callable[[FinishedRun], Collection[int]]) -> dict[int, float]:
-    """Return the mean final accuracy of the benign clients at the positions `wanted`, by seed, in 0..1.
-
-    Seeds without such clients are left out.
-    """
-    found = {}
-    for run in result.runs:
-        places = {*range(len(run.architectures))} - {*wanted(run)}
-        if values := benign(run.final(AFTER_TRANSFER), {*run.adversaries, *places}):
-            found[run.seed] = fmean(values)
-    return found
-
-
-def _constant(runs: Iterable[FinishedRun]) -> tuple[int, int]:
-    """Return the number of models that predict one class, and of all models, of clients with several test classes."""
-    places = [
-        (run, place)
-        for run in runs
-        for place, share in enumerate(run.majority)
-        if run.predicted and share < 1 and place not in run.adversaries  # NaN: left out
-    ]
-    return sum(run.predicted[place] == 1 for run, place in places), len(places)
-
-
-def reached(run: FinishedRun, target: float) -> Reached | None:
-    """Return the first evaluated round whose mean accuracy is at least the target, and the bytes up to its end."""
-    sent = 0
-    for record in run.history:
-        sent += sum(map(sum, record.traffic.values()))
-        if record.accuracy and not _above(target, run.means(record)[AFTER_TRANSFER]):
-            return Reached(record.round, sent)
-    return None
-
-
-def _above(one: float, other: float) -> bool:
-    """Return whether a mean is above another by more than rounding: equal accuracies may have unequal means."""
-    return round(one - other, DIGITS) > 0

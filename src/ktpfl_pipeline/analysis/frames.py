@@ -9,6 +9,8 @@ from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
+from ktpfl_pipeline.analysis.choice import Choices
+from ktpfl_pipeline.analysis.decisions import Decision
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, recalls
 from ktpfl_pipeline.analysis.statistics import Difference, benign, mean_over_clients, worst_decile
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
@@ -90,6 +92,7 @@ def _clients(left_out: Mapping[tuple[int, str | int], str], run: FinishedRun, po
         named: Row = {"owner": run.names[place]} if run.names else {}
         named |= {"malicious": int(place in run.adversaries)} if run.adversaries else {}
         named |= {"left_out": left_out.get((run.seed, run.client_names[place]), "")} if left_out else {}
+        named |= {f"{split}_samples": counts[place] for split, counts in run.samples.items()}
         own = {name: each[place] for name, each in values.items()}
         yield {"client": client, **named, "architecture": architecture, **own}
 
@@ -119,6 +122,24 @@ def _theorem(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
 def of_difference(one: MethodResult, other: MethodResult, found: Difference, **place: str) -> Row:
     runs = {"run_ids": " ".join(one.run_ids), "minus_run_ids": " ".join(other.run_ids)}
     return {"method": one.method, "minus": other.method, **place, **vars(found), **runs}
+
+
+def of_decision(method: MethodResult, local: MethodResult, found: Decision) -> Row:
+    """Return the row of a client's decision between a method and local-only training."""
+    teachers = " ".join(f"{name}={weight:.4f}" for name, weight in found.teachers.items())
+    values = {name: value for name, value in vars(found).items() if name not in ("difference", "teachers")}
+    stated = of_difference(method, local, found.difference) if found.difference else {"method": method.method}
+    return {**values, "decision": found.decision, **stated, "teachers": teachers}
+
+
+def of_choices(method: MethodResult, found: Choices) -> Row:
+    """Return the row of what the clients' choices between a method's model and their own lead to."""
+    return {
+        "method": method.method,
+        **found._asdict(),
+        "keeping": fmean(found.keeping),
+        "run_ids": " ".join(method.run_ids),
+    }
 
 
 def _bytes(traffic: Mapping[str, int]) -> dict[str, int]:

@@ -5,6 +5,7 @@ which the clients' models are evaluated:
 
 - ``after_transfer``: at the end of the round, after distillation or aggregation.
 - ``after_local``: after local training, before clients receive knowledge.
+- ``chosen``: at the end of the round, with the model that each client chooses to keep, see `choice`.
 - ``adapted_<e>``: after e further local epochs at the end of the round. The adapted models are discarded.
 
 Reports show the points in the order of `ORDER`, followed by the points after adaptation.
@@ -24,6 +25,7 @@ from ktpfl_pipeline.core.metrics import (
     ADAPTED,
     AFTER_LOCAL,
     AFTER_TRANSFER,
+    CHOSEN,
     LAST,
     LEDGERS,
     VALIDATION,
@@ -33,7 +35,7 @@ from ktpfl_pipeline.core.metrics import (
 from ktpfl_pipeline.core.rounds import early_stopping
 from ktpfl_pipeline.core.warnings import Warned
 
-ORDER = (AFTER_TRANSFER, AFTER_LOCAL, VALIDATION)
+ORDER = (AFTER_TRANSFER, AFTER_LOCAL, CHOSEN, VALIDATION)
 TRAINED_SHARE = 0.95
 """The share of clients that must have taken part in training before an evaluation counts in a final value."""
 
@@ -124,6 +126,12 @@ class FinishedRun(Kept):
     confusion: list[list[int]] = field(default_factory=list)
     #: (N,) number of classes that each client's final model predicts on its test samples; empty if unknown
     predicted: list[int] = field(default_factory=list)
+    #: (N,) for each client a digit per test sample, 1 if its final model is right and else 0; empty if unknown
+    correct: list[str] = field(default_factory=list)
+    #: (N,) a hash of each client's test samples, equal for seeds with equal ones; empty if unknown
+    tested: list[str] = field(default_factory=list)
+    #: (N,) numbers of samples by split, ``train``, ``validation`` and ``test``; empty if unknown
+    samples: dict[str, list[int]] = field(default_factory=dict)
     #: (N,) test accuracy of always predicting the most frequent class of a client's training samples, 0..1; empty if
     #: the server does not know the labels
     majority: list[float] = field(default_factory=list)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, pstdev, stdev
+from statistics import fmean, pstdev, pvariance, stdev
 from typing import TypeVar
 
 CONFIDENCE = 0.95
@@ -49,6 +49,16 @@ class Difference:
     confidence: float = CONFIDENCE  #: confidence level of the interval, above 95 % after a correction
 
     @property
+    def error(self) -> float:
+        """The standard error of the mean; 0 with one seed."""
+        return (self.std or 0.0) / math.sqrt(self.seeds)
+
+    @property
+    def freedom(self) -> float:
+        """The degrees of freedom of the t distribution."""
+        return self.seeds - 1
+
+    @property
     def ends(self) -> tuple[float, float] | None:
         """Both ends of the interval; None with fewer than `FEWEST_SEEDS` seeds."""
         return None if self.low is None or self.high is None else (self.low, self.high)
@@ -63,6 +73,14 @@ class Difference:
         """Return the difference in the other direction."""
         low, high = (None, None) if self.ends is None else (-self.ends[1], -self.ends[0])
         return replace(self, mean=-self.mean, low=low, high=high)
+
+
+@dataclass(frozen=True)
+class SampledDifference(Difference):
+    """A difference whose interval includes the uncertainty of a client's test samples; see `on_samples`."""
+
+    error: float = 0.0  #: standard error of the mean, over seeds and test samples
+    freedom: float = 1.0  #: degrees of freedom of the t distribution
 
 
 def benign(values: Sequence[float], adversaries: Collection[int]) -> list[float]:
@@ -134,7 +152,63 @@ def difference(values: Sequence[float]) -> Difference | None:
     mean, std = fmean(exact), std_over_seeds(exact)
     if std is None or len(exact) < FEWEST_SEEDS:
         return Difference(mean, std, None, None, len(exact))
-    return _at(Difference(mean, std, None, None, len(exact), _p(mean, std, len(exact))), CONFIDENCE)
+    return _tested(Difference(mean, std, None, None, len(exact)))
+
+
+def on_samples(values: Sequence[float], variance: float, samples: float) -> Difference | None:
+    """Return the mean of differences by seed of one client, with the uncertainty over seeds and over its samples.
+
+    Training anew changes the models, and other samples of the client change both accuracies. The squared standard error
+    is the sum of both parts: s² / S + `variance` / `samples`. The degrees of freedom are those of Welch (1947) and
+    Satterthwaite (1946): S - 1 if seeds dominate, and `samples` if samples do.
+
+    Args:
+        values: the differences, one per seed.
+        variance: the variance of the difference on one sample: 1, 0 or -1.
+        samples: the number of different samples on which the client was tested.
+    """
+    found = difference(values)
+    if found is None or found.p is None:
+        return found
+    seeds, tests = found.error**2, variance / samples
+    parts = seeds**2 / found.freedom + tests**2 / samples
+    freedom = (seeds + tests) ** 2 / parts if parts else found.freedom
+    error = math.sqrt(seeds + tests)
+    return _tested(SampledDifference(found.mean, found.std, None, None, found.seeds, error=error, freedom=freedom))
+
+
+def resampled(values: Sequence[float], ratio: float) -> Difference | None:
+    """Return the mean of differences by seed of one client whose samples each seed splits anew.
+
+    Splits share samples, so s² / S is less than the variance of the mean. The corrected t test of Nadeau and Bengio
+    (2003) has s² (1 / S + `ratio`), where `ratio` is the number of test samples divided by that of training samples.
+    """
+    found = difference(values)
+    if found is None or found.p is None:
+        return found
+    error = (found.std or 0.0) * math.sqrt(1 / found.seeds + ratio)
+    return _tested(
+        SampledDifference(found.mean, found.std, None, None, found.seeds, error=error, freedom=found.freedom)
+    )
+
+
+def answers_variance(answers: Sequence[float]) -> float:
+    """Return the variance over samples of the difference of two models' answers: 1 or -1 if only one is right, else 0.
+
+    Two more samples, with 1 and -1, keep intervals on few samples wide enough (Bonett and Price 2012). McNemar's test
+    has the same numbers.
+    """
+    return pvariance([*answers, 1.0, -1.0])
+
+
+def most_variance(one: float, other: float, samples: int) -> float:
+    """Return `answers_variance` from the two accuracies only, as if the models were right independently.
+
+    Models that are tested on the same samples are more often right together, so this is more than the variance. Each
+    accuracy is that of two more right and two more wrong answers (Agresti and Coull 1998).
+    """
+    shares = [(share * samples + 2) / (samples + 4) for share in (one, other)]
+    return sum(share * (1 - share) for share in shares)
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
@@ -184,7 +258,7 @@ def equivalence(found: Difference, margin: float) -> float | None:
     """
     if found.p is None:
         return None
-    return _one_sided(margin - abs(found.mean), found.std or 0.0, found.seeds)
+    return _one_sided(margin - abs(found.mean), found)
 
 
 def seeds_for(found: Difference, half: float) -> int | None:
@@ -197,30 +271,28 @@ def seeds_for(found: Difference, half: float) -> int | None:
     if found.std is None:
         return None
     tried = range(FEWEST_SEEDS, MOST_SEEDS + 1)
-    return next((n for n in tried if _half(found.std, n, found.confidence) <= half), None)
+    return next((n for n in tried if _half(replace(found, seeds=n), found.confidence) <= half), None)
+
+
+def _tested(found: Difference) -> Difference:
+    """Return a difference with its two-sided p value for mean zero, and its 95 % interval."""
+    return _at(replace(found, p=min(1.0, 2 * _one_sided(abs(found.mean), found))), CONFIDENCE)
 
 
 def _at(found: Difference, confidence: float) -> Difference:
-    half = _half(found.std or 0.0, found.seeds, confidence)
+    half = _half(found, confidence)
     return replace(found, low=found.mean - half, high=found.mean + half, confidence=confidence)
 
 
-def _half(std: float, n: int, confidence: float) -> float:
-    """Return half the width of the t interval for n values with this standard deviation."""
+def _half(found: Difference, confidence: float) -> float:
+    """Return half the width of a difference's t interval."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(n - 1, 0.5 + confidence / 2)) * std / math.sqrt(n)
+    return float(stdtrit(found.freedom, 0.5 + confidence / 2)) * found.error
 
 
-def _p(mean: float, std: float, n: int) -> float:
-    """Return the two-sided p value of the t test for mean zero, from mean and standard deviation of n values."""
-    return min(1.0, 2 * _one_sided(abs(mean), std, n))
-
-
-def _one_sided(mean: float, std: float, n: int) -> float:
-    """Return the p value of the hypothesis that the mean is at most zero, from mean and deviation of n values."""
+def _one_sided(mean: float, found: Difference) -> float:
+    """Return the p value of the hypothesis that a mean with the error of `found` is at most zero."""
     from scipy.special import stdtr
 
-    if std == 0:
-        return float(mean <= 0)
-    return float(stdtr(n - 1, -mean / std * math.sqrt(n)))
+    return float(stdtr(found.freedom, -mean / found.error)) if found.error else float(mean <= 0)

@@ -130,7 +130,8 @@ def parse_sweep(name: str, values: Any, parameters: Mapping[str, Any], together:
     checks.check_known(f"{name}.experiment", sweep.experiment, experiments(parameters))
     for method in sweep.methods:
         checks.check_extension(f"{name}.methods", method, METHODS, find)
-    if (group := paths.split(sweep.parameter)[0]) in CHOICE and group != "methods":
+    changed = paths.split(sweep.parameter)
+    if changed[0] != "methods" and any(changed[: len(path)] == path for path in map(paths.split, CHOICE)):
         raise InputError(
             f"{name}.parameter is {sweep.parameter!r}, and no run depends on this setting; choose one that changes "
             "runs, for example training.epochs."

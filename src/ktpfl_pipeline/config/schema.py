@@ -15,6 +15,7 @@ from ktpfl_pipeline.core.settings import (
     ROUNDS,
     Adversaries,
     Budgets,
+    Choice,
     Compute,
     Distillation,
     Knowledge,
@@ -49,14 +50,14 @@ OPEN_PART, NO_PUBLIC = "open_part", "none"
 REAL = "real_clients"
 """The private source of an experiment with real clients, which only Flower runs (distribution `ktpfl_flower`)."""
 RUN_BY_FLOWER = "Real clients are run by Flower: `python -m ktpfl_flower.run federation.yml` (docs/real_clients.md)."
-PLACES = ("executor",)
-"""Settings of `compute` that say where clients are computed and never change a result."""
+PLACES = ("compute.executor",)
+"""Settings that say where clients are computed and never change a result."""
 REPLACED = {
     "flower": RUN_BY_FLOWER,
     **dict.fromkeys(("workers", "cluster"), f"Set compute.executor, for example to {EXECUTORS}."),
 }
 """Settings of `compute` that were removed, and what replaces them."""
-REPORTED = ("headline", "subject")
+REPORTED = ("headline", "subject", "evaluation.choice")
 """Settings of reports; no run depends on them."""
 CHOICE = ("methods", "compare", "exchange", *REPORTED)
 """Settings that select the methods to run and the contents of reports. No run of a method depends on them."""
@@ -198,12 +199,14 @@ class Evaluation:
         patience: early stopping, the same for every method. A run ends after this number of consecutive evaluations
             without a higher mean validation accuracy, and the best round is the final value. null: all rounds are run,
             and the final value is the mean of the last five evaluations.
+        choice: the choice of each client between a method's model and its own, in reports.
     """
 
     adapt_epochs: AdaptEpochs = field(default_factory=lambda: [0, 1, "E"])
     global_samples: Natural = 1000
     closing_round: bool = False
     patience: Count | None = None
+    choice: Annotated[Choice, Reads(partial(spelt_out, "choice"))] = field(default_factory=Choice)
 
     def epochs(self, of_round: int) -> tuple[int, ...]:
         """Return the numbers of further epochs above 0, ascending; `of_round`, the epochs of a round, replaces E."""
@@ -340,6 +343,12 @@ class Experiment(Section):
         return self._without(CHOICE)
 
     def _without(self, names: Iterable[str]) -> dict[str, Any]:
-        found = {name: value for name, value in plain(self).items() if name not in names}
-        found["compute"] = {name: value for name, value in found["compute"].items() if name not in PLACES}
+        found: dict[str, Any] = plain(self)
+        for path in (*names, *PLACES):
+            group, _, name = path.rpartition(".")
+            del (found[group] if group else found)[name]
         return found
+
+    def reported(self) -> dict[str, Any]:
+        """Return the settings with those in `REPORTED`, and the groups that have them, as plain values."""
+        return {name: plain(getattr(self, name)) for name in dict.fromkeys(path.split(".")[0] for path in REPORTED)}

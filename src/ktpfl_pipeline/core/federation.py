@@ -261,15 +261,13 @@ class Federation(Setting):
         rows = torch.stack(list(found.values())).tolist() if found else []  # waits for the device once
         return {n: Evaluation.of(row) for n, row in zip(found, rows, strict=True)}
 
-    def confusion(self, models: Models, split: Split) -> Tensor:
-        """Return each model's confusion matrix on its client's `split`, (|S|, K, K) int64, row = true class.
+    def classify(self, models: Models, split: Split) -> list[Tensor]:
+        """Return the classes that each model predicts for its client's `split`, (V_n,) int64 each, in order.
 
-        Real clients are not asked, because the matrix would tell the server how many samples of each class a client
-        has.
+        Real clients are not asked, because the answer would tell the server about single samples.
         """
-        calls = {n: (params, split) for n, params in models.items()}
-        found = self.run("evaluate", operations.confusion, calls)
-        return torch.stack([found[n] for n in models]).cpu()
+        found = self.run("evaluate", operations.classify, {n: (params, split) for n, params in models.items()})
+        return [found[n].cpu() for n in models]
 
     @cached_property
     def cost(self) -> Callable[[str], Cost]:

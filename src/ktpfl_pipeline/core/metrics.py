@@ -9,6 +9,8 @@ VALIDATION = "validation"
 """The evaluation point on clients' validation samples, after transfer."""
 LAST = 5
 """The largest number of last evaluations whose mean is a run's final value."""
+CHOSEN = "chosen"
+"""The evaluation point on clients' test samples of the models that clients choose to keep, see `settings.Choice`."""
 ADAPTED = "adapted_"
 """The prefix of evaluation points after extra local epochs; the number of these epochs follows."""
 Leading = Literal["balanced_accuracy", "macro_f1", "auc"]

@@ -288,6 +288,29 @@ class Knowledge:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """The choice of each client between a method's model and its own model of local-only training.
+
+    The choice is made after the runs and trains nothing, so no run depends on it.
+
+    Attributes:
+        by: ``validation``: a client keeps the method's model if this has the higher accuracy on the client's validation
+            samples, and its own after a tie; ``none``: no choice. The value may be given in place of the group:
+            ``choice: none``.
+        margin: the accuracy, in 0..1, that the method's model must have in addition.
+        minimum: the smallest number of validation samples for a choice. A client with fewer keeps its own model.
+    """
+
+    by: Literal["validation", "none"] = "validation"
+    margin: Part = 0.0
+    minimum: Count = 5
+
+    def keeps(self, theirs: float, own: float, samples: int) -> bool:
+        """Return whether a client keeps the method's model, from both accuracies on its validation samples, in 0..1."""
+        return samples >= self.minimum and round(theirs - own - self.margin, 9) > 0
+
+
+@dataclass(frozen=True)
 class Stragglers:
     """Clients whose uploads arrive late, the same clients in all rounds.
 

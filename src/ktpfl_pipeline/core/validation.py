@@ -47,7 +47,7 @@ MOST = 5
 """The largest number of wrong settings that one message lists."""
 
 
-WORD = {"schedule": "kind", "knowledge": "encoding"}
+WORD = {"schedule": "kind", "knowledge": "encoding", "choice": "by"}
 """Groups that may be given as one word, with the setting whose value the word is: ``schedule: cosine``."""
 
 

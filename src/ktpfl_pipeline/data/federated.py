@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from torch import Tensor
 
@@ -59,6 +60,7 @@ class Facts:
         kind: the name of the kind of inputs, see `core.kinds`.
         profile: the numbers of ``samples``, ``public samples``, ``clients`` including newcomers, and ``classes``.
         class_names: (K,) the names of the classes in the source; None if the source has no names.
+        tested: (N,) a hash of each client's test samples, by which seeds with equal ones are known; empty if unknown.
     """
 
     label_counts: Tensor
@@ -68,6 +70,7 @@ class Facts:
     kind: str
     profile: dict[str, int]
     class_names: tuple[str, ...] | None = None
+    tested: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +130,7 @@ class SeedData:
             kind=self.private.kind.name,
             profile={**profile, "classes": self.private.classes},
             class_names=self.private.class_names,
+            tested=tuple(f"{crc32(self.partition[n].test.numpy().tobytes()):08x}" for n in clients),
         )
 
     @cached_property

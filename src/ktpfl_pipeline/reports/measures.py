@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from ktpfl_pipeline.analysis.comparison import Comparison, Reached, means, of_clients
+from ktpfl_pipeline.analysis.clients import Reached, means, of_clients
+from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult, recalls
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.core.errors import plural

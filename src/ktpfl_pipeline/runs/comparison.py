@@ -74,7 +74,7 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
         check_settings(
             f"The result of {each.method} was", {"methods": {each.method: then}}, {"methods": {each.method: now}}
         )
-    comparison = Comparison(methods).leading(headline=experiment.headline, subject=experiment.subject)
+    comparison = Comparison(methods).leading(**experiment.reported())
     made = build(name, comparison, here_and_now())
     lead = comparison.headline
     metrics = {f"headline/{slug(each.method)}": each.final[lead].mean for each in comparison}

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ from ktpfl_pipeline.core.matrix.teachers import soft_predictions
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION, Newcomers, RoundRecord
 from ktpfl_pipeline.core.rounds import newcomers
+from ktpfl_pipeline.core.setting import Split
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.core.weights import Models, opened
 from ktpfl_pipeline.data.federated import Facts
@@ -107,6 +108,7 @@ def _conclude(
         native=facts.native,
         kind=facts.kind,
         class_names=list(facts.class_names or ()),
+        tested=list(facts.tested),
         newcomers=newcomers.judge(made, result.state, behind, held, epochs) if held else None,
         patience=experiment.evaluation.patience,
         **known,
@@ -156,6 +158,7 @@ def finished_run(method: str, fed: Federation, result: engine.Run, counts: Tenso
         architectures=[client.architecture for client in fed.clients],
         label_counts=counts.tolist(),
         names=[client.name for client in fed.clients if client.name],
+        samples={split: [len(getattr(client, split)) for client in fed.clients] for split in get_args(Split)},
         ids=list(fed.by_id),
         history=result.history,
         coefficients=None if matrices is None else matrices[-1].tolist(),
@@ -232,7 +235,8 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
 def _untested(run: FinishedRun) -> FinishedRun:
     """Return a run without results on test samples: only validation accuracies and training losses remain."""
     history = list(map(_untested_round, run.history))
-    return replace(run, history=history, theorem=None, newcomers=None, confusion=[], predicted=[], majority=[])
+    untested: dict[str, Any] = {name: [] for name in ("confusion", "predicted", "correct", "majority")}
+    return replace(run, history=history, theorem=None, newcomers=None, **untested)
 
 
 def _untested_round(record: RoundRecord) -> RoundRecord:

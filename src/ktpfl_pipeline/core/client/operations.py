@@ -104,12 +104,9 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
     return Outcome(packed({"accuracy": correct, "loss": loss, **others}))
 
 
-def confusion(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
-    """Return the confusion matrix of client n's model on its `split`, (K, K) int64, row = true class."""
-    samples, classes = space.split(n, split), space.setting.classes
-    predicted = predict(space, space.module(n, params), samples.inputs).argmax(dim=1)
-    places = samples.labels * classes + predicted
-    return Outcome(torch.bincount(places, minlength=classes**2).view(classes, classes))
+def classify(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
+    """Return the classes that client n's model predicts for its `split`, (V,) int64."""
+    return Outcome(predict(space, space.module(n, params), space.split(n, split).inputs).argmax(dim=1))
 
 
 @torch.inference_mode()  # only here: a module that is made or loaded in inference mode cannot be trained

@@ -128,8 +128,9 @@ class Evaluator(Generic[State]):
         everyone = [n for n in ids if n not in away]
         earlier = history[-1].accuracy.get(AFTER_TRANSFER, []) if history else []
         stands = {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
-        validated = all(len(client.validation) for client in fed.clients)
-        points = [AFTER_LOCAL, AFTER_TRANSFER, *[VALIDATION] * validated, *(f"{ADAPTED}{e}" for e in adapt)]
+        validated = {client.id for client in fed.clients if len(client.validation)}
+        validated = validated if validated.difference(fed.adversary_ids) else set()  # a mean is over benign clients
+        points = [AFTER_LOCAL, AFTER_TRANSFER, *[VALIDATION] * bool(validated), *(f"{ADAPTED}{e}" for e in adapt)]
         accuracy: dict[str, list[float]] = {point: [] for point in points}
         measured: dict[str, list[float]] = {name: [] for name in MEASURES}
         loss: list[float] = []
@@ -145,8 +146,8 @@ class Evaluator(Generic[State]):
             accuracy[AFTER_TRANSFER] += [test[n].accuracy for n in some]
             loss += [test[n].loss for n in some]
             if validated:
-                validation = self.of_models(personal, "validation")
-                accuracy[VALIDATION] += [validation[n].accuracy for n in some]
+                validation = self.of_models(select(personal, [n for n in some if n in validated]), "validation")
+                accuracy[VALIDATION] += [validation[n].accuracy if n in validated else math.nan for n in some]
             for name in MEASURES:
                 measured[name] += [getattr(test[n], name) for n in some]
             if pool is not None:

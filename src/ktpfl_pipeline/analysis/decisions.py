@@ -1,0 +1,156 @@
+"""The decision of each client: whether a method's model is better than its own, with the evidence for it."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean
+from typing import NamedTuple
+
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
+from ktpfl_pipeline.analysis.statistics import (
+    Difference,
+    answers_variance,
+    holm,
+    most_variance,
+    on_samples,
+    resampled,
+)
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
+
+POINT = 0.01
+"""One percentage point. A client for which a gain of this size is ruled out stays alone, unless a smaller one is sure;
+a client that loses no more than this does not count as one that loses."""
+COLLABORATE, ALONE, OPEN = "collaborate", "stay alone", "not enough evidence"
+
+
+class Pair(NamedTuple):
+    """One client's values with one seed: in the run of the method, and in that of local-only training."""
+
+    ours: FinishedRun
+    alone: FinishedRun
+    place: int  # the client's position in both runs
+
+    def size(self, split: str) -> int:
+        """Return the number of the client's samples of a split."""
+        return self.ours.samples[split][self.place]
+
+    @property
+    def tested(self) -> str:
+        """A hash of the client's test samples; if unknown, one of the seed."""
+        return self.ours.tested[self.place] if self.ours.tested else f"seed {self.ours.seed}"
+
+    @property
+    def answers(self) -> list[int]:
+        """For each test sample 1 or -1 if only the method's or only the own final model is right, else 0.
+
+        Empty if the server does not know the answers.
+        """
+        right = [run.correct[self.place] if run.correct else "" for run in (self.ours, self.alone)]
+        return [int(ours) - int(alone) for ours, alone in zip(*right, strict=True)] if all(right) else []
+
+    def final(self, point: str) -> tuple[float, float]:
+        """Return both final values of the client at an evaluation point or in a measure, in 0..1."""
+        runs = (self.ours, self.alone)
+        values = [run.final(point) if point in run.points else run.measures.get(point, []) for run in runs]
+        return values[0][self.place], values[1][self.place]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A client's decision between a method and local-only training. Values are means over seeds, accuracies in 0..1."""
+
+    client: str | int  #: its name, or its id
+    samples: float  #: the number of its private samples
+    classes: float | None  #: the number of classes of its private samples; None if the server does not know the labels
+    test_samples: float | None  #: the number of its test samples; None if unknown
+    alone: float  #: the headline with its own model
+    together: float  #: the headline with the method's model
+    difference: Difference | None  #: `together` - `alone`, corrected for the number of clients; None without values
+    #: mean weights of the client's teachers, by name, descending, itself included; empty without a matrix
+    teachers: dict[str | int, float]
+
+    @property
+    def decision(self) -> str:
+        """What the evidence says: `COLLABORATE`, `ALONE` or `OPEN`.
+
+        A client collaborates if the method's model is significantly better. Else it stays alone if a gain of a `POINT`
+        is ruled out.
+        """
+        low, high = (self.difference and self.difference.ends) or (-math.inf, math.inf)
+        return COLLABORATE if low > 0 else ALONE if high < POINT else OPEN
+
+
+def decisions(result: MethodResult, local: MethodResult, point: str, without: Collection[int] = ()) -> list[Decision]:
+    """Return the decision of each benign client at a headline, the largest difference first.
+
+    Clients without a value with both methods are left out, see `fresh`; so are the seeds in `without`.
+    """
+    beside = {run.seed: run for run in local.runs if run.seed not in without}
+    pairs: dict[str | int, list[Pair]] = {}
+    for run in result.runs:
+        for place, name in enumerate(run.client_names if run.seed in beside else ()):
+            pair = Pair(run, beside[run.seed], place)
+            if place not in run.adversaries and not math.isnan(sum(pair.final(point))):
+                pairs.setdefault(name, []).append(pair)
+    corrected = holm({name: _difference(own, point) for name, own in pairs.items()})
+    found = [_decision(name, own, point, corrected[name]) for name, own in pairs.items()]
+    return sorted(found, key=lambda each: each.alone - each.together)
+
+
+def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Difference | None) -> Decision:
+    runs = [(pair.ours, pair.place) for pair in pairs]
+    counts = [run.label_counts[place] for run, place in runs]
+    known = all(run.labels_known for run, _ in runs)
+    together, alone = (fmean(values) for values in zip(*(pair.final(point) for pair in pairs), strict=True))
+    return Decision(
+        client=name,
+        samples=fmean(map(sum, counts)),
+        classes=fmean(sum(count > 0 for count in each) for each in counts) if known else None,
+        test_samples=fmean(pair.size("test") for pair in pairs) if _sized(pairs) else None,
+        alone=alone,
+        together=together,
+        difference=corrected,
+        teachers=_teachers(runs),
+    )
+
+
+def _difference(pairs: Sequence[Pair], point: str) -> Difference | None:
+    """Return the difference of a client's values, with the uncertainty over seeds and samples; None if unknown.
+
+    The numbers of the client's samples must be known. Accuracy has `on_samples`, and other measures `resampled`.
+    """
+    values = [ours - alone for ours, alone in (pair.final(point) for pair in pairs)]
+    if not _sized(pairs):
+        return None
+    if point == AFTER_TRANSFER:
+        return on_samples(values, *_variance(pairs))
+    return resampled(values, fmean(pair.size("test") / pair.size("train") for pair in pairs))
+
+
+def _sized(pairs: Sequence[Pair]) -> bool:
+    """Return whether the numbers of the client's samples are known."""
+    return all(pair.ours.samples for pair in pairs)
+
+
+def _variance(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Return the variance of the difference on one sample, and the number of different samples.
+
+    If seeds have equal test samples, the difference on a sample is the mean over seeds. Else seeds draw them from all
+    samples of the client, whose number counts. If the answers on single samples are unknown, the accuracies decide.
+    """
+    tested, answers = fmean(pair.size("test") for pair in pairs), [pair.answers for pair in pairs]
+    if not all(answers):
+        return fmean(most_variance(*pair.final(AFTER_TRANSFER), pair.size("test")) for pair in pairs), tested
+    if len({pair.tested for pair in pairs}) == 1:
+        return answers_variance([fmean(each) for each in zip(*answers, strict=True)]), tested
+    return answers_variance(list(chain(*answers))), fmean(sum(pair.ours.label_counts[pair.place]) for pair in pairs)
+
+
+def _teachers(runs: Sequence[tuple[FinishedRun, int]]) -> dict[str | int, float]:
+    """Return the mean weights in a client's row of the final matrix, by name of the teacher, descending."""
+    weights: dict[str | int, list[float]] = {}
+    for run, place in runs:
+        for name, weight in zip(run.client_names, run.coefficients[place] if run.coefficients else (), strict=False):
+            weights.setdefault(name, []).append(weight)
+    return dict(sorted(((name, fmean(own)) for name, own in weights.items()), key=lambda pair: -pair[1]))
