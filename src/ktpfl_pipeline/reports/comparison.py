@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import columns, figures, measures, newcomers, notes, tables, theorem, wire, words
+from ktpfl_pipeline.reports import columns, decisions, figures, measures, newcomers, notes, tables, theorem, wire, words
 from ktpfl_pipeline.reports.answer import adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
@@ -73,7 +73,10 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
         brief=[
             table.without(columns.PAPER.key),
             *(Text(f"{term}: {text}") for term, text in remarks.items()),
-            *map(Text, filter(None, [adapted(comparison)])),
+            *map(
+                Text, filter(None, [adapted(comparison), decisions.chosen(comparison), decisions.outcome(comparison)])
+            ),
+            *decisions.brief(comparison),
         ],
         warnings=notes.alerts(comparison),
         folder=folder(settings, identity(comparison)),
@@ -92,11 +95,13 @@ def _sections(name: str, comparison: Comparison, table: Table, remarks: dict[str
     traffic = [*measures.work(comparison), *measures.communication(comparison)]
     return [
         Section("Against local-only", _differences(comparison), files=["differences.csv"]),
+        Section("Decision of each client", decisions.decisions(comparison), files=["decisions.csv"]),
         Section("Accuracy", [table, Notes(explained)], files=["runs.csv"]),
         Section("Other measures and calibration", measures.quality(comparison), files=["clients.csv"]),
         Section("By architecture", measures.by_architecture(comparison), files=["architectures.csv"]),
         Section("Accuracy by class", measures.by_class(comparison), files=["classes.csv", "confusion.csv"]),
         Section("After adaptation", measures.adaptation(comparison), files=["differences.csv"]),
+        Section("Choice by validation samples", decisions.choice(comparison), files=["choices.csv", "clients.csv"]),
         Section("Fairness over clients", measures.fairness(comparison), files=["clients.csv"]),
         Section("Accuracy by round", _by_round(comparison), files=["rounds.csv"]),
         Section("Accuracy by client", _by_client(comparison), files=["clients.csv"]),

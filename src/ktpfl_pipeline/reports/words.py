@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.client.measures import BINS
 from ktpfl_pipeline.core.errors import plural, written
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, LAST, VALIDATION
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, CHOSEN, LAST, VALIDATION
 from ktpfl_pipeline.core.settings import Budgets, Knowledge, Reliability, Stragglers
 
 OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
@@ -236,6 +236,7 @@ def point_title(point: str) -> str:
     known = {
         AFTER_TRANSFER: "After transfer",
         AFTER_LOCAL: "After local training",
+        CHOSEN: "Chosen",
         VALIDATION: "Validation",
         **{name: measure.title for name, measure in MEASURES.items()},
     }

@@ -1,0 +1,158 @@
+"""The sections on single clients: who should collaborate, and which model each client keeps."""
+
+import csv
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from finished_runs import make_run, under
+
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.results import MethodResult, summarize
+from ktpfl_pipeline.reports import comparison as report
+from ktpfl_pipeline.reports import decisions
+
+RULE = {"by": "validation", "margin": 0.0, "minimum": 5}
+KT_PFL, LOCAL = (0.9, 0.6, 0.8), (0.7, 0.8, 0.8)
+NAMES = ["north", "south", "west"]
+
+
+def made(method: str, values: tuple[float, ...], names: list[str] = NAMES, **changes: Any) -> MethodResult:
+    """Three seeds; the validation accuracies are those on test samples, and all clients have 20 of 400 samples."""
+    n, test = len(values), 200
+    weights = [[0.9 * (i == j) + 0.1 / n for j in range(n)] for i in range(n)] if method == "kt_pfl" else None
+    sizes = {"train": [180] * n, "validation": [20] * n, "test": [test] * n}
+    answers = ["1" * round(value * test) + "0" * (test - round(value * test)) for value in values]
+    known = {"names": names, "samples": sizes, "correct": answers, "tested": ["a"] * n, **changes}
+    runs = []
+    for seed in range(3):
+        run = make_run(method, seed, [values], coefficients=weights, label_counts=[[100, 300]] * n)
+        history = [replace(r, accuracy={**r.accuracy, "validation": list(values)}) for r in run.history]
+        runs.append(replace(run, history=history, **known))
+    return summarize(runs, {})
+
+
+def compared(*results: MethodResult, **rule: Any) -> Comparison:
+    settings = {"evaluation": {"choice": {**RULE, **rule}}}
+    return under(settings, results or [made("kt_pfl", KT_PFL), made("local", LOCAL)])
+
+
+class TestDecisions:
+    def test_each_client_has_a_row_with_words_that_anybody_understands(self) -> None:
+        said, table, notes = decisions.decisions(compared())
+        assert said.text == (
+            "Of 3 clients, with KT-pFL, the best method that exchanges anything: 1 should collaborate (north); 1 "
+            "should stay alone (south); 1 cannot tell from these runs (not enough evidence)."
+        )
+        rows = {str(row["client"]): row for row in table.rows}
+        assert list(rows) == ["north", "west", "south"]
+        assert [row["decision"] for row in rows.values()] == ["collaborate", "not enough evidence", "stay alone"]
+        assert str(rows["north"]["words"]).startswith("gains about 20.0, very likely at least 13.")
+        assert str(rows["south"]["words"]).startswith("loses about 20.0, very likely at least 13.")
+        assert str(rows["west"]["words"]).startswith("may gain 1.")
+        assert [str(rows["north"][name]) for name in ("samples", "classes", "alone", "together")] == [
+            *("400", "2"),
+            *("70.0", "90.0"),
+        ]
+        assert rows["north"]["teachers"] == "itself 93 %"
+        assert "stay alone: it is worse" in notes.entries["Decision"]
+
+    def test_files_terminal_and_page_have_it(self, blank_figures: None) -> None:
+        made_ = report.build("compare_x", compared())
+        console = " ".join(made_.console.split())
+        for text in ("should collaborate (north)", "Client Decision", "If each client keeps the better of two models"):
+            assert text in console
+        assert "Decision of each client" in made_.html
+        (first, *_), decided = (
+            csv.DictReader(made_.data["decisions.csv"].splitlines()),
+            json.loads(made_.data["comparison.json"]),
+        )
+        assert (first["client"], first["decision"], first["method"], first["minus"]) == (
+            "north",
+            "collaborate",
+            "kt_pfl",
+            "local",
+        )
+        assert float(first["error"]) > 0
+        assert [each["decision"] for each in decided["decisions"]] == [
+            "collaborate",
+            "not enough evidence",
+            "stay alone",
+        ]
+        (kept,) = csv.DictReader(made_.data["choices.csv"].splitlines())
+        assert (kept["method"], float(kept["keeping"]), kept["right"], kept["judged"]) == ("kt_pfl", 1.0, "6", "6")
+        rows = list(csv.DictReader(made_.data["clients.csv"].splitlines()))
+        assert (float(rows[0]["chosen"]), rows[0]["test_samples"]) == (pytest.approx(0.9), "200")
+        again = Comparison.from_dict(decided)
+        assert again.main.final["chosen"].mean == pytest.approx((0.9 + 0.8 + 0.8) / 3)
+
+    def test_the_terminal_shows_at_most_twelve_clients_and_the_page_at_most_fifty(self, blank_figures: None) -> None:
+        names = [f"clinic {n}" for n in range(60)]
+        gains = tuple(0.5 + n / 200 for n in range(60))
+        many = compared(made("kt_pfl", gains, names), made("local", (0.6,) * 60, names))
+        assert decisions.brief(many) == []
+        _, table, notes = decisions.decisions(many)
+        assert [str(row["client"]) for row in (table.rows[0], table.rows[-1])] == ["clinic 59", "clinic 0"]
+        assert len(table.rows) == 50
+        assert "decisions.csv has all 60" in notes.entries["Clients"]
+
+    def test_clients_of_other_seeds_are_not_the_same(self) -> None:
+        kt_pfl, local = made("kt_pfl", KT_PFL, names=[]), made("local", LOCAL, names=[])
+        runs = [replace(run, label_counts=[[run.seed, 9]] * 3) for run in kt_pfl.runs]
+        *_, notes = decisions.decisions(compared(summarize(runs, {}), local))
+        assert "each seed gives a client other samples" in notes.entries["Data"]
+
+    def test_where_nothing_was_learned_nobody_decides(self) -> None:
+        same = {"predicted": [1] * 3, "majority": [0.5] * 3}
+        both = [made(name, (0.5, 0.5, 0.5), **same) for name in ("kt_pfl", "local")]
+        assert decisions.decisions(compared(*both)) == []
+        assert decisions.outcome(compared(*both)) == ""
+
+    def test_equal_weights_name_nobody(self) -> None:
+        equal = [[1 / 3] * 3] * 3
+        runs = [replace(run, coefficients=equal) for run in made("kt_pfl", KT_PFL).runs]
+        _, table, _ = decisions.decisions(compared(summarize(runs, {}), made("local", LOCAL)))
+        assert {row["teachers"] for row in table.rows} == {"all about equally"}
+
+
+class TestChoice:
+    def test_it_is_right_where_the_validation_samples_are(self) -> None:
+        said, table, _ = decisions.choice(compared())
+        assert said.text == (
+            "If each client keeps the better of two models by its validation samples, its own or that of KT-pFL, mean "
+            "accuracy differs from local-only by +6.7 percentage points, 95 % interval [+6.7, +6.7]. 1.0 of 3 clients "
+            "keep the model of KT-pFL. The share of clients that lose more than 1 point is 33 % before the choice and "
+            "0 % after it."
+        )
+        (row,) = table.rows
+        shown = ("chosen", "chosen_minus_local", "keeping", "losing_before", "losing_after", "right", "better")
+        assert [str(row[name]) for name in shown] == [
+            *("83.3 ± 0.0", "+6.7 [+6.7, +6.7]", "1.0 ± 0.0"),
+            *("33.3 ± 0.0", "0.0 ± 0.0", "100.0", "50.0"),
+        ]
+
+    def test_holm_covers_the_chosen_models_of_all_methods(self) -> None:
+        comparison = compared(made("kt_pfl", KT_PFL), made("fedmd", KT_PFL), made("local", LOCAL))
+        assert {found.family for found in comparison.gains("chosen").values() if found} == {2}
+
+    def test_clients_with_too_few_samples_are_named(self) -> None:
+        sizes = {"train": [9] * 3, "validation": [20, 3, 0], "test": [200] * 3}
+        *_, notes = decisions.choice(
+            compared(*(made(m, v, samples=sizes) for m, v in (("kt_pfl", KT_PFL), ("local", LOCAL))))
+        )
+        assert notes.entries["Without validation samples"] == "west. They have no choice and keep their own model."
+        assert notes.entries["Too few validation samples"] == "south: fewer than 5. They keep their own model."
+
+    @pytest.mark.parametrize(
+        ("samples", "said"),
+        [
+            ({"train": [9] * 3, "validation": [0] * 3, "test": [200] * 3}, "set partition.validation_share above 0."),
+            ({}, "these runs do not hold the clients' numbers of validation samples."),
+        ],
+    )
+    def test_without_validation_samples_it_says_why(self, samples: dict[str, list[int]], said: str) -> None:
+        both = [made(m, v, samples=samples) for m, v in (("kt_pfl", KT_PFL), ("local", LOCAL))]
+        (text,) = decisions.choice(compared(*both))
+        assert text.text.endswith(said)
+        assert decisions.choice(compared(*both, by="none")) == []
