@@ -33,6 +33,7 @@ from page_tables import named, write
 
 from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
 from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.in_memory import federation
@@ -99,11 +100,10 @@ SUBJECT, LOCAL, PAPERS = "kt_pfl_joint", "local", "kt_pfl"
 Rows = list[dict[str, str]]
 
 
-def finished(data: str, partition: str, name: str, seed: int) -> Rows:
-    """Run a method, and return one row per client: test accuracy in the last rounds, before and after adaptation."""
+def federation_of(data: str, partition: str, seed: int) -> Federation:
+    """Return the clients with a dataset and a partition."""
     private, public = DATA[data]
-    method = PARTS[name][1] if name in PARTS else create(name, CONFIGURED.get(name))
-    fed = federation(
+    return federation(
         f"npz:{RAW}/{private}.npz",
         CLIENTS,
         partition={"scheme": PARTITIONS[partition], "test_share": TEST_SHARE},
@@ -111,6 +111,12 @@ def finished(data: str, partition: str, name: str, seed: int) -> Rows:
         public={"source": f"npz:{RAW}/{public}.npz", "batch": 300},
         **SETTINGS,  # type: ignore[arg-type]
     )
+
+
+def finished(data: str, partition: str, name: str, seed: int) -> Rows:
+    """Run a method, and return one row per client: test accuracy in the last rounds, before and after adaptation."""
+    method = PARTS[name][1] if name in PARTS else create(name, CONFIGURED.get(name))
+    fed = federation_of(data, partition, seed)
     schedule = engine.Schedule(ROUNDS, evaluate_every=ROUNDS, evaluate_last=LAST, adapt_epochs=(EPOCHS,))
     with closing(fed.executor):
         history = engine.run(method, replace(fed, rounds=ROUNDS), schedule).history[-LAST:]

@@ -1,0 +1,68 @@
+"""What converged clients gain if each keeps the better of two models by its validation samples.
+
+    python benchmarks/choices.py                    all settings of converged.py, three seeds, hours
+    python benchmarks/choices.py kt_pfl,fedmd 0,1,2 some methods, next to local-only training, and these seeds
+
+The clients, data and rounds are those of converged.py, whose rows hold no validation accuracies. The script can be
+stopped at any time: runs are continued from checkpoints in build/choices. It writes benchmarks/results/choices.csv, and
+prints the rows. Accuracies are fractions of 1.
+"""
+
+import csv
+import sys
+from itertools import product
+from statistics import fmean
+
+import torch
+from converged import CLIENTS, DATA, LOCAL, METHODS, PARTITIONS, PARTS, ROUNDS, federation_of
+from measure import ROOT
+
+from ktpfl_pipeline.analysis.comparison import Comparison
+from ktpfl_pipeline.analysis.decisions import POINT
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN
+from ktpfl_pipeline.core.settings import Choice
+from ktpfl_pipeline.in_memory import run
+
+KEPT, UNFINISHED = ROOT / "benchmarks" / "results" / "choices.csv", ROOT / "build" / "choices"
+Rows = list[dict[str, str]]
+
+
+def rows(comparison: Comparison) -> Rows:
+    """Return one row per method except local-only: gains and the share of losers before and after the choice."""
+    found = []
+    for result in comparison.ranked():
+        if (choices := comparison.choices(result)) is None or result is comparison.local:
+            continue
+        row = {"method": result.method, "seeds": " ".join(map(str, result.seeds))}
+        for when, point in (("before", AFTER_TRANSFER), ("after", CHOSEN)):
+            gain = comparison.gains(point)[result.method]
+            assert gain is not None
+            low, high = (f"{end:.4f}" for end in gain.ends) if gain.ends else ("", "")
+            losing = fmean(comparison.worse_off(result, point, POINT))
+            row |= {f"gain_{when}": f"{gain.mean:.4f}", f"low_{when}": low, f"high_{when}": high}
+            row |= {f"losing_{when}": f"{losing:.4f}"}
+        counts = {"judged": choices.judged, "right": choices.right, "better": choices.better}
+        keeping = f"{fmean(choices.keeping) / CLIENTS:.4f}"
+        found.append({**row, "keeping": keeping, **{name: str(count) for name, count in counts.items()}})
+    return found
+
+
+def main(names: str = ",".join(name for name in METHODS if name not in {LOCAL, *PARTS}), seeds: str = "0,1,2") -> None:
+    """Run what is missing, and write the rows of all methods."""
+    torch.set_num_threads(1)
+    found: Rows = []
+    for data, partition in product(DATA, PARTITIONS):
+        federations = [federation_of(data, partition, seed) for seed in map(int, seeds.split(","))]
+        place = UNFINISHED / data / partition
+        results = [run(name, *federations, rounds=ROUNDS, checkpoints=place) for name in (LOCAL, *names.split(","))]
+        comparison = Comparison(results).leading(evaluation={"choice": vars(Choice())})
+        found += [{"data": data, "partition": partition, **row} for row in rows(comparison)]
+        print(*(" ".join(row.values()) for row in found if row["data"] == data), sep="\n", flush=True)
+    with KEPT.open("w", newline="") as opened:
+        writer = csv.DictWriter(opened, list(found[0]))
+        writer.writeheader()
+        writer.writerows(found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
