@@ -21,7 +21,7 @@ VALIDATION = (5, 10, 20, 50, 100, 200)
 TESTS, SEEDS, TRAINED = (30, 100), (3, 5), (0.0, 0.05)
 """Numbers of test samples and seeds, and the standard deviation over seeds of the probability to be right."""
 GAIN, ANEW, CLIENTS = 0.05, 0.3, 1000
-"""The method's gain, the share of samples that a model trained anew decides anew, and the simulated clients."""
+"""The method's gain, the share of samples on which another training decides otherwise, and the simulated clients."""
 
 
 def keeping(gain: float, samples: int, draw: np.random.Generator) -> float:
@@ -35,7 +35,7 @@ def keeping(gain: float, samples: int, draw: np.random.Generator) -> float:
 def covered(same: bool, tested: int, seeds: int, trained: float, draw: np.random.Generator) -> bool:
     """Return whether the interval of one client includes the true gain.
 
-    All seeds have the same test samples, or each draws them anew from four times as many samples of the client.
+    All seeds have the same test samples, or each draws them from four times as many samples of the client.
     """
     samples = 4 * tested
     own = draw.random(samples)
@@ -67,7 +67,7 @@ def main() -> None:
                 for seeds in SEEDS
                 for trained in TRAINED
             ]
-            print(f"| {'the same' if same else 'drawn anew'} | {tested} | {' | '.join(shares)} |")
+            print(f"| {'the same' if same else 'others'} | {tested} | {' | '.join(shares)} |")
 
 
 if __name__ == "__main__":

@@ -214,7 +214,7 @@ class Comparison:
         from ktpfl_pipeline.reports.model import Table
         from ktpfl_pipeline.reports.numbers import Number
 
-        (shown,) = (block for block in self.report.brief if isinstance(block, Table))
+        shown = next(block for block in self.report.brief if isinstance(block, Table))
         rows = [[each.value if isinstance(each, Number) else each for each in row] for row in shown.entries]
         return pd.DataFrame(rows, columns=shown.headings)
 

@@ -51,7 +51,6 @@ class TestDecision:
         north = found[0]
         assert (north.samples, north.classes, north.test_samples) == (800, 2, TEST)
         assert (north.alone, north.together) == pytest.approx((0.7, 0.9))
-        assert north.difference is not None
         assert (north.difference.mean, north.difference.family) == (pytest.approx(0.2), 3)
         assert [*north.teachers] == ["north", "south", "west"]
         assert [*north.teachers.values()] == pytest.approx([0.6, 0.3, 0.1])
@@ -64,10 +63,20 @@ class TestDecision:
         (found,) = decisions(one, other, AFTER)
         assert (found.decision, found.together - found.alone) == (ALONE, 0.0)
 
-    @pytest.mark.parametrize("changes", [{"samples": {}}, {"correct": []}])
-    def test_without_answers_the_accuracies_decide_and_without_sizes_nothing(self, changes: dict[str, Any]) -> None:
-        found = decisions(made("kt_pfl", *KT_PFL, **changes), made("local", *LOCAL, **changes), AFTER)
-        assert [each.decision for each in found] == [OPEN] * 3 if "samples" in changes else [COLLABORATE, OPEN, ALONE]
+    def test_without_answers_the_accuracies_decide_and_without_sizes_nothing(self) -> None:
+        pairs = [
+            [made(name, *values, **changes) for name, values in (("kt_pfl", KT_PFL), ("local", LOCAL))]
+            for changes in ({}, {"correct": []}, {"samples": {}})
+        ]
+        known, accuracies, unknown = (decisions(one, other, AFTER) for one, other in pairs)
+        assert [each.decision for each in accuracies] == [COLLABORATE, OPEN, ALONE]
+        widths = [
+            each.difference.ends[1] - each.difference.ends[0]
+            for each in (known[0], accuracies[0])
+            if each.difference.ends
+        ]
+        assert widths[0] < widths[1]
+        assert unknown == []
 
     def test_two_seeds_are_not_enough(self) -> None:
         found = decisions(made("kt_pfl", *KT_PFL[:2]), made("local", *LOCAL[:2]), AFTER)

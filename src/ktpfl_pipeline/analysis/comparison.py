@@ -315,7 +315,7 @@ class Comparison:
         stored = {each.method: replace(each, runs=[]).to_dict() for each in self.results}
         methods = {method: {part: values[part] for part in STORED} for method, values in stored.items()}
         warned = [asdict(each) for each in warnings(self)]
-        made = {"decisions": [{**asdict(each), "decision": each.decision} for each in self.decisions]}
+        made = {"decisions": [each.to_dict() for each in self.decisions]}
         return {"name": name, "settings": self.settings, "methods": methods, "warnings": warned, **made}
 
     @classmethod

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import (
@@ -63,12 +63,17 @@ class Decision:
     client: str | int  #: its name, or its id
     samples: float  #: the number of its private samples
     classes: float | None  #: the number of classes of its private samples; None if the server does not know the labels
-    test_samples: float | None  #: the number of its test samples; None if unknown
+    test_samples: float  #: the number of its test samples
     alone: float  #: the headline with its own model
     together: float  #: the headline with the method's model
-    difference: Difference | None  #: `together` - `alone`, corrected for the number of clients; None without values
+    difference: Difference  #: `together` - `alone`, corrected for the number of clients
     #: mean weights of the client's teachers, by name, descending, itself included; empty without a matrix
     teachers: dict[str | int, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain values."""
+        teachers = {str(name): weight for name, weight in self.teachers.items()}
+        return {**asdict(self), "teachers": teachers, "decision": self.decision}
 
     @property
     def decision(self) -> str:
@@ -77,16 +82,17 @@ class Decision:
         A client collaborates if the method's model is significantly better. Else it stays alone if a gain of a `POINT`
         is ruled out.
         """
-        low, high = (self.difference and self.difference.ends) or (-math.inf, math.inf)
+        low, high = self.difference.ends or (-math.inf, math.inf)
         return COLLABORATE if low > 0 else ALONE if high < POINT else OPEN
 
 
 def decisions(result: MethodResult, local: MethodResult, point: str, without: Collection[int] = ()) -> list[Decision]:
     """Return the decision of each benign client at a headline, the largest difference first.
 
-    Clients without a value with both methods are left out, see `fresh`; so are the seeds in `without`.
+    Clients without a value with both methods are left out, see `fresh`. So are the seeds in `without`, and runs that do
+    not hold the clients' numbers of samples.
     """
-    beside = {run.seed: run for run in local.runs if run.seed not in without}
+    beside = {run.seed: run for run in local.runs if run.seed not in without and run.samples}
     pairs: dict[str | int, list[Pair]] = {}
     for run in result.runs:
         for place, name in enumerate(run.client_names if run.seed in beside else ()):
@@ -107,7 +113,7 @@ def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Dif
         client=name,
         samples=fmean(map(sum, counts)),
         classes=fmean(sum(count > 0 for count in each) for each in counts) if known else None,
-        test_samples=fmean(pair.size("test") for pair in pairs) if _sized(pairs) else None,
+        test_samples=fmean(pair.size("test") for pair in pairs),
         alone=alone,
         together=together,
         difference=corrected,
@@ -115,22 +121,15 @@ def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Dif
     )
 
 
-def _difference(pairs: Sequence[Pair], point: str) -> Difference | None:
-    """Return the difference of a client's values, with the uncertainty over seeds and samples; None if unknown.
+def _difference(pairs: Sequence[Pair], point: str) -> Difference:
+    """Return the difference of a client's values, with the uncertainty over seeds and samples.
 
-    The numbers of the client's samples must be known. Accuracy has `on_samples`, and other measures `resampled`.
+    Accuracy has `on_samples`, and other measures have `resampled`.
     """
     values = [ours - alone for ours, alone in (pair.final(point) for pair in pairs)]
-    if not _sized(pairs):
-        return None
     if point == AFTER_TRANSFER:
         return on_samples(values, *_variance(pairs))
     return resampled(values, fmean(pair.size("test") / pair.size("train") for pair in pairs))
-
-
-def _sized(pairs: Sequence[Pair]) -> bool:
-    """Return whether the numbers of the client's samples are known."""
-    return all(pair.ours.samples for pair in pairs)
 
 
 def _variance(pairs: Sequence[Pair]) -> tuple[float, float]:

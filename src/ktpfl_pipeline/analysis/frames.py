@@ -128,7 +128,7 @@ def of_decision(method: MethodResult, local: MethodResult, found: Decision) -> R
     """Return the row of a client's decision between a method and local-only training."""
     teachers = " ".join(f"{name}={weight:.4f}" for name, weight in found.teachers.items())
     values = {name: value for name, value in vars(found).items() if name not in ("difference", "teachers")}
-    stated = of_difference(method, local, found.difference) if found.difference else {"method": method.method}
+    stated = of_difference(method, local, found.difference)
     return {**values, "decision": found.decision, **stated, "teachers": teachers}
 
 

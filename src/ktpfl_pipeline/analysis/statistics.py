@@ -158,9 +158,9 @@ def difference(values: Sequence[float]) -> Difference | None:
 def on_samples(values: Sequence[float], variance: float, samples: float) -> Difference | None:
     """Return the mean of differences by seed of one client, with the uncertainty over seeds and over its samples.
 
-    Training anew changes the models, and other samples of the client change both accuracies. The squared standard error
-    is the sum of both parts: s² / S + `variance` / `samples`. The degrees of freedom are those of Welch (1947) and
-    Satterthwaite (1946): S - 1 if seeds dominate, and `samples` if samples do.
+    Another training changes the models, and other samples of the client change both accuracies. The squared standard
+    error is the sum of both parts: s² / S + `variance` / `samples`. The degrees of freedom are those of Welch (1947)
+    and Satterthwaite (1946): S - 1 if seeds dominate, and `samples` if samples do.
 
     Args:
         values: the differences, one per seed.
@@ -178,7 +178,7 @@ def on_samples(values: Sequence[float], variance: float, samples: float) -> Diff
 
 
 def resampled(values: Sequence[float], ratio: float) -> Difference | None:
-    """Return the mean of differences by seed of one client whose samples each seed splits anew.
+    """Return the mean of differences by seed of one client whose samples each seed splits differently.
 
     Splits share samples, so s² / S is less than the variance of the mean. The corrected t test of Nadeau and Bengio
     (2003) has s² (1 / S + `ratio`), where `ratio` is the number of test samples divided by that of training samples.

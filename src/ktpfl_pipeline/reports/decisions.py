@@ -74,7 +74,7 @@ def table(comparison: Comparison, candidate: MethodResult, found: list[Decision]
     uncertainty = (
         "the uncertainty over seeds and over the client's samples"
         if comparison.headline == AFTER_TRANSFER
-        else "the uncertainty over seeds, each of which must draw test samples anew (Nadeau and Bengio)"
+        else "the uncertainty over seeds, each of which must draw other test samples (Nadeau and Bengio)"
     )
     shown = [
         Column("client", "Client", value=lambda each: str(each.client)),
@@ -114,8 +114,6 @@ def _meaning() -> str:
 
 def in_words(each: Decision) -> str:
     """Return the evidence for a client's decision without terms of statistics."""
-    if each.difference is None:
-        return "the numbers of its samples are unknown"
     if each.difference.ends is None:
         return f"{plural(each.difference.seeds, 'seed')}; at least {FEWEST_SEEDS} are needed"
     low, high = (100 * end for end in each.difference.ends)
