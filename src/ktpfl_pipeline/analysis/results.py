@@ -5,7 +5,7 @@ which the clients' models are evaluated:
 
 - ``after_transfer``: at the end of the round, after distillation or aggregation.
 - ``after_local``: after local training, before clients receive knowledge.
-- ``chosen``: at the end of the round, with the model that each client chooses to keep, see `choice`.
+- ``chosen``: the same with the model that each client chooses to keep.
 - ``adapted_<e>``: after e further local epochs at the end of the round. The adapted models are discarded.
 
 Reports show the points in the order of `ORDER`, followed by the points after adaptation.
