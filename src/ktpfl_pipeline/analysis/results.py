@@ -5,10 +5,10 @@ which the clients' models are evaluated:
 
 - ``after_transfer``: at the end of the round, after distillation or aggregation.
 - ``after_local``: after local training, before clients receive knowledge.
-- ``chosen``: the same with the model that each client chooses to keep.
 - ``adapted_<e>``: after e further local epochs at the end of the round. The adapted models are discarded.
 
-Reports show the points in the order of `ORDER`, followed by the points after adaptation.
+The point ``chosen`` is after transfer too, with the model that each client chooses to keep, see `choice`. Reports show
+the points in the order of `ORDER`, followed by the points after adaptation.
 """
 
 from collections.abc import Sequence
