@@ -242,6 +242,13 @@ def test_what_looks_wrong_in_the_data_is_kept_by_the_run() -> None:
     assert found[1].text.startswith("python: samples are 12 channels of 3 steps.")
 
 
+def test_errors_name_no_file_of_ones_own_arrays() -> None:
+    features = torch.randn(280, 5)
+    features[7, 1] = torch.inf
+    with pytest.raises(InputError, match=r"^the array 'features' in the given data has inf in row 7 "):
+        federation({"features": features, "labels": np.arange(280) % 4}, 2, "mlp", "iid", public={"source": "none"})
+
+
 @pytest.mark.parametrize("data", [3, [IMAGES], (IMAGES, LABELS, LABELS)], ids=["a number", "one", "three"])
 def test_data_of_another_form_are_refused(data: Any) -> None:
     with pytest.raises(InputError, match="give a source, inputs with labels, a mapping of arrays, or a dataset"):

@@ -114,9 +114,16 @@ def federation(
 
     with tempfile.TemporaryDirectory() as place:
         source = data if isinstance(data, str) else stored(data, Path(place))
-        experiment = parsing.parse("federation", deep_merge(section, {"private": {"source": source}}), together=False)
-        checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
-        made = prepare(experiment, Path(folder))
+        given = deep_merge(section, {"private": {"source": source}})
+        try:
+            experiment = parsing.parse("federation", given, together=False)
+            checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
+            made = prepare(experiment, Path(folder))
+        except InputError as error:
+            if source == data:
+                raise
+            text = str(error).replace(source, PYTHON).replace(source.removeprefix("npz:"), "the given data")
+            raise InputError(text) from error
     if source != data:
         here = [replace(each, text=each.text.replace(source, PYTHON)) for each in made.warnings]
         made = replace(made, warnings=tuple(here))
