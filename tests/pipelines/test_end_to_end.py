@@ -191,7 +191,18 @@ class TestResults:
 class TestReport:
     def test_files(self, report: Path) -> None:
         names = {file.name for file in report.iterdir()}
-        tables = ("runs", "rounds", "clients", "theorem", "differences", "architectures", "classes", "confusion")
+        tables = (
+            "runs",
+            "rounds",
+            "clients",
+            "theorem",
+            "differences",
+            "architectures",
+            "classes",
+            "confusion",
+            "choices",
+            "decisions",
+        )
         pages = {"report.html", "report.md", "tables", "table.txt", "SHA256SUMS", "comparison.json", "figures"}
         assert names == pages | {f"{table}.csv" for table in tables}
         assert re.fullmatch("digits-two_labels-[0-9a-f]{8}", report.name)
