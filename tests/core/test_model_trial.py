@@ -430,6 +430,24 @@ def halves(layer: nn.Module) -> None:
         nn.init.constant_(each, 0.5)
 
 
+def test_weights_that_are_not_drawn_belong_to_what_is_built() -> None:
+    """As where a builder loads them from a file of safetensors, which Python does not open."""
+
+    def built(change: Callable[[Tensor], Tensor]) -> str:
+        def build() -> nn.Module:
+            net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, CLASSES))
+            loaded = torch.sin(torch.arange(64.0 * 64)).reshape(64, 64)
+            net[1].weight = nn.Parameter(change(loaded))
+            return net
+
+        return model_trial.Trial("mine", build, SHAPE, kinds.IMAGES, CLASSES).run().built
+
+    usual = built(lambda loaded: loaded)
+    assert built(lambda loaded: loaded * (1 + 1.2e-7)) == usual, "as on another processor"
+    for change in (lambda loaded: loaded + 0.001, lambda loaded: -loaded, lambda loaded: loaded.flip(0)):
+        assert built(change) != usual
+
+
 def test_a_trial_draws_nothing_and_leaves_no_trace() -> None:
     made, states = [], toy.global_generators()
 

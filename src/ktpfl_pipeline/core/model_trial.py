@@ -22,6 +22,7 @@ from ktpfl_pipeline.core.extensions import called, raised
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.kept_values import marks_of, numbers_of, values_of
 from ktpfl_pipeline.core.kinds import Kind
+from ktpfl_pipeline.core.weights import gist
 
 SAMPLES = 3
 """The number of inputs of a pass. There are two different sets of them."""
@@ -35,7 +36,7 @@ class Tried(NamedTuple):
     """What a trial shows of an architecture that passes it."""
 
     fresh: nn.Module  # a new module
-    built: str  # a hash of the layers, the shapes of all tensors, and the numbers and words that the layers keep
+    built: str  # a hash of the layers, the shapes of all tensors, and the values that no seed changes
     warnings: tuple[str, ...]  # what may surprise, in one sentence each
 
 
@@ -338,8 +339,10 @@ def mixes(build: Callable[[], nn.Module], shape: Shape, kind: Kind) -> bool:
 
 
 def _built(module: nn.Module, other: nn.Module) -> str:
-    """Return a hash of what a builder makes. Numbers and words count if two modules have the same ones."""
-    kinds = {name: [*tensor.shape, str(tensor.dtype)] for name, tensor in module.state_dict().items()}
+    """Return a hash of what a builder makes. Values count if two modules with other seeds have the same ones."""
+    own, others = module.state_dict(), other.state_dict()
+    kinds = {name: [*each.shape, str(each.dtype)] for name, each in own.items()}
+    fixed = {name: gist(each) for name, each in own.items() if name in others and torch.equal(each, others[name])}
     one, two = ({name: value for name, (value, _) in values_of(each).items()} for each in (module, other))
     plain = {
         name: repr(value)
@@ -347,7 +350,7 @@ def _built(module: nn.Module, other: nn.Module) -> str:
         if isinstance(value, int | float | str | None) and "/" not in repr(value) and two.get(name) == value
     }
     texts = [re.sub(r" at 0x[0-9a-f]+", "", repr(each)) for each in (module, other)]
-    return digest([kinds, plain, texts[0] if texts[0] == texts[1] else ""])
+    return digest([kinds, fixed, plain, texts[0] if texts[0] == texts[1] else ""])
 
 
 def _without_zeros(module: nn.Module) -> dict[str, Tensor]:

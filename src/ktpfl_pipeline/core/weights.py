@@ -21,6 +21,16 @@ Prototypes = dict[str, Params]
 """One model for each architecture, by the architecture's name."""
 
 
+def gist(tensor: Tensor) -> str:
+    """Return two numbers of five digits that tell values of a tensor apart, and are equal for values equal up to 1e-7.
+
+    They are the norm, and the projection of the normalized values on fixed numbers.
+    """
+    values = tensor.detach().flatten().double()
+    norm, fixed = float(values.norm()), torch.cos(torch.arange(1, len(values) + 1, dtype=torch.float64))
+    return f"{norm:.5g} {round(float(values @ fixed) / (norm or 1.0), 5) + 0.0}"
+
+
 class Handle(Mapping[str, Tensor]):
     """A model whose tensors are not in this process yet. Reading a tensor fetches the whole model, once."""
 
