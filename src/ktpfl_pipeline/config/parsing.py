@@ -59,7 +59,7 @@ def check(parameters: Mapping[str, Any]) -> None:
     """
     for name, values in parameters.items():
         kind = kind_of(name)
-        section = _section(MODELS[kind], name, values, WHAT[kind])
+        section: Any = _section(MODELS[kind], name, values, WHAT[kind])
         if isinstance(section, Experiment) and not any(map(is_path, section.compare)):
             checks.check_compare(name, section)
     for name in experiments(parameters):
