@@ -82,8 +82,7 @@ def exported(
 ) -> list[tuple[str, str, str, str, Path]]:
     """Write the models, and return for each client its name, the method, both validation accuracies, and the folder.
 
-    Raises:
-        InputError: if there are no finished runs with models, a name is unknown, or a folder exists.
+    Raises InputError if there are no finished runs with models, a name is unknown, or a folder exists.
     """
     from ktpfl_pipeline.analysis import kept
     from ktpfl_pipeline.core.metrics import VALIDATION
@@ -115,8 +114,7 @@ def exported(
 def finished(experiment: str, data: Path) -> dict[str, Any]:
     """Return the finished run with the first seed of each method of an experiment, a `FinishedRun`, by method.
 
-    Raises:
-        InputError: if there is none, or a result cannot be read.
+    Raises InputError if there is none, or a result cannot be read.
     """
     from ktpfl_pipeline.analysis.results import MethodResult
     from ktpfl_pipeline.core.machine.files import content_of
@@ -139,10 +137,8 @@ def finished(experiment: str, data: Path) -> dict[str, Any]:
 def chosen(runs: Mapping[str, Any], place: int) -> str:
     """Return the method whose model the client at a position keeps: the one with the highest validation accuracy.
 
-    After a tie with the client's own model, it keeps its own.
-
-    Raises:
-        InputError: if the clients have no validation samples.
+    After a tie with the client's own model, it keeps its own. Raises InputError if the clients have no validation
+    samples.
     """
     from ktpfl_pipeline.core.metrics import VALIDATION
 

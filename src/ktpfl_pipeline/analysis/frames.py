@@ -125,7 +125,6 @@ def of_difference(one: MethodResult, other: MethodResult, found: Difference, **p
 
 
 def of_decision(method: MethodResult, local: MethodResult, found: Decision) -> Row:
-    """Return the row of a client's decision between a method and local-only training."""
     teachers = " ".join(f"{name}={weight:.4f}" for name, weight in found.teachers.items())
     values = {name: value for name, value in vars(found).items() if name not in ("difference", "teachers")}
     stated = of_difference(method, local, found.difference)

@@ -158,8 +158,7 @@ class Kept:
     def predict(self, inputs: Any) -> Tensor:
         """Return the class probabilities, (B, K), for inputs in the form of the source, (B, ...).
 
-        Raises:
-            InputError: if their shape is another one, a feature is NaN or infinite, or a token id does not exist.
+        Raises InputError if their shape is another one, a feature is NaN or infinite, or a token id does not exist.
         """
         return self._served.predict(self.module, self._served.numbers(torch.as_tensor(inputs)))
 

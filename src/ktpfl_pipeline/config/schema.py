@@ -350,5 +350,4 @@ class Experiment(Section):
         return found
 
     def reported(self) -> dict[str, Any]:
-        """Return the settings with those in `REPORTED`, and the groups that have them, as plain values."""
         return {name: plain(getattr(self, name)) for name in dict.fromkeys(path.split(".")[0] for path in REPORTED)}

@@ -146,7 +146,6 @@ def log_report(
 
 
 def log_study(name: str, key: str, made: Report) -> Report:
-    """Log the report on a study to the run of the study, and return it with the folder of these settings."""
     made = replace(made, folder=key[:8])
     log_report(name, name, key, made)
     return made

@@ -52,7 +52,6 @@ class Float16(Encoding):
         return (torch.from_numpy(values.clamp(-LARGEST, LARGEST).numpy().astype("<f2")),)
 
     def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
-        """Return the rounded values."""
         return parts[0].double()
 
 
@@ -66,7 +65,6 @@ class UInt8(Encoding):
         return torch.from_numpy(grid), ((values.double() - low) / (step or 1.0)).round().clamp(0, 255).to(torch.uint8)
 
     def decoded(self, parts: Parts, shape: tuple[int, int]) -> Tensor:
-        """Return the values of the levels."""
         grid, levels = parts
         return grid[0].double() + grid[1].double() * levels
 
