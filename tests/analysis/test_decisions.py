@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from statistics import variance
 from typing import Any
 
 import pytest
@@ -10,7 +11,14 @@ from finished_runs import make_run, under
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.decisions import ALONE, COLLABORATE, OPEN, decisions
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
-from ktpfl_pipeline.analysis.statistics import answers_variance, difference, most_variance, on_samples, resampled
+from ktpfl_pipeline.analysis.statistics import (
+    SampledDifference,
+    answers_variance,
+    difference,
+    jackknife_variance,
+    most_variance,
+    on_samples,
+)
 
 NAMES = ["north", "south", "west"]
 TEST = 200
@@ -99,18 +107,30 @@ class TestDecision:
         assert comparison.candidate is comparison.methods["kt_pfl"]
         assert Comparison([summarize(silent, {}), others[-1]]).decisions == []
 
-    def test_another_headline_decides(self) -> None:
+    @pytest.mark.parametrize("known", [True, False])
+    def test_another_headline_decides(self, known: bool) -> None:
+        """The jackknife has a spread of 0.001 over ten groups; without it there is no interval."""
+
         def measured(result: MethodResult, auc: float) -> MethodResult:
             runs = [
-                replace(r, history=[replace(t, measures={"auc": [auc + 0.001 * r.seed] * 3}) for t in r.history])
+                replace(
+                    r,
+                    history=[replace(t, measures={"auc": [auc + 0.001 * r.seed] * 3}) for t in r.history],
+                    jackknife={"auc": [[auc, auc + 0.001 * (auc > 0.85)] * 5] * 3} if known else {},
+                )
                 for r in result.runs
             ]
             return summarize(runs, {})
 
         pair = [measured(made("kt_pfl", *KT_PFL), 0.9), measured(made("local", *LOCAL), 0.8)]
         comparison = under({"headline": "auc"}, pair)
-        assert [each.decision for each in comparison.decisions] == [COLLABORATE] * 3
-        assert comparison.decisions[0].together == pytest.approx(0.901)
+        assert [each.decision for each in comparison.decisions] == [COLLABORATE if known else OPEN] * 3
+        first = comparison.decisions[0]
+        assert first.together == pytest.approx(0.901)
+        if known:
+            assert isinstance(first.difference, SampledDifference)
+            assert first.difference.error == pytest.approx(3 * 0.0005)  # (10 - 1) · 0.0005², and seeds have equal gains
+            assert first.difference.freedom == pytest.approx(9)
 
 
 class TestUncertainty:
@@ -124,10 +144,13 @@ class TestUncertainty:
         none = on_samples(values, 0.0, 100)
         assert none is not None
         assert (none.ends, none.p) == (pytest.approx(usual.ends), pytest.approx(usual.p))
-        anew = resampled(values, 0.5)
-        assert anew is not None
-        assert (anew.error**2, anew.freedom) == (pytest.approx(0.01 * (1 / 3 + 0.5)), 2)
-        assert on_samples(values[:2], 0.12, 100) == difference(values[:2]) == resampled(values[:2], 0.5)
+        assert on_samples(values[:2], 0.12, 100) == difference(values[:2])
+
+    def test_the_jackknife_has_the_variance_of_a_mean(self) -> None:
+        values = [1.0, 4.0, 2.0, 7.0]
+        without = [(sum(values) - value) / 3 for value in values]
+        assert jackknife_variance([*without, math.nan]) == pytest.approx(variance(values) / 4)
+        assert math.isnan(jackknife_variance([math.nan, 1.0]))
 
     def test_models_that_are_right_independently_have_the_largest_variance(self) -> None:
         """With equal answers on all but one sample of 100, the variance is 0.03; independent answers have 0.32."""

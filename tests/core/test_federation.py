@@ -309,12 +309,12 @@ def test_fields_are_frozen() -> None:
         toy.federation().seed = 1  # type: ignore[misc]
 
 
-def test_classify_returns_the_classes_that_are_evaluated() -> None:
+def test_own_logits_are_those_that_are_evaluated() -> None:
     fed = toy.federation()
     models = fed.initial_models()
     accuracy = fed.evaluate(models, "test")
-    for n, said in zip(models, fed.classify(models, "test"), strict=True):
-        right = said == fed.by_id[n].test.labels
+    for n, logits in zip(models, fed.own_logits(models, "test"), strict=True):
+        right = logits.argmax(dim=1) == fed.by_id[n].test.labels
         assert right.double().mean().item() == pytest.approx(accuracy[n].accuracy)
 
 

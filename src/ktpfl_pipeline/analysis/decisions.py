@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -11,10 +11,11 @@ from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import (
     Difference,
     answers_variance,
+    difference,
     holm,
+    jackknife_variance,
     most_variance,
     on_samples,
-    resampled,
 )
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 
@@ -47,6 +48,12 @@ class Pair(NamedTuple):
         """
         right = [run.correct[self.place] if run.correct else "" for run in (self.ours, self.alone)]
         return [int(ours) - int(alone) for ours, alone in zip(*right, strict=True)] if all(right) else []
+
+    def jackknife(self, point: str) -> list[float]:
+        """Return the differences in a measure without each group of the test samples; empty if unknown."""
+        both = [run.jackknife.get(point) for run in (self.ours, self.alone)]
+        parts = [each[self.place] if each else [] for each in both]
+        return [ours - alone for ours, alone in zip(*parts, strict=False)]
 
     def final(self, point: str) -> tuple[float, float]:
         """Return both final values of the client at an evaluation point or in a measure, in 0..1."""
@@ -98,11 +105,11 @@ def decisions(result: MethodResult, local: MethodResult, point: str, without: Co
             if place not in run.adversaries and not math.isnan(sum(pair.final(point))):
                 pairs.setdefault(name, []).append(pair)
     corrected = holm({name: _difference(own, point) for name, own in pairs.items()})
-    found = [_decision(name, own, point, corrected[name]) for name, own in pairs.items()]
+    found = [_decision(name, pairs[name], point, each) for name, each in corrected.items() if each]
     return sorted(found, key=lambda each: each.alone - each.together)
 
 
-def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Difference | None) -> Decision:
+def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Difference) -> Decision:
     runs = [(pair.ours, pair.place) for pair in pairs]
     counts = [run.label_counts[place] for run, place in runs]
     known = all(run.labels_known for run, _ in runs)
@@ -119,29 +126,27 @@ def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Dif
     )
 
 
-def _difference(pairs: Sequence[Pair], point: str) -> Difference:
+def _difference(pairs: Sequence[Pair], point: str) -> Difference | None:
     """Return the difference of a client's values, with the uncertainty over seeds and samples.
 
-    Accuracy has `on_samples`, and other measures have `resampled`.
+    If seeds have equal test samples, the part of the samples is that of the mean over seeds. Else seeds draw them from
+    all samples of the client, whose number counts. Without the answers of single samples, two accuracies decide, and
+    other measures have no interval.
     """
     values = [ours - alone for ours, alone in (pair.final(point) for pair in pairs)]
-    if point == AFTER_TRANSFER:
-        return on_samples(values, *_variance(pairs))
-    return resampled(values, fmean(pair.size("test") / pair.size("train") for pair in pairs))
-
-
-def _variance(pairs: Sequence[Pair]) -> tuple[float, float]:
-    """Return the variance of the difference on one sample, and the number of different samples.
-
-    If seeds have equal test samples, the difference on a sample is the mean over seeds. Else seeds draw them from all
-    samples of the client, whose number counts. If the answers on single samples are unknown, the accuracies decide.
-    """
-    tested, answers = fmean(pair.size("test") for pair in pairs), [pair.answers for pair in pairs]
-    if not all(answers):
-        return fmean(most_variance(*pair.final(AFTER_TRANSFER), pair.size("test")) for pair in pairs), tested
-    if len({pair.tested for pair in pairs}) == 1:
-        return answers_variance([fmean(each) for each in zip(*answers, strict=True)]), tested
-    return answers_variance(list(chain(*answers))), fmean(sum(pair.ours.label_counts[pair.place]) for pair in pairs)
+    tested, same = fmean(pair.size("test") for pair in pairs), len({pair.tested for pair in pairs}) == 1
+    samples = tested if same else fmean(sum(pair.ours.label_counts[pair.place]) for pair in pairs)
+    parts = [pair.answers if point == AFTER_TRANSFER else pair.jackknife(point) for pair in pairs]
+    together = [[fmean(each) for each in zip(*parts, strict=True)]] if same else parts
+    if point != AFTER_TRANSFER:
+        variance = fmean(map(jackknife_variance, together))
+        if math.isnan(variance):
+            known = difference(values)
+            return known and replace(known, low=None, high=None, p=None)
+        return on_samples(values, tested * variance, samples, sum(len(each) - 1 for each in together))
+    if not all(parts):
+        return on_samples(values, fmean(most_variance(*pair.final(point), pair.size("test")) for pair in pairs), tested)
+    return on_samples(values, answers_variance([*chain(*together)]), samples)
 
 
 def _teachers(runs: Sequence[tuple[FinishedRun, int]]) -> dict[str | int, float]:

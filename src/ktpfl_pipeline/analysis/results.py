@@ -128,6 +128,9 @@ class FinishedRun(Kept):
     predicted: list[int] = field(default_factory=list)
     #: (N,) for each client a digit per test sample, 1 if its final model is right and else 0; empty if unknown
     correct: list[str] = field(default_factory=list)
+    #: by headline except accuracy, (N, G): its value for each client's final model without one of G groups of the test
+    #: samples; empty if unknown
+    jackknife: dict[str, list[list[float]]] = field(default_factory=dict)
     #: (N,) a hash of each client's test samples, equal for seeds with equal ones; empty if unknown
     tested: list[str] = field(default_factory=list)
     #: (N,) numbers of samples by split, ``train``, ``validation`` and ``test``; empty if unknown

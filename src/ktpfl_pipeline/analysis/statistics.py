@@ -155,41 +155,27 @@ def difference(values: Sequence[float]) -> Difference | None:
     return _tested(Difference(mean, std, None, None, len(exact)))
 
 
-def on_samples(values: Sequence[float], variance: float, samples: float) -> Difference | None:
+def on_samples(values: Sequence[float], variance: float, samples: float, groups: float = math.inf) -> Difference | None:
     """Return the mean of differences by seed of one client, with the uncertainty over seeds and over its samples.
 
     Another training changes the models, and other samples of the client change both accuracies. The squared standard
     error is the sum of both parts: s² / S + `variance` / `samples`. The degrees of freedom are those of Welch (1947)
-    and Satterthwaite (1946): S - 1 if seeds dominate, and `samples` if samples do.
+    and Satterthwaite (1946): S - 1 if seeds dominate, and `samples`, or fewer `groups`, if samples do.
 
     Args:
         values: the differences, one per seed.
         variance: the variance of the difference on one sample: 1, 0 or -1.
         samples: the number of different samples on which the client was tested.
+        groups: the degrees of freedom of `variance`, if it is estimated from groups of samples.
     """
     found = difference(values)
     if found is None or found.p is None:
         return found
     seeds, tests = found.error**2, variance / samples
-    parts = seeds**2 / found.freedom + tests**2 / samples
+    parts = seeds**2 / found.freedom + tests**2 / min(samples, groups)
     freedom = (seeds + tests) ** 2 / parts if parts else found.freedom
     error = math.sqrt(seeds + tests)
     return _tested(SampledDifference(found.mean, found.std, None, None, found.seeds, error=error, freedom=freedom))
-
-
-def resampled(values: Sequence[float], ratio: float) -> Difference | None:
-    """Return the mean of differences by seed of one client whose samples each seed splits differently.
-
-    Splits share samples, so s² / S is less than the variance of the mean. The corrected t test of Nadeau and Bengio
-    (2003) has s² (1 / S + `ratio`), where `ratio` is the number of test samples divided by that of training samples.
-    """
-    found = difference(values)
-    if found is None or found.p is None:
-        return found
-    error = (found.std or 0.0) * math.sqrt(1 / found.seeds + ratio)
-    return _tested(
-        SampledDifference(found.mean, found.std, None, None, found.seeds, error=error, freedom=found.freedom)
-    )
 
 
 def answers_variance(answers: Sequence[float]) -> float:
@@ -199,6 +185,15 @@ def answers_variance(answers: Sequence[float]) -> float:
     has the same numbers.
     """
     return pvariance([*answers, 1.0, -1.0])
+
+
+def jackknife_variance(values: Sequence[float]) -> float:
+    """Return the variance of a number, from its values without each of several groups of samples (Tukey 1958).
+
+    Values that are NaN are left out; with fewer than two others, the variance is NaN.
+    """
+    known = [value for value in values if not math.isnan(value)]
+    return (len(known) - 1) * pvariance(known) if len(known) > 1 else math.nan
 
 
 def most_variance(one: float, other: float, samples: int) -> float:

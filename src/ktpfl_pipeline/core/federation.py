@@ -261,12 +261,12 @@ class Federation(Setting):
         rows = torch.stack(list(found.values())).tolist() if found else []  # waits for the device once
         return {n: Evaluation.of(row) for n, row in zip(found, rows, strict=True)}
 
-    def classify(self, models: Models, split: Split) -> list[Tensor]:
-        """Return the classes that each model predicts for its client's `split`, (V_n,) int64 each, in order.
+    def own_logits(self, models: Models, split: Split) -> list[Tensor]:
+        """Return the logits of each model for its client's `split`, (V_n, K) each, in order.
 
         Real clients are not asked, because the answer would tell the server about single samples.
         """
-        found = self.run("evaluate", operations.classify, {n: (params, split) for n, params in models.items()})
+        found = self.run("evaluate", operations.own_logits, {n: (params, split) for n, params in models.items()})
         return [found[n].cpu() for n in models]
 
     @cached_property

@@ -71,11 +71,6 @@ def table(comparison: Comparison, candidate: MethodResult, found: list[Decision]
     """Return one row per client of `found`, the largest difference first."""
     kind = words.leading(comparison.headline)
     title = "Accuracy" if comparison.headline == AFTER_TRANSFER else words.MEASURES[comparison.headline].title
-    uncertainty = (
-        "the uncertainty over seeds and over the client's samples"
-        if comparison.headline == AFTER_TRANSFER
-        else "the uncertainty over seeds, each of which must draw other test samples (Nadeau and Bengio)"
-    )
     shown = [
         Column("client", "Client", value=lambda each: str(each.client)),
         Column("decision", "Decision", meaning=_meaning(), value=lambda each: each.decision),
@@ -88,7 +83,8 @@ def table(comparison: Comparison, candidate: MethodResult, found: list[Decision]
             "Difference",
             "points",
             f"{title} with {candidate.title} minus that alone, on the client's test samples, mean over seeds. The "
-            f"interval has {uncertainty}, corrected for the number of clients; bold: it excludes zero. "
+            "interval has the uncertainty over seeds and over the client's samples, corrected for the number of "
+            "clients; bold: it excludes zero. "
             f"{candidate.title} has the highest mean{kind} on these test samples.",
             lambda each: interval(each.difference),
         ),
@@ -115,7 +111,8 @@ def _meaning() -> str:
 def in_words(each: Decision) -> str:
     """Return the evidence for a client's decision without terms of statistics."""
     if each.difference.ends is None:
-        return f"{plural(each.difference.seeds, 'seed')}; at least {FEWEST_SEEDS} are needed"
+        few = f"{plural(each.difference.seeds, 'seed')}; at least {FEWEST_SEEDS} are needed"
+        return few if each.difference.seeds < FEWEST_SEEDS else "the uncertainty of its test samples is unknown"
     low, high = (100 * end for end in each.difference.ends)
     mean_ = abs(100 * each.difference.mean)
     if low > 0:

@@ -236,7 +236,7 @@ def _untested(run: FinishedRun) -> FinishedRun:
     """Return a run without results on test samples: only validation accuracies and training losses remain."""
     history = list(map(_untested_round, run.history))
     untested: dict[str, Any] = {name: [] for name in ("confusion", "predicted", "correct", "majority")}
-    return replace(run, history=history, theorem=None, newcomers=None, **untested)
+    return replace(run, history=history, theorem=None, newcomers=None, jackknife={}, **untested)
 
 
 def _untested_round(record: RoundRecord) -> RoundRecord:

@@ -69,7 +69,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
 
 
 COVERED: frozenset[Callable[..., Any]] = frozenset(
-    (train, operations.distill, operations.logits, operations.cross_logits, operations.evaluate, operations.classify)
+    (train, operations.distill, operations.logits, operations.cross_logits, operations.evaluate, operations.own_logits)
 )
 """The client operations that private training allows: `train`, whose use of private samples ε covers; operations on
 public samples; and evaluations, whose results only judge a run."""

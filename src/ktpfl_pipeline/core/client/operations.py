@@ -104,9 +104,9 @@ def evaluate(space: Workspace, n: int, params: Params, split: Split) -> Outcome[
     return Outcome(packed({"accuracy": correct, "loss": loss, **others}))
 
 
-def classify(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
-    """Return the classes that client n's model predicts for its `split`, (V,) int64."""
-    return Outcome(predict(space, space.module(n, params), space.split(n, split).inputs).argmax(dim=1))
+def own_logits(space: Workspace, n: int, params: Params, split: Split) -> Outcome[Tensor]:
+    """Return the logits of client n's model for its `split`, (V, K)."""
+    return Outcome(predict(space, space.module(n, params), space.split(n, split).inputs))
 
 
 @torch.inference_mode()  # only here: a module that is made or loaded in inference mode cannot be trained
