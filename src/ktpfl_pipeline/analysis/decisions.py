@@ -105,7 +105,7 @@ def decisions(result: MethodResult, local: MethodResult, point: str, without: Co
             if place not in run.adversaries and not math.isnan(sum(pair.final(point))):
                 pairs.setdefault(name, []).append(pair)
     corrected = holm({name: _difference(own, point) for name, own in pairs.items()})
-    found = [_decision(name, pairs[name], point, each) for name, each in corrected.items() if each]
+    found = [_decision(name, pairs[name], point, _possible(each)) for name, each in corrected.items() if each]
     return sorted(found, key=lambda each: each.alone - each.together)
 
 
@@ -124,6 +124,12 @@ def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Dif
         difference=corrected,
         teachers=_teachers(runs),
     )
+
+
+def _possible(found: Difference) -> Difference:
+    """Return a difference whose interval does not exceed -1 and 1."""
+    low, high = found.ends or (None, None)
+    return found if low is None or high is None else replace(found, low=max(low, -1.0), high=min(high, 1.0))
 
 
 def _difference(pairs: Sequence[Pair], point: str) -> Difference | None:
