@@ -27,6 +27,7 @@ class Pick(NamedTuple):
 
     @property
     def accuracy(self) -> float:
+        """The test accuracy of the model that the client keeps."""
         return math.nan if math.isnan(sum(self.test)) else self.test[not self.keeps]
 
     @property

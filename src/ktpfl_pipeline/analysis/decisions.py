@@ -33,6 +33,7 @@ class Pair(NamedTuple):
     place: int  # the client's position in both runs
 
     def size(self, split: str) -> int:
+        """Return the number of the client's samples of a split."""
         return self.ours.samples[split][self.place]
 
     @property
@@ -77,6 +78,7 @@ class Decision:
     teachers: dict[str | int, float]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain values."""
         teachers = {str(name): weight for name, weight in self.teachers.items()}
         return {**asdict(self), "teachers": teachers, "decision": self.decision}
 
