@@ -240,6 +240,25 @@ class TestIdentity:
         now = found()
         assert {name for name in now if now[name] != then[name]} == {"models"}
 
+    @pytest.mark.parametrize("read", ["at_import", "when_made"])
+    def test_what_a_method_reads(
+        self, read: str, data: FederatedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "size.txt").write_text("1")
+        (tmp_path / f"reading_{read}.py").write_text(
+            "from pathlib import Path\nfrom ktpfl_pipeline.methods.local import Local\n"
+            "def size(): return float((Path(__file__).parent / 'size.txt').read_text())\n"
+            f"SIZE = {'size()' if read == 'at_import' else '1'}\n"
+            "class Mine(Local):\n    title = 'Mine'\n    def __post_init__(self): "
+            f"{'size()' if read == 'when_made' else '...'}\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        then = self.of(data, method=f"reading_{read}:Mine")
+        assert self.of(data, method=f"reading_{read}:Mine") == then
+        (tmp_path / "size.txt").write_text("2")
+        now = self.of(data, method=f"reading_{read}:Mine")
+        assert {name for name in now if now[name] != then[name]} == {"reads"}
+
     def test_the_source_of_a_method_model_and_data_source_outside_this_package(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.metadata import version
@@ -90,7 +91,8 @@ class Job:
         return {name: {"built": built[name], **extensions.read_by(name)} for name in own}
 
     def create(self) -> Any:
-        return method_of(self.experiment, self.method)
+        with extensions.watched(self.method) if extensions.is_path(self.method) else nullcontext():
+            return method_of(self.experiment, self.method)
 
     def hyperparameters(self) -> dict[str, Any]:
         return asdict(self.create())
@@ -127,6 +129,7 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
         **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.pretrained) else {}),
         **models.libraries(experiment.models()),
         **({"models": digest(own)} if (own := job.built()) else {}),
+        **({"reads": digest(read)} if (read := extensions.read_by(job.method)) else {}),
         "torch": f"{torch.__version__}, torchvision {version('torchvision')}",
     }
 
