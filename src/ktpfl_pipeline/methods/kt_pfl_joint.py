@@ -6,8 +6,7 @@ the public samples come from another domain. The client trains from the mixture.
 for inference. docs/kt_pfl_variants.md derives the rule and states which data leave a client. docs/results/converged.md
 compares this method with others. Its symbols, in addition to those of `kt_pfl`:
 
-    π_n   state.labels    the mean soft prediction of client n on the public batch, at the temperature of the matrix
-                          (`temperature`, by default 1) and not at T; an estimate of its label shares
+    π_n   state.labels    client n's mean soft prediction on the public batch at T_c, an estimate of its label shares
     o_nm  overlap         Σ_k min(π_nk, π_mk), the estimated overlap of the label distributions of clients n and m
     h_m   state.taught    the model of client m after distillation, which client m uploads
     d_nm  weights         the weight of h_m in the mixture for client n, proportional to D_m o_nm²
