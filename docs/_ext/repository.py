@@ -1,7 +1,8 @@
 """What is written for GitHub and readers of the source, brought to the site: links; signs and fields in docstrings."""
 
+import posixpath
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from docutils import nodes
@@ -26,10 +27,28 @@ def _plain_signs(app: Sphinx, what: str, name: str, it: Any, options: Any, lines
     lines[:] = [re.sub(r"(?<!\\)\|", r"\\|", line) for line in lines]
 
 
-def _short(app: Sphinx, what: str, name: str, it: Any, options: Any, signature: str, returned: str) -> Any:
-    """Name types without their modules, and defaults that a dataclass makes by ``...``."""
-    shown = re.sub(r"~?(?:\w+\.)+(\w+)", r"\1", (signature or "").replace("<factory>", "..."))
-    return (shown, returned and re.sub(r"~?(?:\w+\.)+(\w+)", r"\1", returned)) if signature else None
+def _readable(app: Sphinx, what: str, name: str, it: Any, options: Any, signature: str, returned: str) -> Any:
+    """Write a default that a dataclass makes as ``...``: Sphinx cannot read a signature with ``<factory>``."""
+    return (signature.replace("<factory>", "..."), returned) if signature else None
+
+
+LINK = re.compile(r"(\]\()([^)\s#:]+\.md)(#[^)\s]*)?\)")
+
+
+def _files(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Let links to pages that are not of the site, such as raw tables, lead to their files."""
+    place = PurePosixPath(docname).parent
+
+    def linked(found: re.Match[str]) -> str:
+        target = posixpath.normpath(place / found[2])
+        outside = target.removesuffix(".md") not in app.env.found_docs and (Path(app.srcdir) / target).is_file()
+        return f"{found[1]}path:{found[2]})" if outside else found[0]
+
+    source[0] = LINK.sub(linked, source[0])
+
+
+def _files_included(app: Sphinx, file: Path, docname: str, content: list[str]) -> None:
+    _files(app, PurePosixPath(file).with_suffix("").as_posix(), content)
 
 
 def _whole(app: Sphinx, what: str, name: str, it: Any, options: Any, lines: list[str]) -> None:
@@ -45,6 +64,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Act on every docstring, and on every page once all are read."""
     app.connect("autodoc-process-docstring", _whole, priority=400)  # napoleon has 500
     app.connect("autodoc-process-docstring", _plain_signs)
-    app.connect("autodoc-process-signature", _short)
+    app.connect("autodoc-process-signature", _readable)
     app.connect("doctree-resolved", _to_pages)
+    app.connect("source-read", _files)
+    app.connect("include-read", _files_included)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
