@@ -49,7 +49,7 @@ def settings() -> Iterator[Setting]:
         local = values[LOCAL]
         found = converged.differences({name: (own, local) for name, own in values.items() if name != LOCAL})
         gains = {name: each for name, each in found.items() if name in converged.COMPARED}
-        yield Setting(where, "12", "75, also to validate", fmean(local.values()), gains)
+        yield Setting(where, "12", "75", fmean(local.values()), gains)
     light, two_cores = paper_tables.Kept("light"), paper_tables.Kept("two_cores")
     for where, column in paper_tables.COLUMNS.items():
         samples = "270" if "CIFAR" in where else "450"
@@ -57,12 +57,12 @@ def settings() -> Iterator[Setting]:
     people = pages.Runs(pages.read("har"))
     adapted = max(point for point in people.clients[LOCAL] if point.startswith(pages.ADAPTED))
     local = people.means(LOCAL, adapted)
-    yield Setting("sensors of people", "20", "140 to 205", 100 * fmean(local.values()), people.corrected(adapted))
+    yield Setting("sensors of people", "20", "140–205", 100 * fmean(local.values()), people.corrected(adapted))
     for (experiment, label), where in {
         each: f"{'CIFAR-10' if 'cifar' in each[0] else 'Fashion-MNIST'}, one architecture"
         for each in paper_tables.TABLE_2.values()
     }.items():
-        yield of_paper(two_cores, "table2", (experiment, label), where, label.removesuffix(" clients"), "75 on average")
+        yield of_paper(two_cores, "table2", (experiment, label), where, label.removesuffix(" clients"), "75")
 
 
 def of_paper(
@@ -85,7 +85,7 @@ def cell(gains: dict[str, Difference | None], wanted: Callable[[str], bool], nam
     if not known:
         return ""
     best = max(known, key=lambda name: known[name].mean)
-    return f"{f'{title(best)} ' if named else ''}{MARKS[known[best].sign]} {signed(known[best].mean)}"
+    return f"{f'{title(best)} ' if named else ''}{MARKS[known[best].sign]}\N{NO-BREAK SPACE}{signed(known[best].mean)}"
 
 
 def exchanged(name: str) -> str:

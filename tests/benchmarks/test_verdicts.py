@@ -22,7 +22,7 @@ def test_a_cell_shows_the_best_with_as_many_seeds_as_kt_pfl() -> None:
             "topk_pfl": difference([0.05, 0.051, 0.049]),
         }
     )
-    assert verdicts.cell(gains, lambda name: name != "kt_pfl") == "FedMD ▲ +2.0"
-    assert verdicts.cell(gains, lambda name: name == "kt_pfl", named=False) == "○ 0.0"
+    assert verdicts.cell(gains, lambda name: name != "kt_pfl") == "FedMD ▲\N{NO-BREAK SPACE}+2.0"
+    assert verdicts.cell(gains, lambda name: name == "kt_pfl", named=False) == "○\N{NO-BREAK SPACE}0.0"
     assert verdicts.cell(gains, lambda name: name == "ditto") == ""
     assert [verdicts.exchanged(name) for name in ("fedmd", "feddf", "local")] == ["predictions", "models", ""]
