@@ -86,6 +86,10 @@ class TestSweep:
                 {"parameter": "headline", "values": ["accuracy", "auc"]},
                 "sweep_x.parameter is 'headline', and no run depends on this setting; choose one that changes runs",
             ),
+            (
+                {"parameter": "evaluation.choice.margin", "values": [0.0, 0.1]},
+                "sweep_x.parameter is 'evaluation.choice.margin', and no run depends on this setting",
+            ),
             ({"methods": []}, "sweep_x.methods is []; it must be a list with at least 1 item"),
             (
                 {"parameter": "methods.kt_pfl.rho", "methods": ["local"]},

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from finished_runs import make_run, under
+from finished_runs import make_clients as made
+from finished_runs import under
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult, summarize
@@ -15,22 +16,6 @@ from ktpfl_pipeline.reports import decisions
 
 RULE = {"by": "validation", "margin": 0.0, "minimum": 5}
 KT_PFL, LOCAL = (0.9, 0.6, 0.8), (0.7, 0.8, 0.8)
-NAMES = ["north", "south", "west"]
-
-
-def made(method: str, values: tuple[float, ...], names: list[str] = NAMES, **changes: Any) -> MethodResult:
-    """Three seeds; the validation accuracies are those on test samples, and all clients have 20 of 400 samples."""
-    n, test = len(values), 200
-    weights = [[0.9 * (i == j) + 0.1 / n for j in range(n)] for i in range(n)] if method == "kt_pfl" else None
-    sizes = {"train": [180] * n, "validation": [20] * n, "test": [test] * n}
-    answers = ["1" * round(value * test) + "0" * (test - round(value * test)) for value in values]
-    known = {"names": names, "samples": sizes, "correct": answers, "tested": ["a"] * n, **changes}
-    runs = []
-    for seed in range(3):
-        run = make_run(method, seed, [values], coefficients=weights, label_counts=[[100, 300]] * n)
-        history = [replace(r, accuracy={**r.accuracy, "validation": list(values)}) for r in run.history]
-        runs.append(replace(run, history=history, **known))
-    return summarize(runs, {})
 
 
 def compared(*results: MethodResult, **rule: Any) -> Comparison:

@@ -74,6 +74,23 @@ def make_result(method: str, *means: float, after_local: Sequence[float] | None 
     return summarize(runs, {"rho": 0.5} if method == "kt_pfl" else {})
 
 
+def make_clients(
+    method: str, values: tuple[float, ...], names: Sequence[str] = ("north", "south", "west"), **changes: Any
+) -> MethodResult:
+    """Return three seeds with each client's accuracy, on 20 validation samples and 200 test samples of 400."""
+    n, test = len(values), 200
+    weights = [[0.9 * (i == j) + 0.1 / n for j in range(n)] for i in range(n)] if method == "kt_pfl" else None
+    sizes = {"train": [180] * n, "validation": [20] * n, "test": [test] * n}
+    answers = ["1" * round(value * test) + "0" * (test - round(value * test)) for value in values]
+    known = {"names": list(names), "samples": sizes, "correct": answers, "tested": ["a"] * n, **changes}
+    runs = []
+    for seed in range(3):
+        run = make_run(method, seed, [values], coefficients=weights, label_counts=[[100, 300]] * n)
+        history = [replace(r, accuracy={**r.accuracy, "validation": list(values)}) for r in run.history]
+        runs.append(replace(run, history=history, **known))
+    return summarize(runs, {})
+
+
 def make_check(own: Sequence[float] = (0.25, 1.0)) -> TheoremCheck:
     """Return a check with two clients. The loss of the learned mixture is 1 for both.
 

@@ -1,0 +1,16 @@
+"""The rows on the choice of converged clients."""
+
+import choices
+from finished_runs import make_clients, under
+
+from ktpfl_pipeline.core.settings import Choice
+
+
+def test_a_row_has_gains_and_losers_before_and_after_the_choice() -> None:
+    both = [make_clients("kt_pfl", (0.9, 0.6, 0.8)), make_clients("local", (0.7, 0.8, 0.8))]
+    comparison = under({"evaluation": {"choice": vars(Choice())}}, both)
+    (row,) = choices.rows(comparison)
+    assert (row["method"], row["seeds"]) == ("kt_pfl", "0 1 2")
+    assert [float(row[f"gain_{when}"]) for when in ("before", "after")] == [0.0, 0.0667]
+    assert [float(row[f"losing_{when}"]) for when in ("before", "after")] == [0.3333, 0.0]
+    assert (row["judged"], row["right"], row["better"]) == ("6", "6", "3")
