@@ -24,6 +24,7 @@ from ktpfl_pipeline.core.settings import Choice
 from ktpfl_pipeline.in_memory import run
 
 KEPT, UNFINISHED = ROOT / "benchmarks" / "results" / "choices.csv", ROOT / "build" / "choices"
+COMPARED = [name for name in METHODS if name not in {LOCAL, *PARTS}]
 Rows = list[dict[str, str]]
 
 
@@ -47,7 +48,7 @@ def rows(comparison: Comparison) -> Rows:
     return found
 
 
-def main(names: str = ",".join(name for name in METHODS if name not in {LOCAL, *PARTS}), seeds: str = "0,1,2") -> None:
+def main(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:
     """Run what is missing, and write the rows of all methods."""
     torch.set_num_threads(1)
     found: Rows = []

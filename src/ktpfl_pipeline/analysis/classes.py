@@ -16,7 +16,7 @@ GROUPS = 10
 """The groups of test samples that `_jackknife` leaves out in turn."""
 
 
-def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, list[Any]]:
+def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, Any]:
     """Return the fields of a `FinishedRun` about test samples, from ``confusion`` to ``majority``; labels are known."""
     k, labels = fed.classes, [client.test.labels for client in fed.clients]
     logits = fed.own_logits(method.personal(result.state, fed.by_id, fed), "test")
@@ -27,7 +27,7 @@ def by_class(method: Method[Any], result: Run, fed: Federation) -> dict[str, lis
     frequent = [client.train.labels.bincount().argmax() for client in fed.clients]
     return {
         "confusion": pairs.bincount(minlength=k * k).view(k, k).tolist(),
-        "predicted": [len(each.unique()) for each in said],
+        "predicted": [len(set(each.tolist())) for each in said],
         "correct": ["".join(map(str, (a == b).int().tolist())) for a, b in zip(said, labels, strict=True)],
         "jackknife": {name: [each[name] for each in parts] for name in LEADING},
         "majority": [(own == label).double().mean().item() for own, label in zip(labels, frequent, strict=True)],

@@ -9,7 +9,7 @@ from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN, VALIDATION
 from ktpfl_pipeline.reports import columns, words
 from ktpfl_pipeline.reports.columns import Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.model import Block, Table, Text
-from ktpfl_pipeline.reports.numbers import Entry, Number, interval, mean, percent, signed
+from ktpfl_pipeline.reports.numbers import Entry, Number, between, interval, mean, percent, signed
 from ktpfl_pipeline.reports.tables import tinted
 
 MOST, BRIEF = 50, 12
@@ -143,7 +143,7 @@ def chosen(comparison: Comparison) -> str:
         return ""
     before, after = (100 * sum(shares) / len(shares) for shares in _losing(comparison, main))
     kept = sum(choices.keeping) / len(choices.keeping)
-    over = f", 95 % interval {interval(gain).beside}" if gain.ends else ""
+    over = f", 95 % interval {between(gain)}" if gain.ends else ""
     return (
         f"If each client keeps the better of two models by its validation samples, its own or that of {main.title}, "
         f"mean accuracy differs from local-only by {signed(gain.mean)} percentage points{over}. {kept:.1f} of "
@@ -234,6 +234,6 @@ def _rule(comparison: Comparison) -> str:
     margin = f" by more than {100 * how.margin:g} points" * bool(how.margin)
     return (
         "test accuracy if each client keeps the model of the method where this is more accurate on the client's "
-        f"validation samples{margin}, and else its own model of local-only. Clients have {counts[0]} to {counts[-1]} "
-        "validation samples; on few of them, a choice is often wrong."
+        f"validation samples{margin}, and else its own model of local-only. Accuracy decides, also under another "
+        f"headline. Clients have {counts[0]} to {counts[-1]} validation samples. A choice on few is often wrong."
     )
