@@ -27,8 +27,8 @@ class TestDecisions:
     def test_each_client_has_a_row_with_words_that_anybody_understands(self) -> None:
         said, table, notes = decisions.decisions(compared())
         assert said.text == (
-            "Of 3 clients, with KT-pFL, the best method that exchanges anything: 1 should collaborate (north); 1 "
-            "should stay alone (south); 1 cannot tell from these runs (not enough evidence)."
+            "KT-pFL is the best method in which clients exchange anything. With it, of 3 clients: 1 should collaborate "
+            "(north); 1 should stay alone (south); for 1 there is not enough evidence."
         )
         rows = {str(row["client"]): row for row in table.rows}
         assert list(rows) == ["north", "west", "south"]

@@ -16,11 +16,6 @@ MOST, BRIEF = 50, 12
 """The largest numbers of clients in the report's table and in the terminal."""
 TEACHERS = 3
 """The most names of teachers in a table."""
-ADVICE = {
-    COLLABORATE: "should collaborate",
-    ALONE: "should stay alone",
-    OPEN: "cannot tell from these runs (not enough evidence)",
-}
 
 
 def outcome(comparison: Comparison) -> str:
@@ -28,14 +23,16 @@ def outcome(comparison: Comparison) -> str:
     found, candidate = comparison.decisions, comparison.candidate
     if not found or candidate is None:
         return ""
-    named = {decision: [str(each.client) for each in found if each.decision == decision] for decision in ADVICE}
-    listed = "; ".join(
-        f"{len(clients)} {words_}{f' ({words.few(clients)})' if decision != OPEN else ''}"
-        for decision, words_ in ADVICE.items()
-        if (clients := named[decision])
-    )
+    named = {each: [str(one.client) for one in found if one.decision == each] for each in (COLLABORATE, ALONE, OPEN)}
+    listed = [
+        f"{len(clients)} should {decision} ({words.few(clients)})"
+        for decision, clients in named.items()
+        if clients and decision != OPEN
+    ]
+    listed += [f"for {len(named[OPEN])} there is {OPEN}"] if named[OPEN] else []
     return (
-        f"Of {plural(len(found), 'client')}, with {candidate.title}, the best method that exchanges anything: {listed}."
+        f"{candidate.title} is the best method in which clients exchange anything. With it, of "
+        f"{plural(len(found), 'client')}: {'; '.join(listed)}."
     )
 
 
