@@ -7,7 +7,6 @@ before. In commands without hooks, such as `kedro registry list`, `recall` reads
 import contextlib
 import copy
 import glob
-import math
 import os
 import re
 from collections.abc import Iterator
@@ -24,13 +23,9 @@ from yaml import YAMLError
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.inheritance import deep_merge
-from ktpfl_pipeline.config.values import check_numbers
+from ktpfl_pipeline.config.values import checked
 from ktpfl_pipeline.core.errors import InputError
 
-MAX_BYTES, MAX_VALUES = 2**20, 20_000
-"""The largest size of a configuration file in bytes, and the largest number of keys and values with all aliases."""
-FEW = 2**14
-"""A file of at most this number of bytes without an anchor (``&name``) has fewer than `MAX_VALUES` values."""
 _hidden: ContextVar[tuple[str, frozenset[str]]] = ContextVar("hidden", default=("", frozenset()))
 _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
 
@@ -109,7 +104,9 @@ def read(loader: Any, name: str) -> dict[str, Any]:
         InputError: if a file cannot be read.
         MissingConfigException: if there is no such file.
     """
-    _check_size(loader, name)
+    for file in _files(loader, name):
+        with contextlib.suppress(OSError, YAMLError):  # the loader reports these
+            checked(file)
     try:
         return dict(loader[name])
     except (AttributeError, TypeError) as error:  # Kedro assumes that the content is a mapping
@@ -119,46 +116,6 @@ def read(loader: Any, name: str) -> dict[str, Any]:
         ) from error
     except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
         raise InputError(_unreadable(error, loader, name)) from error
-
-
-def _check_size(loader: Any, name: str) -> None:
-    """Check that no file for the key `name` has more than `MAX_BYTES` bytes or `MAX_VALUES` values.
-
-    Kedro's loader copies each alias in full: a few lines of nested aliases would become billions of values.
-    """
-    for file in _files(loader, name):
-        with contextlib.suppress(OSError, YAMLError):  # the loader reports these
-            content = file.read_bytes()
-            if len(content) > MAX_BYTES:
-                raise InputError(f"{file} has {len(content):,} bytes. At most {MAX_BYTES:,} are allowed: shorten it.")
-            check_numbers(file, content)
-            if (len(content) > FEW or b"&" in content) and _values(content) > MAX_VALUES:
-                raise InputError(
-                    f"{file} has more than {MAX_VALUES:,} values after its aliases are expanded. Remove aliases "
-                    "(*name) within aliased values, or shorten the file."
-                )
-
-
-def _values(content: bytes) -> float:
-    """Return the number of keys and values in YAML after all aliases are expanded; infinity if above `MAX_VALUES`."""
-    sizes: dict[str, float] = {}
-    opened: list[tuple[str | None, float]] = [(None, 0)]
-    for event in yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if isinstance(event, yaml.CollectionStartEvent):
-            opened.append((event.anchor, 1))
-            sizes |= {event.anchor: math.inf} if event.anchor else {}  # a collection that contains itself
-            continue
-        if isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = opened.pop()
-            sizes |= {anchor: size} if anchor else {}
-        elif isinstance(event, yaml.AliasEvent):
-            size = sizes.get(str(event.anchor), 1)
-        else:
-            size = float(isinstance(event, yaml.ScalarEvent))
-        opened[-1] = (opened[-1][0], opened[-1][1] + size)
-        if opened[-1][1] > MAX_VALUES:
-            return math.inf
-    return opened[0][1]
 
 
 def _files(loader: Any, name: str) -> Iterator[Path]:

@@ -28,8 +28,6 @@ from ktpfl_pipeline.data.standardization import Standardization
 from ktpfl_pipeline.models import zoo
 
 Group = TypeVar("Group")
-MAX_BYTES = 2**20
-"""The largest size of a client's or the server's file."""
 
 
 def _name(given: Any) -> Any:
@@ -94,11 +92,7 @@ def read(kind: type[Group], path: Path) -> Group:
         InputError: if the file cannot be read, is not YAML, or a setting is missing, unknown or not allowed.
     """
     try:
-        if path.exists() and not path.is_file():  # reading a pipe or a device might never end
-            raise InputError(f"{path} is not a file. Correct the path.")
-        if (size := path.stat().st_size) > MAX_BYTES:
-            raise InputError(f"{path} has {size:,} bytes; at most {MAX_BYTES:,} are allowed. Correct the path.")
-        values = load_yaml(path, path.read_bytes())
+        values = load_yaml(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}). Correct the path.") from error
     except RecursionError:

@@ -87,7 +87,9 @@ class RealExecutor(Executor):
         # models that are only evaluated never travel
         wanted, evaluated = phase not in EVALUATED_ONLY, name == "evaluate" or phase in EVALUATED_ONLY
         states: dict[Any, Any] = {n: getattr(call[0], "version", INITIAL) for n, call in calls.items() if resumes}
-        given = {n: codes.sent(setting, name, call[1] if resumes else call) for n, call in calls.items()}
+        given: dict[Any, tuple[Any, ...]] = {
+            n: codes.sent(setting, name, call[1] if resumes else call) for n, call in calls.items()
+        }
         outcomes, requests, asked = dict[Any, Outcome[Value]](), dict[Any, tuple[int, bytes]](), dict[int, Packet]()
         for n, arguments in given.items():
             value = packed(tuple(named(argument, n) for argument in arguments))
