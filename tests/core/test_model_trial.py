@@ -108,7 +108,33 @@ def warmed_up(model: Any, inputs: Tensor) -> Tensor:
 def late(model: Any, inputs: Tensor) -> Tensor:
     """Count training steps in a tensor, and use it after many of them."""
     model.steps += model.training
-    found: Tensor = model.net(inputs * (1 + (model.steps > 500)))
+    found: Tensor = model.net(inputs * (1 + bool(model.steps > 500)))
+    return found
+
+
+class Slots:
+    """An object whose attributes are not in a dictionary."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+
+def late_of(model: Any, inputs: Tensor) -> Tensor:
+    """Count training steps in an object of a class with slots, and use their number after many of them."""
+    model.kept.steps += model.training
+    found: Tensor = model.net(inputs * (1 + (model.kept.steps > 500)))
+    return found
+
+
+STEPS = {"all": [0]}
+
+
+def late_of_module(model: Any, inputs: Tensor) -> Tensor:
+    """Count training steps in a list of the Python module, and use their number after many of them."""
+    STEPS["all"][0] += model.training
+    found: Tensor = model.net(inputs * (1 + (STEPS["all"][0] > 500)))
     return found
 
 
@@ -271,6 +297,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "keeps schedule['steps'] from one batch to the next",
     ),
     "in a tensor": (lambda: Net(late, steps=torch.zeros(())), f"keeps steps from one batch to the next {STATE}"),
+    "in an array": (lambda: Net(late, steps=np.zeros(1)), f"keeps steps from one batch to the next {STATE}"),
+    "in slots": (lambda: Net(late_of, kept=Slots()), f"keeps kept.steps from one batch to the next {STATE}"),
+    "in a list of the module": (lambda: Net(late_of_module), "STEPS['all'][0] from one batch to the next"),
     "of the class": (lambda: Net(of_class), f"keeps Net.total from one batch to the next {STATE}"),
     "hidden state": (lambda: Net(remembering, hidden=None), f"keeps hidden from one batch to the next {STATE}"),
     "cache": (lambda: Net(caching, cache={}), f"keeps cache['scale'] from one batch to the next {STATE}"),
@@ -352,6 +381,7 @@ SOUND: dict[str, Callable[[], nn.Module]] = {
     "keeps its own layer": lambda: (model := Net(), setattr(model, "again", [model.net]))[0],
     "one number": lambda: with_tensor(torch.tensor(0.5)),
     "constant buffer": lambda: Net(lambda m, x: m.net(x * m.mask), mask=nn.Buffer(torch.ones(8, 8), persistent=False)),
+    "constant array": lambda: Net(lambda m, x: m.net(x * float(m.mean[1])), mean=np.array([np.nan, 2.0])),
     "seeded by NumPy": lambda: with_tensor(float(np.random.default_rng(0).random())),
 }
 

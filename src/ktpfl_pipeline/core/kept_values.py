@@ -8,6 +8,7 @@ from itertools import chain
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +16,8 @@ from ktpfl_pipeline.core.extensions import is_library
 
 _OF_TORCH = frozenset(vars(nn.Module()))
 """The attributes that every module has."""
+MOST = 1000
+"""The most items of a list or mapping of a class or a Python module that is looked through."""
 
 
 class Kept(NamedTuple):
@@ -36,7 +39,7 @@ def values_of(module: nn.Module) -> dict[str, Kept]:
         if id(value) in seen or isinstance(value, type | ModuleType):
             return
         seen.add(id(value))
-        if isinstance(value, Tensor | torch.Generator):
+        if isinstance(value, Tensor | torch.Generator | np.ndarray):
             found[name] = Kept(value, put)
         elif isinstance(value, nn.Module):
             for path, part in value.named_modules(prefix=name):
@@ -48,8 +51,9 @@ def values_of(module: nn.Module) -> dict[str, Kept]:
             for place, each in enumerate(value):
                 add(f"{name}[{place}]", each, partial(_set, value, place))
         elif isinstance(value, SimpleNamespace) or not is_library(type(value).__module__):
-            for key, each in getattr(value, "__dict__", {}).items():
-                add(f"{name}.{key}", each, partial(setattr, value, key))
+            slots = chain.from_iterable(getattr(kind, "__slots__", ()) for kind in type(value).__mro__)
+            for key in (*getattr(value, "__dict__", ()), *(slot for slot in slots if hasattr(value, slot))):
+                add(f"{name}.{key}", getattr(value, key), partial(setattr, value, key))
 
     def of_layer(path: str, part: nn.Module) -> None:
         tensors = {**part._parameters, **part._buffers}  # those in the state are already seen
@@ -68,24 +72,37 @@ def _set(values: Any, key: Any, value: Any) -> None:
 
 
 def _shared(module: nn.Module) -> dict[str, Kept]:
-    """Return the numbers that the classes of a module's layers and their Python modules have, by name."""
+    """Return the numbers that the classes of a module's layers and their Python modules have, by name.
+
+    Those in lists, mappings and arrays of at most `MOST` items count too.
+    """
     found: dict[str, Kept] = {}
+
+    def add(name: str, value: Any, put: Callable[[Any], Any], depth: int = 2) -> None:
+        if type(value) in (int, float) or (isinstance(value, np.ndarray) and value.size == 1):
+            found[name] = Kept(value, put)
+        elif isinstance(value, list | dict | deque) and len(value) <= MOST and depth:
+            for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+                add(f"{name}[{key!r}]", each, partial(_set, value, key), depth - 1)
+
     classes = dict.fromkeys(chain.from_iterable(type(part).__mro__ for part in module.modules()))
     for each in classes:
         if not is_library(each.__module__):
             for owner in (each, sys.modules.get(each.__module__)):
                 for key, value in {**getattr(owner, "__dict__", {})}.items():
-                    if type(value) in (int, float):
-                        found[f"{getattr(owner, '__name__', '')}.{key}"] = Kept(value, partial(setattr, owner, key))
+                    if not key.startswith("__"):
+                        add(f"{getattr(owner, '__name__', '')}.{key}", value, partial(setattr, owner, key))
     return found
 
 
 def numbers_of(module: nn.Module) -> dict[str, Kept]:
-    """Return the numbers that a module keeps, by name; a tensor of one element counts as a number."""
+    """Return the numbers that a module keeps, by name; a tensor or array of one element counts as a number."""
     found = {}
     for name, (value, put) in {**values_of(module), **_shared(module)}.items():
         if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
             found[name] = Kept(value.item(), value.detach().fill_)
+        elif isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iuf":
+            found[name] = Kept(value.item(), value.fill)
         elif type(value) in (int, float):
             found[name] = Kept(value, put)
     return found
@@ -101,6 +118,8 @@ def marks_of(module: nn.Module, *, by_value: bool = False) -> dict[str, Any]:
         found[name] = value
         if isinstance(value, torch.Generator):
             found[name] = value.get_state().tolist()
+        elif isinstance(value, np.ndarray):
+            found[name] = (value.shape, b"" if value.dtype.hasobject else value.tobytes())
         elif isinstance(value, Tensor):
             found[name] = value.tolist() if by_value else (id(value), value._version)
     return found
