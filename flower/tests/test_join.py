@@ -1,6 +1,7 @@
 """The commands of a client and of a server: sockets, arguments, and exit status."""
 
 import json
+import os
 import socket
 import sys
 from multiprocessing.connection import Client
@@ -42,12 +43,14 @@ def test_an_option_before_the_file_is_told_of(capsys, first):
 
 @pytest.mark.parametrize(("options", "named"), [(["--insecure"], False), (["--auth-supernode-private-key", "k"], True)])
 def test_a_key_that_may_not_be_registered_is_named_when_the_supernode_ends(
-    tmp_path, monkeypatch, capsys, options, named
+    tmp_path, monkeypatch, capsys, caplog, options, named
 ):
+    caplog.set_level("INFO")
     (file,) = deal_out(tmp_path, "local", ("mlp",))
     monkeypatch.setattr(join, "patient", lambda *given: [sys.executable, "-c", "raise SystemExit(1)"])
     assert join.main([str(file), *options]) == 1
     assert ("flwr supernode register" in capsys.readouterr().err) == named
+    assert f"is ended by Ctrl-C or kill {os.getpid()}" in caplog.text
 
 
 @pytest.mark.parametrize(("said", "status"), [("Report: /a/report.html", 0), ("Error: no client is left.", 1)])
