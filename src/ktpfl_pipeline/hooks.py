@@ -213,5 +213,6 @@ def _next_steps(run_params: dict[str, Any]) -> str:
     runs = f"All runs in MLflow: {'make ui' if clone else 'python -m ktpfl_pipeline.ui'}\n"
     seen = runs if isinstance(tracking.current(), tracking.MlflowTracker) else ""
     pipeline, env = (run_params.get("pipeline_names") or ["__default__"])[0], run_params.get("env")
-    viz = f"make viz PIPELINE={pipeline}{f' ENV={env}' if env else ''}"
+    of_make_run = (pipeline, env) == ("__default__", "quick")
+    viz = "make viz" + ("" if of_make_run else f" PIPELINE={pipeline}{f' ENV={env}' if env else ''}")
     return seen + (f"The pipeline in kedro-viz: {viz}\n" if clone else "")
