@@ -601,6 +601,15 @@ class TestFacts:
         other = replace(same, runs=[same.runs[0], replace(same.runs[1], architectures=["mlp", "mlp"])])
         assert "2 clients: 1 LeNet, 1 MLP with seed 0" in comparison.build("x", under(settings, [other])).facts
 
+    def test_the_training_samples_of_a_client_are_told(self, result, settings):
+        same = result("kt_pfl", 0.8, 0.9)
+        assert not [fact for fact in comparison.build("x", under(settings, [same])).facts if "training samples" in fact]
+        runs = [
+            replace(run, samples={"train": sizes}) for run, sizes in zip(same.runs, ([18, 35], [20, 1200]), strict=True)
+        ]
+        facts = comparison.build("x", under(settings, [replace(same, runs=runs)])).facts
+        assert "18 to 1,200 training samples per client" in facts
+
     def test_adversaries_are_named_where_there_are_some(self, result, settings):
         given = {**settings, "adversaries": {"share": 0.1, "kind": "reversed"}}
         told = "10 % of the clients are malicious and upload reversed predictions; means are over the others"

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
@@ -152,6 +153,12 @@ def partitioned(partition: dict[str, Any]) -> str:
     return plain(" ".join(str(part) for part in found if part != ""))
 
 
+def _trained_on(sizes: Sequence[int]) -> str:
+    """Return the smallest and the largest number of training samples of a client; empty if unknown."""
+    ends = dict.fromkeys(f"{end(sizes):,}" for end in (min, max)) if sizes else {}
+    return f"{' to '.join(ends)} training samples per client" if ends else ""
+
+
 def _facts(comparison: Comparison) -> list[str]:
     main, settings = comparison.main, comparison.settings
     run, adversaries = main.runs[0], settings.get("adversaries", {})
@@ -168,6 +175,7 @@ def _facts(comparison: Comparison) -> list[str]:
         converted(run.native, run.shape, run.kind) if run.shape else "",
         f"partition {partitioned({'scheme': run.partition, **settings.get('partition', {})})}",
         f"{plural(main.clients, 'client')}: {have}",
+        _trained_on([size for each in main.runs for size in each.samples.get("train", [])]),
         f"{present} of them per round" if present < main.clients else "",
         plural(main.rounds, "round") if run.patience is None else _stopping(comparison),
         words.listed_seeds(sorted({seed for result in comparison for seed in result.seeds})),
