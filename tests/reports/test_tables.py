@@ -66,6 +66,8 @@ class TestComparison:
             (appendix,) = (section for section in built.sections if section.title.startswith("Appendix"))
             assert why in appendix.blocks[0].entries["Paper"]
         assert "rough guide" in comparison.build("x", under(paper_settings, fedmd)).markdown
+        own = comparison.build("x", under({**paper_settings, "private": {"source": "npz:mine.npz"}}, fedmd))
+        assert not any(section.title.startswith("Appendix") for section in own.sections), "not the paper's data"
 
     def test_one_seed_shows_no_spread_and_no_bold(self, result, paper_settings):
         results = [result("kt_pfl", 0.9), result("local", 0.1)]

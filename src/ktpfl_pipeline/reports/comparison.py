@@ -19,7 +19,19 @@ from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import columns, decisions, figures, measures, newcomers, notes, tables, theorem, wire, words
+from ktpfl_pipeline.reports import (
+    columns,
+    decisions,
+    figures,
+    measures,
+    newcomers,
+    notes,
+    paper,
+    tables,
+    theorem,
+    wire,
+    words,
+)
 from ktpfl_pipeline.reports.answer import adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text
@@ -91,7 +103,8 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
 def _sections(name: str, comparison: Comparison, table: Table, remarks: dict[str, str]) -> list[Section]:
     """Return the sections of the report in order. The `remarks` come before the notes of the main `table`."""
     main = comparison.main
-    appendix = [] if table.shows(columns.PAPER.key) else [Notes({"Paper": notes.papers_numbers(comparison)})]
+    papers = paper.family(comparison.settings) in paper.DATASETS and not table.shows(columns.PAPER.key)
+    appendix = [Notes({"Paper": notes.papers_numbers(comparison)})] if papers else []
     explained = {**remarks, **table.meanings, **notes.general_notes(comparison)}
     traffic = [*measures.work(comparison), *measures.communication(comparison)]
     return [
