@@ -1,6 +1,7 @@
 """What every method's models are judged by: as they are, and after further local training that is thrown away."""
 
 import logging
+import math
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -125,3 +126,13 @@ class TestMeasures:
         assert {image.numpy().tobytes() for image in whole.inputs} == owned
         assert sorted(whole.labels.tolist()) == sorted(torch.cat([c.test.labels for c in fed.clients]).tolist())
         assert toy.same(pool, pooled_test(fed, 20))
+
+
+def test_clients_without_validation_samples_have_no_validation_accuracy() -> None:
+    fed = toy.federation()
+    first, *others = fed.clients
+    without = replace(first, validation=first.validation.take(torch.arange(0)))
+    history = engine.run(Local(), replace(fed, clients=(without, *others)), Schedule(rounds=1)).history
+    value, *values = history[-1].accuracy["validation"]
+    assert math.isnan(value)
+    assert all(0 <= each <= 1 for each in values)
