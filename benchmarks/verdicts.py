@@ -18,6 +18,7 @@ from page_tables import drawn, write
 
 from ktpfl_pipeline.analysis.comparison import paired_difference
 from ktpfl_pipeline.analysis.statistics import Difference, holm
+from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.methods import find, title
 from ktpfl_pipeline.reports.numbers import Entry, signed
 
@@ -55,7 +56,7 @@ def settings() -> Iterator[Setting]:
         samples = "270" if "CIFAR" in where else "450"
         yield of_paper(light, paper_tables.TABLE_1, column, where.replace(" with", ","), "20", samples)
     people = pages.Runs(pages.read("har"))
-    adapted = max(point for point in people.clients[LOCAL] if point.startswith(pages.ADAPTED))
+    adapted = max(point for point in people.clients[LOCAL] if point.startswith(ADAPTED))
     local = people.means(LOCAL, adapted)
     yield Setting("sensors of people", "20", "140–205", 100 * fmean(local.values()), people.corrected(adapted))
     for (experiment, label), where in {

@@ -38,7 +38,7 @@ def comparison_table(comparison: Comparison, latex: str = "") -> Table:
     local = comparison.local
     theirs = dict(zip(local.seeds, local.final[AFTER_TRANSFER].per_seed, strict=True)) if local else {}
     found = paired(guesses, theirs) if lead == AFTER_TRANSFER else None  # not a method: shown and not tested
-    gained = found and signed(found.mean)
+    gained = signed(found.mean) if found else None
     row = {"method": words.MAJORITY.title, AFTER_TRANSFER: mean([*guesses.values()]), MINUS_LOCAL.key: gained}
     return replace(made, rows=[*made.rows, row])
 
