@@ -64,6 +64,13 @@ def year(cited: str) -> str:
     return re.findall(r"\b(?:19|20)\d\d\b", cited)[0]
 
 
+def short(cited: str) -> str:
+    """Return a citation by its first author and year: ``Zhang et al. 2021``."""
+    authors = cited.partition(":")[0].split(", ")
+    others = "" if len(authors) == 1 else f" and {authors[1]}" if len(authors) == 2 else " et al."
+    return f"{authors[0]}{others} {year(cited)}"
+
+
 def formulas(name: str) -> str:
     """Return the link to the section with a method's formulas, which its heading names."""
     base = re.sub(r" \((?!parameters|joint|likelihood).*", "", title(name))
@@ -83,7 +90,7 @@ def row(name: str) -> str:
     idea = (inspect.getdoc(kind) or "").split("\n")[0].partition(": ")[2]
     marks = "†" * kind.fits_validation + "‡" * kind.trained_last
     cited = paper(name)
-    source = f"[{cited[0]}]({cited[1]})" if cited else "ours" if kind.exchanges else ""
+    source = f"[{short(cited[0])}]({cited[1]})" if cited else "ours" if kind.exchanges else ""
     exchanged = ", ".join(sorted(kind.exchanges)) or "nothing"
     shown = f"[{title(name)}]({formulas(name)}) {marks}".strip()
     return f"| `{name}` | {shown} | {idea} | {exchanged} | {'yes' if public(kind) else ''} | {source} |"
