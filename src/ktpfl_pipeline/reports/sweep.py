@@ -29,7 +29,7 @@ TITLES = {
     "training.epochs": "Local epochs E",
     "distillation.epochs": "Distillation steps R",
     "methods.kt_pfl.rho": "ρ",
-    "public.batch": "Public samples per round |D_r|",
+    "public.batch": "Public samples per round B",
     "public.source": "Public set",
     "adversaries.share": "Share of malicious clients",
     "partition.alpha": "Concentration α",
