@@ -50,7 +50,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     *sections, last = path.split(".")
     section = experiment
     for name in sections:
-        section = section[name]
+        section = section.setdefault(name, {})
     if value is REMOVED:
         del section[last]
     else:
