@@ -9,7 +9,7 @@ from written import column, keys, notes_of, row
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import summarize
 from ktpfl_pipeline.reports import comparison, measures, notes
-from ktpfl_pipeline.reports.answer import adapted
+from ktpfl_pipeline.reports.answer import adapted, summary
 from ktpfl_pipeline.reports.words import marked
 
 
@@ -140,6 +140,14 @@ class TestQuality:
         assert row(table, "KT-pFL") == {"macro_f1": "60.0 ± 0.0", "calibration_error": "15.0 ± 0.0"}
         assert column(table, "macro_f1")[1] == "–"
         assert list(notes.entries) == ["Macro F1", "Calibration error"]
+
+    def test_a_significant_loss_of_calibration_is_in_the_summary(self, study):
+        """Of 20 against 10 %, the same with every seed; without a difference nothing is said."""
+        errors = {"kt_pfl": 0.2, "fedmd": 0.1, "local": 0.1}
+        measured = [again(each, measures={"calibration_error": [errors[each.method]] * 2}) for each in study]
+        said = summary(Comparison(measured))
+        assert said.endswith("Significantly larger calibration error than local-only: KT-pFL (+10.0).")
+        assert "calibration" not in summary(Comparison(study))
 
 
 class TestWork:

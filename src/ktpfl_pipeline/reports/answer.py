@@ -39,7 +39,8 @@ def summary(comparison: Comparison) -> str:
         first = _verdict(main, found, kind) + _other_point(comparison) if found else none
     low = comparison.headline == AFTER_TRANSFER and not comparison.above_majority
     known = f"Note that {_not_above_majority(comparison)}{_rare(comparison)}" if low else ""
-    return " ".join(filter(None, (known, first, _the_best(comparison), _the_others(comparison))))
+    told = known, first, _the_best(comparison), _the_others(comparison), _less_reliable(comparison)
+    return " ".join(filter(None, told))
 
 
 def nothing_learned(comparison: Comparison) -> str:
@@ -111,6 +112,14 @@ def _the_others(comparison: Comparison) -> str:
         for side, sign in (("above", 1), ("below", -1))
     }
     return " ".join(f"Significantly {side} local-only: {names}." for side, names in named.items() if names)
+
+
+def _less_reliable(comparison: Comparison) -> str:
+    """Name the methods whose probabilities are significantly less calibrated than local-only's."""
+    gains = comparison.gains("calibration_error")
+    known = [(each.title, gains[each.method]) for each in comparison if each.method in gains]
+    worse = [f"{title} ({signed(found.mean)})" for title, found in known if found and found.sign > 0]
+    return f"Significantly larger calibration error than local-only: {listed(worse, 3)}." if worse else ""
 
 
 def _verdict(main: MethodResult, found: Difference, kind: str) -> str:
