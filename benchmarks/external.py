@@ -6,7 +6,7 @@
 ``make external`` calls both. A repeated `run` continues stopped runs. The data are made from the sources' files in the
 folder KTPFL_REAL_DATA, or in data/01_raw. A rule says which number of a run a source reports: ``last``, the last
 round; ``best``, the best round on test samples, which cannot be known without test labels. Ours is the mean of the last
-five evaluations.
+five evaluations. A mean over clients may have equal weights, or the numbers of test samples as weights.
 """
 
 import csv
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 from measure import RAW, RESULTS, ROOT
 from page_tables import drawn, named, write
 
@@ -53,16 +54,31 @@ def heart(file: Path) -> None:
     )
 
 
-DATA: dict[str, Callable[[Path], None]] = {"flamby_heart.npz": heart}
+def images(name: str) -> Callable[[Path], None]:
+    """Return the function that copies images and labels from a file, without its clients."""
+
+    def write(file: Path) -> None:
+        stored = np.load(RAW / name)
+        np.savez_compressed(file, images=stored["images"], labels=stored["labels"])
+
+    return write
+
+
+DATA: dict[str, Callable[[Path], None]] = {
+    "flamby_heart.npz": heart,
+    "all_mnist.npz": images("mnist_20_clients.npz"),
+}
 """The function that writes each file below data/01_raw."""
 
 
 def run(only: str = "") -> None:
     """Run and keep the settings `only`, or all of them."""
-    for file, make in DATA.items():
+    chosen = only.split(",") if only else list(cells_by_setting())
+    sections = yaml.safe_load((ROOT / "conf" / "external" / "parameters_external.yml").read_text("utf-8"))
+    for file in {sections[setting]["private"]["source"].removeprefix("npz:") for setting in chosen}:
         if not (place := ROOT / "data" / "01_raw" / file).exists():
-            make(place)
-    for setting in only.split(",") if only else settings():
+            DATA[file](place)
+    for setting in chosen:
         command = [sys.executable, "-m", "kedro", "run", "--env=external", f"--pipelines=compare_{setting}"]
         subprocess.run(command, cwd=ROOT, check=True)
         keep(setting)
@@ -109,13 +125,20 @@ class Kept:
         file = KEPT / f"{setting}.csv"
         self.rows = pd.read_csv(file, dtype={"accuracies": str}) if file.exists() else pd.DataFrame({"method": []})
 
-    def by_seed(self, method: str, rule: str, client: str = "") -> dict[int, float]:
-        """Return a method's accuracy by seed in percent: the mean over clients, or that of one client, by a rule."""
+    def by_seed(self, method: str, rule: str, client: str = "", mean: str = "clients") -> dict[int, float]:
+        """Return a method's accuracy by seed in percent, by a rule: that of one client, or the mean over clients.
+
+        With the mean over ``samples``, clients have their numbers of test samples as weights.
+        """
         found = self.rows[self.rows["method"] == method]
         if client:
             found = found[found["client"] == int(client)]
         means = {
-            int(str(seed)): np.mean([[*map(float, row.split())] for row in own["accuracies"]], axis=0).tolist()
+            int(str(seed)): np.average(
+                [[*map(float, row.split())] for row in own["accuracies"]],
+                axis=0,
+                weights=own["test_samples"] if mean == "samples" else None,
+            ).tolist()
             for seed, own in found.groupby("seed")
         }
         return {seed: RULES[rule](values) for seed, values in means.items()}
@@ -127,9 +150,17 @@ def cells() -> list[dict[str, str]]:
         return list(csv.DictReader(opened))
 
 
+def cells_by_setting() -> dict[str, list[dict[str, str]]]:
+    """Return the published cells of each setting."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for cell in cells():
+        found.setdefault(cell["setting"], []).append(cell)
+    return found
+
+
 def settings() -> list[str]:
-    """Return the names of all settings."""
-    return list(dict.fromkeys(cell["setting"] for cell in cells()))
+    """Return the names of the settings with kept runs."""
+    return [name for name in cells_by_setting() if (KEPT / f"{name}.csv").exists()]
 
 
 def within(cell: dict[str, str], ours: float) -> bool:
@@ -146,21 +177,22 @@ def value(values: dict[int, float]) -> Number | None:
 def comparison(setting: str) -> str:
     """Return the table of one setting: published, ours by their rule and by ours, and the gain over local-only."""
     kept, lines = Kept(setting), list[list[Entry]]()
-    own = [cell for cell in cells() if cell["setting"] == setting]
+    own = cells_by_setting()[setting]
+    mean = own[0]["mean"]
     methods = dict.fromkeys(cell["method"] for cell in own if not cell["client"] and cell["method"] != LOCAL)
-    local = kept.by_seed(LOCAL, "ours")
+    local = kept.by_seed(LOCAL, "ours", mean=mean)
     gains: dict[str, Difference | None] = {
         name: paired(*({seed: each / 100 for seed, each in values.items()} for values in (found, local)))
         for name in methods
-        if (found := kept.by_seed(name, "ours"))
+        if (found := kept.by_seed(name, "ours", mean=mean))
     }
     corrected = holm(gains)
     for cell in own:
-        by_rule = kept.by_seed(cell["method"], cell["rule"], cell["client"])
-        mean = fmean(by_rule.values()) if by_rule else None
+        by_rule, by_ours = (kept.by_seed(cell["method"], rule, cell["client"], mean) for rule in (cell["rule"], "ours"))
+        reached = fmean(by_rule.values()) if by_rule else None
         published = Number(float(cell["published"]), "{:.1f}".format, float(cell["sd"]) if cell["sd"] else None)
         where = f", client {cell['client']}" if cell["client"] else ""
-        equal = "not run" if mean is None else "yes" if within(cell, mean) else "**no**"
+        equal = "not run" if reached is None else "yes" if within(cell, reached) else "**no**"
         gain = interval(corrected.get(cell["method"])) if not cell["client"] else None
         lines.append(
             [
@@ -168,7 +200,7 @@ def comparison(setting: str) -> str:
                 published,
                 value(by_rule),
                 equal,
-                value(kept.by_seed(cell["method"], "ours", cell["client"])),
+                value(by_ours),
                 gain,
             ]
         )

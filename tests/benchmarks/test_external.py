@@ -15,7 +15,7 @@ def test_the_page_shows_the_kept_runs() -> None:
 
 def test_every_published_cell_has_a_section_of_conf() -> None:
     sections = (external.ROOT / "conf" / "external" / "parameters_external.yml").read_text("utf-8")
-    assert all(f"\n{name}:" in sections for name in external.settings())
+    assert all(f"\n{name}:" in sections for name in external.cells_by_setting())
 
 
 def test_rules_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +27,24 @@ def test_rules_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.by_seed("fedavg", "best") == {0: 40, 1: 80}
     assert kept.by_seed("fedavg", "ours") == {0: pytest.approx(30), 1: 16}
     assert kept.by_seed("fedavg", "last", "1") == {0: 40}
+
+
+def test_a_mean_over_samples_weights_clients_by_their_test_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "KEPT", tmp_path)
+    rows = ["fedavg,0,0,30,10 50", "fedavg,0,1,10,50 10"]
+    (tmp_path / "here.csv").write_text("\n".join(["method,seed,client,test_samples,accuracies", *rows]), "utf-8")
+    kept = external.Kept("here")
+    assert kept.by_seed("fedavg", "last") == {0: 30}
+    assert kept.by_seed("fedavg", "last", mean="samples") == {0: 40}
+
+
+def test_images_are_copied_without_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external, "RAW", tmp_path)
+    np.savez(tmp_path / "given.npz", images=np.ones((2, 4, 4), np.uint8), labels=np.arange(2), clients=np.zeros(2))
+    external.images("given.npz")(tmp_path / "made.npz")
+    assert sorted(np.load(tmp_path / "made.npz")) == ["images", "labels"]
 
 
 @pytest.mark.parametrize(("sd", "ours", "equal"), [("", 71.0, True), ("", 71.1, False), ("1.6", 73.2, True)])
