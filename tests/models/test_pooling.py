@@ -7,7 +7,7 @@ from torch import nn
 from ktpfl_pipeline.models.pooling import MaxPool, pooled_relu
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 6, 7, 5), (1, 1, 2, 3)])
+@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 6, 7, 5), (1, 1, 2, 3), (2, 9, 7, 6)])
 def test_is_torchs_max_pooling_to_the_bit(shape: tuple[int, ...]) -> None:
     """With a gradient and without; a NaN in one window, and many equal numbers."""
     dtypes, orders = (torch.float32, torch.bfloat16, torch.float64), (torch.contiguous_format, torch.channels_last)
@@ -20,11 +20,13 @@ def test_is_torchs_max_pooling_to_the_bit(shape: tuple[int, ...]) -> None:
         for found in (MaxPool()(images), torch.no_grad()(MaxPool())(images)):
             assert torch.equal(found.nan_to_num(9.0), expected.nan_to_num(9.0)), case
             assert found.dtype == dtype
+            assert found.is_contiguous(memory_format=order)
 
 
-def test_gradient_is_torchs() -> None:
-    images = torch.randint(-1, 2, (2, 3, 8, 8)).float().requires_grad_()
-    weights = torch.randn(2, 3, 4, 4)
+@pytest.mark.parametrize("channels", [3, 8])
+def test_gradient_is_torchs(channels: int) -> None:
+    images = torch.randint(-1, 2, (2, channels, 9, 8)).float().requires_grad_()
+    weights = torch.randn(2, channels, 4, 4)
     one, other = (torch.autograd.grad(pool(images), images, weights)[0] for pool in (MaxPool(), nn.MaxPool2d(2)))
     assert torch.equal(one, other)
 
