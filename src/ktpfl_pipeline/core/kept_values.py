@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence
 from functools import partial
 from itertools import chain
 from types import ModuleType, SimpleNamespace
@@ -82,7 +82,8 @@ def _shared(module: nn.Module) -> dict[str, Kept]:
         if type(value) in (int, float) or (isinstance(value, np.ndarray) and value.size == 1):
             found[name] = Kept(value, put)
         elif isinstance(value, list | dict | deque) and len(value) <= MOST and depth:
-            for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, each in items:
                 add(f"{name}[{key!r}]", each, partial(_set, value, key), depth - 1)
 
     classes = dict.fromkeys(chain.from_iterable(type(part).__mro__ for part in module.modules()))
