@@ -33,7 +33,7 @@ OUT_OF_RANGE = [
     ("evaluation.adapt_epochs", "0+F", "integers of at least 0, or E for training.epochs"),
     ("evaluation.adapt_epochs", None, "integers of at least 0, or E for training.epochs"),
     ("evaluation.adapt_epochs", {"E": 1}, "integers of at least 0, or E for training.epochs"),
-    ("evaluation.choice", "test", "one of validation, none"),
+    ("evaluation.choice.by", "test", "one of validation, none"),
     ("evaluation.choice.margin", -0.1, "0"),
     ("evaluation.choice.minimum", 0, "1"),
     ("participation", 0, "above 0"),
