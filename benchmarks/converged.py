@@ -325,7 +325,7 @@ def drawn(rows: Rows) -> Figure:
 def panel(axes: Axes, found: dict[str, Difference]) -> None:
     """Draw the differences of one dataset and partition, the largest at the top.
 
-    A difference beyond the axis is a number at its edge.
+    A difference beyond the axis is a number at its edge, and an interval beyond it ends with a triangle.
     """
     ranked = sorted(found, key=lambda name: -found[name].mean)
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
@@ -336,6 +336,9 @@ def panel(axes: Axes, found: dict[str, Difference]) -> None:
             axes.text(AXIS[0], row, f"◂ {signed(mean / 100)}", color=color, va="center")
             continue
         axes.plot([max(low, AXIS[0]), min(high, AXIS[1])], [row, row], color=color, linewidth=2, zorder=2)
+        for beyond, edge, mark in ((low < AXIS[0], AXIS[0], "<"), (high > AXIS[1], AXIS[1], ">")):
+            if beyond:
+                axes.plot([edge], [row], mark, color=color, markersize=4)
         filled = color if found[name].sign else PAPER
         axes.plot([mean], [row], "o", color=color, markerfacecolor=filled, markersize=5, zorder=3)
     axes.set(xlim=AXIS, ylim=(len(ranked) - 0.4, -0.6), xticks=range(-10, 6, 5))
