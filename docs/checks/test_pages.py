@@ -206,7 +206,7 @@ def check(
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
     parsing.check(sections)
     run = {
-        section for name in names or (DEFAULT,) for section in (name, *map(name.removeprefix, ("compare_", "tune_")))
+        section for name in names or DEFAULT[1:] for section in (name, *map(name.removeprefix, ("compare_", "tune_")))
     }
     list(parsing.used(run & sections.keys(), sections))
 
@@ -219,7 +219,7 @@ def unused(
 ) -> set[str]:
     """Return the sections that are given parameters, although the pipelines of these names do not run them."""
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
-    run = [name.removeprefix("compare_") for name in names or (DEFAULT,)]
+    run = [name.removeprefix("compare_") for name in names or DEFAULT[1:]]
     given = {name for name in parameters if not name.startswith("_")}
     return given - related([name for name in run if name in sections], sections)
 

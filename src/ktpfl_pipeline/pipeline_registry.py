@@ -14,7 +14,8 @@ from ktpfl_pipeline.config.studies import COMPARE, PAPER, SWEEP, TUNE
 from ktpfl_pipeline.core.errors import InputError, nearest
 from ktpfl_pipeline.methods import compared
 
-DEFAULT = f"{COMPARE}hetero_digits"
+DEFAULT = (f"{SWEEP}first_run", f"{COMPARE}hetero_digits")
+"""The pipelines that run if none is named: the first that conf/ has. conf/quick has the first one."""
 
 
 class Pipelines(UserDict[str, Any]):
@@ -97,5 +98,5 @@ def register_pipelines() -> Pipelines:
     pipelines["overview"] = partial(_made, "overview_pipeline")
     if PAPER in sections:
         pipelines[PAPER] = partial(_made, "paper_pipeline")
-    pipelines["__default__"] = lambda: pipelines[DEFAULT if DEFAULT in pipelines else next(iter(pipelines))]
+    pipelines["__default__"] = lambda: pipelines[next(name for name in (*DEFAULT, *pipelines) if name in pipelines)]
     return pipelines

@@ -29,6 +29,12 @@ def test_every_section_of_the_project_becomes_its_pipelines(tmp_path: Path) -> N
     assert len(found) == len(NAMES)
 
 
+def test_the_first_run_is_the_default_where_conf_has_it(tmp_path: Path) -> None:
+    context(tmp_path, parameters={**MINE, "sweep_first_run": MINE["sweep_x"]})
+    found = register_pipelines()
+    assert found["__default__"] is found["sweep_first_run"]
+
+
 def test_an_environment_may_add_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context(tmp_path)
     (tmp_path / "conf" / "ours").mkdir()

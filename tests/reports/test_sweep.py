@@ -136,6 +136,31 @@ class TestChoice:
         assert chosen(given, "local") is None
         assert "cannot be chosen" in sweep.summary(given, group)
 
+    def test_each_value_has_an_answer_where_none_can_be_chosen(self, made: Make) -> None:
+        """One partition where exchange pays, and one where it does not."""
+        tests = {
+            "iid": ((0.80, 0.81, 0.82), (0.70, 0.71, 0.72)),
+            "two_labels": ((0.90, 0.89, 0.91), (0.90, 0.92, 0.91)),
+        }
+        given = [
+            variant(
+                {"scheme": scheme},
+                {**SETTINGS, "partition": {"scheme": scheme}},
+                {
+                    "kt_pfl": made("kt_pfl", *theirs, validation=0.5, key=scheme),
+                    "local": made("local", *own, validation=0.5, key=scheme),
+                },
+            )
+            for scheme, (theirs, own) in tests.items()
+        ]
+        said = sweep.summary(given, "partition")
+        assert said.partition(" No value")[0] == (
+            "Exchanging knowledge pays with partition iid only. Partition iid: significantly above local-only "
+            "training: KT-pFL (+10.0). Partition two_labels: no method differs significantly: KT-pFL (−1.0)."
+        )
+        built = sweep.build("sweep_first_run", "partition", given)
+        assert {"differences", "accuracy"} <= built.figures.keys() and "chosen" not in keys(built.brief[0])
+
     def test_one_value_is_no_choice(self, variants: list[Comparison]) -> None:
         assert chosen(variants[:1], "kt_pfl") is None
         assert sweep.summary(variants[:1], RHO) == "No value of ρ was chosen: there is only one."

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
 from ktpfl_pipeline.reports import columns, figures, notes, words
 from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
 from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
-from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, weight
+from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, signed, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import VARIANT, runs
 from ktpfl_pipeline.reports.words import point_title, setting
@@ -32,6 +32,7 @@ TITLES = {
     "public.batch": "Public samples per round B",
     "public.source": "Public set",
     "adversaries.share": "Share of malicious clients",
+    "partition": "Partition",
     "partition.alpha": "Concentration α",
     KNOWLEDGE: "Compression",
 }
@@ -94,6 +95,8 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         ],
         sections=[
             Section("", main.explained(**told)),
+            *_differences(rows, led.headline),
+            *(_matrices(variants, title) if by_value(rows) else []),
             Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
             Section("Settings that all variants have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
@@ -107,6 +110,57 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         warnings={**({"Left out": left_out} if left_out else {}), **notes.warned(results)},
         data={"table.csv": to_csv(frame([_csv(parameter, row, led.headline) for row in rows]))},
     )
+
+
+def by_value(rows: Sequence[Row]) -> dict[str, list[tuple[str, Difference]]]:
+    """Return titles of methods with their differences to local-only at each value; empty with a choice or one value."""
+    if any(row.chosen for row in rows) or len({row.value for row in rows}) == 1:
+        return {}
+    found: dict[str, list[tuple[str, Difference]]] = {}
+    for row in rows:
+        if row.minus_local and row.value != ANY:
+            found.setdefault(row.value, []).append((row.result.title, row.minus_local))
+    return found
+
+
+def _differences(rows: Sequence[Row], lead: str) -> list[Section]:
+    """Return a section with the differences to local-only, if the setting describes the federation."""
+    if not (found := by_value(rows)):
+        return []
+    caption = f"Difference to local-only training{words.leading(lead)} at each value. {words.CORRECTED.capitalize()}"
+    drawn = Picture("differences", figures.differences_by_value(found, lead), f"{caption} {words.FEW}.")
+    return [Section("Difference to local-only by value", [drawn])]
+
+
+def _matrices(variants: Sequence[Comparison], title: str) -> list[Section]:
+    """Return a section with the coefficient matrix of the first method that has one, at each value."""
+    drawn = []
+    for place, variant in enumerate(variants):
+        found = [each for each in variant if each.runs[0].coefficients is not None and each.clients > 1]
+        for result in found[:1]:
+            caption = (
+                f"{title} {setting(variant.value)}: the weight of each teacher (column) for each student (row) at the "
+                f"end of {result.title}, seed {result.seeds[0]}, and how similar the clients' label distributions are."
+            )
+            drawn.append(Picture(f"coefficients_{place}", figures.coefficient_heatmaps(result), caption))
+    return [Section("Whom clients learn from", drawn)] if drawn else []
+
+
+def outcomes(rows: Sequence[Row], title: str) -> str:
+    """State for each value which methods differ significantly from local-only; empty if a value is chosen."""
+    said, pays = list[str](), list[str]()
+    for value, own in by_value(rows).items():
+        above, below, same = (
+            [f"{name} ({signed(each.mean)})" for name, each in own if each.sign == sign] for sign in (1, -1, 0)
+        )
+        pays += [value] * bool(above)
+        kinds = {"significantly above local-only training": above, "significantly below": below}
+        kinds["not significantly different" if above or below else "no method differs significantly"] = same
+        listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+        said.append(f"{title} {value}: {listed}.")
+    if said and pays and len(pays) < len(said):
+        said.insert(0, f"Exchanging knowledge pays with {title.lower()} {' and '.join(pays)} only.")
+    return " ".join(said)
 
 
 def title_of(parameter: str) -> str:
@@ -198,7 +252,8 @@ def summary(variants: Sequence[Comparison], parameter: str) -> str:
     rows, title = table_rows(variants), title_of(parameter)
     picked = [row for row in rows if row.chosen]
     if not picked:
-        return f"No value of {title} was chosen: {study.no_choice(variants, variants[0].methods)}."
+        none = f"No value of {title} was chosen: {study.no_choice(variants, variants[0].methods)}."
+        return f"{found} {none}" if (found := outcomes(rows, title)) else none
     lead = Comparison([row.result for row in rows]).headline
     how = f"{point_title(AFTER_TRANSFER).lower()}{words.leading(lead)}"
     sentences = []

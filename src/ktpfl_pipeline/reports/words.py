@@ -213,8 +213,8 @@ def setting(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
     if isinstance(value, Mapping):
-        bare = "encoding"  # its value alone describes the section
-        return " ".join(setting(each) if name == bare else f"{name}={setting(each)}" for name, each in value.items())
+        bare = ("encoding", "scheme")  # the value alone describes the section
+        return " ".join(setting(each) if name in bare else f"{name}={setting(each)}" for name, each in value.items())
     return value if isinstance(value, str) else written(value)
 
 

@@ -6,7 +6,7 @@ from ktpfl_pipeline.reports.figures.accuracy import (
     client_accuracy,
     spread_over_clients,
 )
-from ktpfl_pipeline.reports.figures.differences import critical_differences, differences
+from ktpfl_pipeline.reports.figures.differences import critical_differences, differences, differences_by_value
 from ktpfl_pipeline.reports.figures.labels import labels_per_client
 from ktpfl_pipeline.reports.figures.matrix import (
     coefficient_heatmaps,
@@ -31,6 +31,7 @@ __all__ = [
     "confusion_matrices",
     "critical_differences",
     "differences",
+    "differences_by_value",
     "labels_per_client",
     "matrix_over_rounds",
     "search_history",

@@ -1,6 +1,6 @@
 """Figures of the methods' differences to local-only training, and of their ranks over settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -35,49 +35,73 @@ def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
     Raises ValueError without local-only, or without another method that has a seed in common with it.
     """
     comparison = Comparison.of(results)
-    main, lead = comparison.main, comparison.headline
     titles = {result.method: result.title for result in comparison}
-    found = comparison.gains(lead)
-    ranked = sorted(((titles[name], each) for name, each in found.items() if each), key=lambda pair: -pair[1].mean)
-    if not ranked:
+    found = comparison.gains(comparison.headline)
+    own = [(titles[name], each) for name, each in found.items() if each]
+    if not own:
         raise ValueError("Differences to local-only need local-only and another method with a seed in common.")
-    figure, axes = single(0.22 * len(ranked) + 1.15)
-    ends = [each.ends or (each.mean, each.mean) for _, each in ranked]
+    return _drawn({"": own}, comparison.headline, comparison.main.title)
+
+
+@styled
+def differences_by_value(groups: Mapping[str, Sequence[tuple[str, Difference]]], lead: str) -> Figure:
+    """Draw titles of methods with their differences to local-only, in one group for each value of a setting.
+
+    `lead` is the headline in which methods differ.
+    """
+    return _drawn(groups, lead)
+
+
+def _drawn(groups: Mapping[str, Sequence[tuple[str, Difference]]], lead: str, bold: str = "") -> Figure:
+    """Draw groups of differences, each with its name above it unless that is empty, and the highest at its top."""
+    rows: list[tuple[str, Difference | None]] = []
+    for name, own in groups.items():
+        rows += [(name, None)] * bool(name) + sorted(own, key=lambda pair: -pair[1].mean)
+    ranked = [each for _, each in rows if each]
+    figure, axes = single(0.22 * len(rows) + 1.15)
+    ends = [each.ends or (each.mean, each.mean) for each in ranked]
     reach = [max(map(abs, pair)) for pair in ends]
     limit = 1.08 * max(min(max(reach), FAR * median(reach)), 0.005)  # of half a point at least
     axes.set_xlim(max(-limit, 1.15 * min(-0.1 * limit, *(low for low, _ in ends))), limit)
     left, right = axes.get_xlim()
     beside = list[Annotation]()
-    for row, ((title, each), (low, high)) in enumerate(zip(ranked, ends, strict=True)):
-        verdict, color = _verdict(each)
+    place: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
+    for row, (title, each) in enumerate(rows):
+        if each is None:
+            axes.annotate(title, (0, row), (-GAP, 0), ha="right", color=INK, fontweight="bold", **place)
+            continue
+        (low, high), (verdict, color) = each.ends or (each.mean, each.mean), _verdict(each)
         axes.plot([max(low, left), min(high, right)], [row, row], color=color, linewidth=2, zorder=2)
         outside = each.mean < left or each.mean > right
         look: Any = {"marker": "<" if each.mean < left else ">" if each.mean > right else "o", "markersize": 6}
         look |= {"color": color, "markerfacecolor": color if each.sign or outside else PAPER, "clip_on": False}
         axes.plot([min(max(each.mean, left), right)], [row], zorder=3, markeredgewidth=1.3, **look)
         texts = [(verdict, 1, "left", color), (str(interval(each)), 1, "left", INK), (title, 0, "right", INK)]
-        place: Any = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
-        place |= {"fontweight": "bold" if title == main.title else "normal"}
+        weight = "bold" if title == bold else "normal"
         for text, side, ha, tint in texts:
-            beside.append(axes.annotate(text, (side, row), ((2 * side - 1) * GAP, 0), ha=ha, color=tint, **place))
+            beside.append(
+                axes.annotate(
+                    text, (side, row), ((2 * side - 1) * GAP, 0), ha=ha, color=tint, fontweight=weight, **place
+                )
+            )
     verdicts_wide = max(note.get_window_extent().width for note in beside[::3]) * 72 / figure.dpi
     for note in beside[1::3]:  # the numbers are right of the widest verdict
         note.set_position((verdicts_wide + 2.5 * GAP, 0))
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
-    axes.set(ylim=(len(ranked) - 0.4, -0.6), yticks=[])
+    axes.set(ylim=(len(rows) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: signed(share).main))
     what = " of accuracy" if lead == AFTER_TRANSFER else leading(lead)
     axes.set_xlabel(f"percentage points{what}", fontsize=8)
     plain(axes, grid="x")
-    verdicts = [_verdict(each) for _, each in ranked]
+    verdicts = [_verdict(each) for each in ranked]
     handles: dict[str, Any] = {
         f"{verdict[0]} ({verdicts.count(verdict)})": Line2D([], [], color=verdict[1], linewidth=2)
         for verdict in (*VERDICTS.values(), NO_INTERVAL)
         if verdict in verdicts
     }
-    corrected = "Holm-corrected" if any(each.family > 1 for _, each in ranked) else "95\N{NO-BREAK SPACE}% interval"
-    which = corrected if any(each.ends for _, each in ranked) else too_few(max(each.seeds for _, each in ranked))
+    corrected = "Holm-corrected" if any(each.family > 1 for each in ranked) else "95\N{NO-BREAK SPACE}% interval"
+    which = corrected if any(each.ends for each in ranked) else too_few(max(each.seeds for each in ranked))
     head(axes, f"Difference to local-only, {which}", handles)
     return figure
 
