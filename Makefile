@@ -76,11 +76,11 @@ define PIP_PROGRESS
 endef
 export PIP_PROGRESS
 
-run: $(READY)  ## KT-pFL, FedMD and local-only training on scikit-learn's digits: minutes, with a report
+run: $(READY)  ## four methods on two partitions of digits, one where collaboration pays and one where it does not: two minutes
 	@$(BIN)/kedro run --env=quick
 
-compare: $(READY)  ## all methods on the same data
-	@$(BIN)/kedro run --env=quick --params hetero_digits.compare=all
+compare: $(READY)  ## all methods on one partition of digits
+	@$(BIN)/kedro run --env=quick --pipelines=compare_hetero_digits --params hetero_digits.compare=all
 
 # ONLY=table1,figure2 runs a part; PLAN=1 trains nothing; SCALE=light has the paper's sizes and small networks, SCALE=paper
 # is for a GPU; FILES=1 reads data/01_raw/<name>.npz in place of downloads.
@@ -98,7 +98,7 @@ results: $(READY)  ## the tables and figures of docs/results from the kept runs,
 	  $(BIN)/python benchmarks/$$table || exit 1; \
 	done
 
-viz: $(READY)  ## the pipeline in the browser (kedro-viz); PIPELINE=hetero_cifar ENV=light: another one than that of make run
+viz: $(READY)  ## the pipeline in the browser (kedro-viz); PIPELINE=hetero_cifar ENV=light: another one than that of a comparison
 	@$(BIN)/python -m ktpfl_pipeline.ui $(BIN)/kedro viz run --host=127.0.0.1 --include-hooks \
 		$(if $(PIPELINE),--pipeline=$(PIPELINE) $(if $(ENV),--env=$(ENV)),--pipeline=compare_hetero_digits --env=quick)
 

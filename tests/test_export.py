@@ -123,14 +123,27 @@ def test_errors_of_predict_are_sentences(capsys: pytest.CaptureFixture[str], tmp
     assert "has no model that can be used" in capsys.readouterr().err
 
 
-def finished(accuracy: list[float], data: str = "same") -> Any:
-    return SimpleNamespace(points=[VALIDATION] * bool(accuracy), data=data, final=lambda point: accuracy)
+def result(*accuracy: float, data: str = "same", samples: int = 20) -> Any:
+    record = SimpleNamespace(accuracy={VALIDATION: [*accuracy]} if accuracy else {})
+    run = SimpleNamespace(seed=0, data=data, evaluated=[record], samples={VALIDATION: [samples] * 3})
+    return SimpleNamespace(runs=[run])
 
 
 def test_each_client_chooses_by_its_validation_samples_and_its_own_model_after_a_tie() -> None:
-    runs = {"kt_pfl": finished([0.8, 0.7, 0.9]), "fedmd": finished([0.9, 0.7, 0.2]), "local": finished([0.5, 0.7, 0.9])}
-    assert [chosen(runs, place) for place in range(3)] == ["fedmd", "local", "local"]
-    with pytest.raises(InputError, match=r"no validation samples.*--method, one of kt_pfl, local"):
-        chosen({"kt_pfl": finished([]), "local": finished([])}, 0)
-    with pytest.raises(InputError, match=r"runs of local were made with other data than those of kt_pfl"):
-        chosen({"kt_pfl": finished([0.5]), "local": finished([0.5], "other")}, 0)
+    results = {"kt_pfl": result(0.8, 0.7, 0.9), "fedmd": result(0.9, 0.7, 0.2), "local": result(0.5, 0.7, 0.9)}
+    assert [chosen(results, place) for place in range(3)] == ["fedmd", "local", "local"]
+    few = {name: result(*accuracy, samples=4) for name, accuracy in {"kt_pfl": (0.8,), "local": (0.5,)}.items()}
+    assert chosen(few, 0) == "local"
+
+
+@pytest.mark.parametrize(
+    ("results", "why"),
+    [
+        ({"kt_pfl": result(0.5)}, "local-only training has no finished run"),
+        ({"kt_pfl": result(), "local": result()}, "the clients have no validation samples"),
+        ({"kt_pfl": result(0.5), "local": result(0.5, data="other")}, "the methods were run on different data"),
+    ],
+)
+def test_without_a_choice_the_method_must_be_named(results: dict[str, Any], why: str) -> None:
+    with pytest.raises(InputError, match=f"cannot choose a model, because {why}: name the method with --method"):
+        chosen(results, 0)

@@ -196,6 +196,11 @@ def related(names: Collection[str], sections: dict[str, Any]) -> set[str]:
     return {*names, *experiments, *(each for part in parts for each in part["experiments"])}
 
 
+def asked(names: Collection[str], sections: dict[str, Any]) -> Collection[str]:
+    """Return the names of pipelines, or that of the pipeline which runs if none is named."""
+    return names or [next(name for name in DEFAULT if name.removeprefix("compare_") in sections)]
+
+
 def check(
     environment: str | None,
     names: Collection[str],
@@ -206,7 +211,7 @@ def check(
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
     parsing.check(sections)
     run = {
-        section for name in names or DEFAULT[1:] for section in (name, *map(name.removeprefix, ("compare_", "tune_")))
+        section for name in asked(names, sections) for section in (name, *map(name.removeprefix, ("compare_", "tune_")))
     }
     list(parsing.used(run & sections.keys(), sections))
 
@@ -219,7 +224,7 @@ def unused(
 ) -> set[str]:
     """Return the sections that are given parameters, although the pipelines of these names do not run them."""
     sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
-    run = [name.removeprefix("compare_") for name in names or DEFAULT[1:]]
+    run = [name.removeprefix("compare_") for name in asked(names, sections)]
     given = {name for name in parameters if not name.startswith("_")}
     return given - related([name for name in run if name in sections], sections)
 

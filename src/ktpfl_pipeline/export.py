@@ -26,9 +26,9 @@ SHOWN = click.Path(path_type=Path)
 def export(experiment: str, method: str | None, client: tuple[str, ...], out: Path, data: Path) -> None:
     """Write the model that each client of EXPERIMENT keeps to a folder that MLflow can serve.
 
-    The runs must have finished. The models are those of the first seed after the last round. Without --method, a client
-    keeps the model with the highest accuracy on its validation samples; after a tie with its own model of local-only
-    training, its own.
+    The runs must have finished. The models are those of the first seed after the last round. Without --method, each
+    client chooses by the default rule of evaluation.choice: the best model on its validation samples, and after a tie
+    its own model of local-only training.
     """
     try:
         rows = list(exported(experiment, method, client, out, data))
@@ -85,25 +85,25 @@ def exported(
     Raises InputError if there are no finished runs with models, a name is unknown, or a folder exists.
     """
     from ktpfl_pipeline.analysis import kept
-    from ktpfl_pipeline.core.metrics import VALIDATION
 
-    runs = finished(experiment, data)
-    if method is not None and method not in runs:
-        raise unknown("method", method, runs)
-    first = runs[method or next(iter(runs))]
-    names = dict(zip(first.client_ids, first.names or [f"client-{n}" for n in first.client_ids], strict=True))
+    results = finished(experiment, data)
+    if method is not None and method not in results:
+        raise unknown("method", method, results)
+    runs = {name: first(result) for name, result in results.items()}
+    one = runs[method or next(iter(runs))]
+    names = dict(zip(one.client_ids, one.names or [f"client-{n}" for n in one.client_ids], strict=True))
     if odd := [each for each in clients if each not in {*names.values(), *map(str, names)}]:
         raise unknown("client", odd[0], names.values())
     places = [p for p, (n, name) in enumerate(names.items()) if not clients or {str(n), name} & {*clients}]
-    taken = {place: method or chosen(runs, place) for place in places}
+    taken = {place: method or chosen(results, place) for place in places}
     folders = _folders([[*names.values()][place] for place in places], out / experiment)
     if old := [folder for folder in folders if folder.exists()]:
         raise InputError(f"{old[0]} is there already: move it away, or name another folder with --out.")
     stored = {name: _models(runs[name], data) for name in dict.fromkeys(taken.values())}
     rows = []
     for place, folder in zip(places, folders, strict=True):
-        name, n = taken[place], first.client_ids[place]
-        content, accuracy = stored[name], {key: run.final(VALIDATION) for key, run in runs.items()}
+        name, n = taken[place], one.client_ids[place]
+        content, accuracy = stored[name], {key: last_validation(run) for key, run in runs.items()}
         own, about = content["clients"][n], content["about"]
         kept.save(folder, content["models"][n], {**about, **own, "client": n}, data / "01_raw")
         shown = [f"{accuracy[key][place]:.4f}" if accuracy.get(key) else "unknown" for key in (name, OWN)]
@@ -112,7 +112,7 @@ def exported(
 
 
 def finished(experiment: str, data: Path) -> dict[str, Any]:
-    """Return the finished run with the first seed of each method of an experiment, a `FinishedRun`, by method.
+    """Return the results of the finished methods of an experiment, `MethodResult`s, by method.
 
     Raises InputError if there is none, or a result cannot be read.
     """
@@ -120,40 +120,53 @@ def finished(experiment: str, data: Path) -> dict[str, Any]:
     from ktpfl_pipeline.core.machine.files import content_of
 
     place = data / "07_model_output"
-    runs = {}
+    results = {}
     for file in sorted((place / experiment).glob("*/result.json")):
         try:
             result = MethodResult.from_dict(json.loads(content_of(file)))
         except (OSError, ValueError) as error:
             raise InputError(f"{file} cannot be read ({error}): run the experiment again.") from error
-        runs[result.method] = min(result.runs, key=lambda run: run.seed)
-    if not runs:
+        results[result.method] = result
+    if not results:
         there = sorted(each.parents[1].name for each in place.glob("*/*/result.json"))
         found = f"there are {listed([*dict.fromkeys(there)])}" if there else "there are none"
         raise InputError(f"{place} has no finished runs of {experiment!r} ({found}): run the experiment first.")
-    return runs
+    return results
 
 
-def chosen(runs: Mapping[str, Any], place: int) -> str:
-    """Return the method whose model the client at a position keeps: the one with the highest validation accuracy.
+def chosen(results: Mapping[str, Any], place: int) -> str:
+    """Return the method whose model the client at a position keeps, by the default rule of `evaluation.choice`.
 
-    After a tie with the client's own model, it keeps its own. Raises InputError if the clients have no validation
-    samples.
+    Of the methods whose models the client would keep instead of its own, it is the one with the highest accuracy on its
+    validation samples in the last evaluation. `results` are `MethodResult`s by method, of whose runs the one with the
+    first seed counts. Raises InputError if the clients have no choice.
     """
+    from ktpfl_pipeline.core.settings import Choice
+
+    runs = {name: first(result) for name, result in results.items()}
+    accuracy = {name: last_validation(run) for name, run in runs.items()}
+    why = {
+        "local-only training has no finished run": OWN not in runs,
+        "the clients have no validation samples": not all(accuracy.values()),
+        "the methods were run on different data": len({run.data for run in runs.values()}) > 1,
+    }
+    if reasons := [reason for reason, holds in why.items() if holds]:
+        raise InputError(f"The clients cannot choose a model, because {reasons[0]}: name the method with --method.")
+    own, samples = accuracy[OWN][place], runs[OWN].samples["validation"][place]
+    better = {name: each[place] for name, each in accuracy.items() if Choice().keeps(each[place], own, samples)}
+    return max(better, key=better.__getitem__, default=OWN)
+
+
+def first(result: Any) -> Any:
+    """Return the run with the first seed of a `MethodResult`, whose models are kept."""
+    return min(result.runs, key=lambda run: run.seed)
+
+
+def last_validation(run: Any) -> list[float]:
+    """Return each client's accuracy on its validation samples in the last evaluation, (N,); empty without samples."""
     from ktpfl_pipeline.core.metrics import VALIDATION
 
-    if others := [name for name, run in runs.items() if run.data != next(iter(runs.values())).data]:
-        raise InputError(
-            f"The runs of {others[0]} were made with other data than those of {next(iter(runs))}: run the comparison "
-            "again, or name the method with --method."
-        )
-    accuracy = {name: run.final(VALIDATION)[place] for name, run in runs.items() if VALIDATION in run.points}
-    if len(accuracy) < len(runs):
-        raise InputError(
-            "The clients have no validation samples by which they could choose a model: name the method with --method, "
-            f"one of {', '.join(runs)}, or set partition.validation_share."
-        )
-    return max(accuracy, key=lambda name: (round(accuracy[name], 9), name == OWN))
+    return list(run.evaluated[-1].accuracy.get(VALIDATION, ()))
 
 
 def _models(run: Any, data: Path) -> dict[str, Any]:

@@ -213,6 +213,8 @@ def setting(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
     if isinstance(value, Mapping):
+        if value.keys() == {"scheme", "labels_per_client"}:
+            return f"{setting(value['labels_per_client'])} labels per client"
         bare = ("encoding", "scheme")  # the value alone describes the section
         return " ".join(setting(each) if name in bare else f"{name}={setting(each)}" for name, each in value.items())
     return value if isinstance(value, str) else written(value)
