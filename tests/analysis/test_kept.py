@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -24,6 +25,7 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.weights import params_of
 from ktpfl_pipeline.data.converters import tables
+from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources import Reading, load
 from ktpfl_pipeline.data.standardization import FrequentTokens, Standardization
 from ktpfl_pipeline.methods import create
@@ -243,6 +245,24 @@ def test_predictions_are_those_of_the_engine(
     if "tokens" in arrays:
         with pytest.raises(InputError, match="the input has the id 99 in row 0, place 4"):
             served.predict([[1, 2, 3, 4, 99]])
+
+
+def test_a_classifier_of_transformers_and_its_tokenizer_move_with_the_folder(tmp_path: Path) -> None:
+    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    transformers.BertConfig(vocab_size=20, max_position_embeddings=10, **sizes).save_pretrained(tmp_path / "bert")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "[PAD]": 1, "screen": 2, "mouse": 3}, "[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(tmp_path / "words.json"))
+    (tmp_path / "tickets.csv").write_text(TICKETS)
+    reading = Reading(text=Text("words.json"))
+    samples = load("text:tickets.csv", tmp_path, None, reading)
+    written(tmp_path / "mine", samples, f"transformers:{tmp_path / 'bert'}", text=reading.text)
+    shutil.rmtree(tmp_path / "bert")
+    (tmp_path / "words.json").unlink()
+    model = kept.load((tmp_path / "mine").rename(tmp_path / "elsewhere"))
+    assert torch.equal(model.inputs.of_texts(["the screen is broken"]), samples.inputs[:1])
+    assert model.predict(samples.inputs).shape == (8, 2)
 
 
 OWN = "import torch, pathlib\npathlib.Path('ran').touch()\ndef wide(shape, classes):\n    return torch.nn.Sequential(\n"

@@ -56,7 +56,9 @@ def _drawn(groups: Mapping[str, Sequence[tuple[str, Difference]]], lead: str, bo
     """Draw groups of differences, each with its name above it unless that is empty, and the highest at its top."""
     rows: list[tuple[str, Difference | None]] = []
     for name, own in groups.items():
-        rows += [(name, None)] * bool(name) + sorted(own, key=lambda pair: -pair[1].mean)
+        if name:
+            rows.append((name, None))
+        rows.extend(sorted(own, key=lambda pair: -pair[1].mean))
     ranked = [each for _, each in rows if each]
     figure, axes = single(0.22 * len(rows) + 1.15)
     ends = [each.ends or (each.mean, each.mean) for each in ranked]
