@@ -81,7 +81,7 @@ class Inputs:
 
     @cached_property
     def _like(self) -> dict[str, Any]:
-        names, fill = self.served.columns, self.served.fill
+        names, fill = self.served.columns or [], self.served.fill
         return {"columns": names, "fill": np.full(len(names), np.nan) if fill is None else fill.numpy()}
 
     @cached_property
@@ -118,7 +118,7 @@ class Inputs:
         if suffix == ".npz":
             own = npz.columns(str(file.absolute()), Path()) if form == "rows" else None
             if own is not None and list(own) != list(self.served.columns or ()):
-                raise InputError(f"{file} has other columns than the model takes, {listed(self.served.columns)}.")
+                raise InputError(f"{file} has other columns than the model takes, {listed(self.served.columns or ())}.")
             return self._adapted(npz.unlabeled(str(file.absolute()), Path(), self._reading)[0], file)
         if suffix == ".npy" and form == "arrays":
             with readable(file, "is not an array of numbers", "save it with numpy.save"):

@@ -58,7 +58,8 @@ def _drawn(groups: Mapping[str, Sequence[tuple[str, Difference]]], lead: str, bo
     for name, own in groups.items():
         if name:
             rows.append((name, None))
-        rows.extend(sorted(own, key=lambda pair: -pair[1].mean))
+        ordered = sorted(own, key=lambda pair: -pair[1].mean)
+        rows.extend(ordered)
     ranked = [each for _, each in rows if each]
     figure, axes = single(0.22 * len(rows) + 1.15)
     ends = [each.ends or (each.mean, each.mean) for each in ranked]
