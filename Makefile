@@ -105,7 +105,7 @@ viz: $(READY)  ## the pipeline in the browser (kedro-viz); PIPELINE=hetero_cifar
 ui: $(READY)  ## the runs in the browser (MLflow)
 	@$(BIN)/python -m ktpfl_pipeline.ui
 
-docs: $(READY)  ## the documentation as a site, in build/docs; without a network. Its gallery trains what make run does, once
+docs: $(READY)  ## the documentation as a site, in build/docs; without a network. Its gallery trains a comparison, once
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs . build/docs
 	@echo "Open build/docs/index.html"
 

@@ -1,4 +1,4 @@
-"""The gallery: the comparison of `make run`, whose figures are drawn by the lines that are shown.
+"""The gallery: a comparison of `--env=quick`, whose figures are drawn by the lines that are shown.
 
 It is trained once for each clone, which takes minutes, and not again when the source changes: build/gallery keeps it.
 Without this folder the next build trains it again.
@@ -32,7 +32,7 @@ def run_comparison(app: Sphinx) -> None:
     stamp = PLACE / "finished"
     if stamp.is_file():
         return
-    sys.stderr.write("The gallery trains the comparison of `make run` first, once for this clone: minutes.\n")
+    sys.stderr.write("The gallery trains a small comparison first, once for this clone: minutes.\n")
     shutil.rmtree(PLACE, ignore_errors=True)
     shutil.copytree(ROOT / "conf", PLACE / "conf", ignore=shutil.ignore_patterns("local"))
     for folder in ("src", "conf/local", "data/01_raw"):
