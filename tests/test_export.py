@@ -65,7 +65,9 @@ def test_the_commands_of_the_page(
     page = PAGE.read_text("utf-8")
     export, predict = re.findall(r"^ktpfl (export patients|predict models/patients/north .*)$", page, re.MULTILINE)
     assert run(*export.split()) == 0
-    header, *rows = capsys.readouterr().out.splitlines()
+    out, said = capsys.readouterr()
+    header, *rows = out.splitlines()
+    assert "3 of 3 clients have fewer than 5 validation samples" in said
     assert header in page
     assert [row.split(",")[0] for row in rows] == sorted(SITES)
     assert [row.split(",")[-1] for row in rows] == [f"models/patients/{name}" for name in ("cmd", "east", "north")]

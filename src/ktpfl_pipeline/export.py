@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ktpfl_pipeline.core.errors import InputError, listed, unknown
+from ktpfl_pipeline.core.errors import InputError, listed, plural, unknown
 
 OWN = "local"
 """The method whose model a client has without any exchange."""
@@ -85,6 +85,7 @@ def exported(
     Raises InputError if there are no finished runs with models, a name is unknown, or a folder exists.
     """
     from ktpfl_pipeline.analysis import kept
+    from ktpfl_pipeline.core.settings import Choice
 
     results = finished(experiment, data)
     if method is not None and method not in results:
@@ -96,6 +97,14 @@ def exported(
         raise unknown("client", odd[0], names.values())
     places = [p for p, (n, name) in enumerate(names.items()) if not clients or {str(n), name} & {*clients}]
     taken = {place: method or chosen(results, place) for place in places}
+    least = Choice().minimum
+    few = [place for place in places if not method and one.samples["validation"][place] < least]
+    if few:
+        click.echo(
+            f"{len(few)} of {plural(len(places), 'client')} have fewer than {least} validation samples, too few for a "
+            "choice, and keep their own model. --method exports a method's models.",
+            err=True,
+        )
     folders = _folders([[*names.values()][place] for place in places], out / experiment)
     if old := [folder for folder in folders if folder.exists()]:
         raise InputError(f"{old[0]} is there already: move it away, or name another folder with --out.")
