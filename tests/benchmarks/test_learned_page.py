@@ -3,6 +3,7 @@
 import learned_page as page
 import pytest
 from learned_coefficients import CELLS, ROWS, SEEDS, Wanted, everything
+from page_tables import replaced
 
 NOISE = (0.15, -0.15, 0.05, -0.05, 0.0)
 
@@ -28,6 +29,11 @@ def test_differences_with_both_tests() -> None:
         "| random rows" + " | +0.1 [0.0, +0.2] ≈" * 4 + " |",
         "| seeds | 5 | 5 | 5 | 5 |",
     ]
+
+
+def test_the_page_shows_the_kept_runs() -> None:
+    text = page.PAGE.read_text("utf-8")
+    assert replaced(text, dict(page.tables(page.read()))) == text
 
 
 def test_how_often_learning_helps() -> None:
