@@ -1,0 +1,374 @@
+"""When does learning together pay? A map of settings with converged clients, and its prediction before training.
+
+    python benchmarks/map.py run        the missing runs, about an hour; several processes may run at once
+    python benchmarks/map.py plan       the number of runs that are missing
+    python benchmarks/map.py page       the tables and the figure of docs/results/map.md, from the kept runs
+
+A setting is a dataset, a number of training samples and of classes per client, a number of clients, a public set and
+one or two architectures. Each is run with local-only training, KT-pFL, KT-pFL (joint), FedMD and local-only training
+with matched work, with three seeds. All methods take `STEPS` mini-batch steps per round, after which local-only
+training does not improve. The prediction uses one exchange of predictions of clients that have only trained locally.
+The datasets are read from the npz files fashion_mnist, mnist, cifar10, cifar100 and har in the folder KTPFL_REAL_DATA,
+or in data/01_raw without this variable. `run` may be stopped at any time: a finished run is one line of `KEPT`.
+"""
+
+import csv
+import fcntl
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from itertools import combinations, product
+from math import log
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import converged
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from measure import CONFIGURED, RAW, ROOT
+from page_tables import drawn, named, write
+
+from ktpfl_pipeline.analysis.statistics import Difference, holm, paired
+from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.core.errors import DivergedError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.machine.resources import processor
+from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.core.weights import Models
+from ktpfl_pipeline.in_memory import federation
+from ktpfl_pipeline.methods import create
+from ktpfl_pipeline.reports.figures.base import grid_of_panels, styled
+from ktpfl_pipeline.reports.numbers import Entry, percent, signed
+from ktpfl_pipeline.reports.style import INK
+
+PAGE, FIGURE = ROOT / "docs" / "results" / "map.md", ROOT / "docs" / "images" / "map.png"
+EVERY = ROOT / "benchmarks" / "results" / "map.md"
+KEPT, FILES = ROOT / "benchmarks" / "results" / "map.csv", ROOT / "build" / "map"
+ROUNDS, STEPS, LAST, EPOCHS, SEEDS, TEST, PUBLIC = 8, 60, 3, 5, range(3), 60, 150
+"""Rounds, steps per round, rounds averaged, epochs of adaptation, seeds, test samples a client, public samples."""
+CLASSES = {"digits": 10, "fashion_mnist": 10, "cifar10": 10, "har": 6}
+SIZES = {"digits": (20, 50, 100), "fashion_mnist": (20, 100, 400), "cifar10": (20, 100, 400), "har": (20, 100, 400)}
+"""Training and validation samples of a client. Digits has 1,797 images."""
+OTHER = {
+    ("digits", "near"): "mnist",
+    ("digits", "far"): "fashion_mnist",
+    ("fashion_mnist", "near"): "mnist",
+    ("fashion_mnist", "far"): "cifar10",
+    ("cifar10", "near"): "cifar100",
+    ("cifar10", "far"): "mnist",
+    ("har", "far"): "noise",
+}
+"""Public datasets other than the private one."""
+TITLES = {"digits": "Digits", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10, gray", "har": "people's sensors"}
+LOCAL = "local"
+METHODS = ("local", "kt_pfl", "kt_pfl_joint", "fedmd", "local_matched")
+EXCHANGE = ("validation", "agreement", "overlap", "confidence")
+"""What one exchange of predictions shows; see `exchanged`."""
+
+
+class Setting(NamedTuple):
+    """A place on the map."""
+
+    data: str
+    samples: int  #: for training and validation, per client
+    classes: int  #: per client
+    clients: int = 10
+    public: str = "in-domain"
+    architectures: int = 1
+
+
+def settings() -> list[Setting]:
+    """Return all settings: a grid of samples and classes, and changes of one other property at the middle size."""
+    grid = [Setting(data, n, k) for data in CLASSES for n in SIZES[data] for k in counts(data)]
+    middle = [Setting(data, SIZES[data][1], k) for data in CLASSES for k in (2, CLASSES[data])]
+    clients = [each._replace(clients=number) for each in middle for number in (5, 20)]
+    public = [each._replace(public=kind) for each in middle for kind in ("near", "far") if (each.data, kind) in OTHER]
+    several = [each._replace(architectures=2) for each in middle if each.data in ("fashion_mnist", "cifar10")]
+    return [*grid, *clients, *public, *several]
+
+
+def counts(data: str) -> tuple[int, ...]:
+    """Return the numbers of classes per client: two, half and all."""
+    return 2, CLASSES[data] // 2, CLASSES[data]
+
+
+def samples(data: str) -> dict[str, Any]:
+    """Return inputs under their name in npz files, and labels, in an order of their own."""
+    if data == "noise":
+        return {"features": np.random.default_rng(0).normal(size=(1000, 9, 128)).astype("float32")}
+    if data == "digits":
+        from sklearn.datasets import load_digits
+
+        loaded = load_digits()
+        found = {"images": (loaded.images / 16 * 255).round().astype("uint8"), "labels": loaded.target}
+    else:
+        with np.load(RAW / f"{data}.npz") as file:
+            name = "features" if data == "har" else "images"
+            found = {name: file[name], "labels": file["labels"]}
+    order = np.random.default_rng(0).permutation(len(found["labels"]))
+    return {name: array[order] for name, array in found.items()}
+
+
+def files(setting: Setting) -> tuple[str, str]:
+    """Return the private and the public source. They share no sample: the first 200 of a file are public."""
+    source = OTHER.get((setting.data, setting.public), setting.data)
+    FILES.mkdir(parents=True, exist_ok=True)
+    with open(FILES / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name, data, part in (
+            (f"{setting.data}-private", setting.data, slice(200, None)),
+            (f"{source}-public", source, slice(200)),
+        ):
+            if not (FILES / f"{name}.npz").exists():
+                np.savez(FILES / f"new-{name}.npz", **{key: array[part] for key, array in samples(data).items()})
+                (FILES / f"new-{name}.npz").replace(FILES / f"{name}.npz")
+    return f"npz:{FILES}/{setting.data}-private.npz", f"npz:{FILES}/{source}-public.npz"
+
+
+def made(setting: Setting, seed: int) -> Federation:
+    """Return the federation of a setting."""
+    private, public = files(setting)
+    size = {"digits": 8, "har": None}.get(setting.data, 28)
+    total = setting.samples + TEST
+    return federation(
+        private,
+        setting.clients,
+        ["mlp", "lenet"][: setting.architectures],
+        {"scheme": "k_labels", "labels_per_client": setting.classes, "test_share": TEST / total},
+        seed,
+        private={"samples": setting.clients * total},
+        public={"source": public, "batch": PUBLIC},
+        training={"steps": STEPS, "epochs": 1, "batch_size": 16, "learning_rate": 0.05},
+        distillation={"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
+        **({} if size is None else {"image": {"channels": 1, "size": size}}),
+    )
+
+
+def exchanged(fed: Federation, models: Models) -> dict[str, float]:
+    """Return what one exchange of predictions on public samples shows, and the validation accuracy of the clients.
+
+    ``agreement`` is the share of public samples on which two clients predict one class, ``overlap`` that of their mean
+    predictions, Σ_k min(p_nk, p_mk), both as means over pairs; ``confidence`` is the mean highest probability.
+    """
+    p = fed.logits(models, fed.public_batch(1)).softmax(dim=2)  # (N, B, K)
+    classes, means = p.argmax(dim=2), p.mean(dim=1)  # (N, B), (N, K)
+    pairs = list(combinations(range(len(p)), 2))
+    return {
+        "validation": fmean(each.accuracy for each in fed.evaluate(models, "validation").values()),
+        "agreement": fmean(float((classes[n] == classes[m]).float().mean()) for n, m in pairs),
+        "overlap": fmean(float(torch.minimum(means[n], means[m]).sum()) for n, m in pairs),
+        "confidence": float(p.amax(dim=2).mean()),
+    }
+
+
+def finished(setting: Setting, name: str, seed: int) -> dict[str, str]:
+    """Run a method, and return its line: mean accuracies over clients and the last rounds, in percent."""
+    began, fed, method = time.process_time(), made(setting, seed), create(name, CONFIGURED.get(name))
+    line = {key: str(value) for key, value in setting._asdict().items()} | {"method": name, "seed": str(seed)}
+    line["processor"] = processor()
+    schedule = engine.Schedule(ROUNDS, evaluate_every=ROUNDS, evaluate_last=LAST, adapt_epochs=(EPOCHS,))
+    with closing(fed.executor):
+        try:
+            run = engine.run(method, replace(fed, rounds=ROUNDS), schedule)
+        except DivergedError:
+            return line
+        shown = {}
+        if name == LOCAL:
+            shown = exchanged(fed, method.personal(run.state, [client.id for client in fed.clients], fed))
+    records = run.history[-LAST:]
+    for point, key in (("after_transfer", "after_transfer"), ("adapted", f"{ADAPTED}{EPOCHS}")):
+        line[point] = f"{100 * fmean(fmean(record.accuracy[key]) for record in records):.3f}"
+    line |= {key: f"{value:.4f}" for key, value in shown.items()}
+    return line | {"seconds": f"{time.process_time() - began:.1f}"}
+
+
+COLUMNS = (*Setting._fields, "method", "seed", "after_transfer", "adapted", *EXCHANGE, "processor", "seconds")
+Key = tuple[Setting, str, int]
+
+
+def key(line: dict[str, str]) -> Key:
+    """Return what identifies the run of a line."""
+    words = {name: line[name] if name in ("data", "public") else int(line[name]) for name in Setting._fields}
+    return Setting(**words), line["method"], int(line["seed"])  # type: ignore[arg-type]
+
+
+def wanted() -> list[Key]:
+    """Return all runs: those of the first seed first."""
+    return [(setting, method, seed) for seed in SEEDS for setting in settings() for method in METHODS]
+
+
+def run() -> None:
+    """Run what is missing; another process may be at the same work."""
+    torch.set_num_threads(1)
+    for each in wanted():
+        FILES.mkdir(parents=True, exist_ok=True)
+        with open(FILES / ("-".join(map(str, (*each[0], *each[1:]))) + ".lock"), "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            if each in map(key, converged.read(KEPT)):
+                continue
+            line = finished(*each)
+            with KEPT.open("a", newline="") as kept:
+                fcntl.flock(kept, fcntl.LOCK_EX)
+                writer = csv.DictWriter(kept, COLUMNS, restval="", lineterminator="\n")
+                if not kept.tell():
+                    writer.writeheader()
+                writer.writerow(line)
+        print(*each[0], *each[1:], line.get("after_transfer", "diverged"), line.get("seconds"), flush=True)
+
+
+Values = dict[tuple[Setting, str, str], dict[int, float]]
+"""Values by seed, by setting, method and column; accuracies are fractions of 1."""
+POINTS = {"after_transfer": "after transfer", "adapted": "adapted"}
+
+
+def values(lines: list[dict[str, str]]) -> Values:
+    """Return the values of all finished runs."""
+    found: Values = {}
+    for line in lines:
+        setting, method, seed = key(line)
+        for name in (*POINTS, *EXCHANGE):
+            if line[name]:
+                found.setdefault((setting, method, name), {})[seed] = float(line[name]) / (100 if name in POINTS else 1)
+    return found
+
+
+def gains(found: Values, method: str, point: str) -> dict[Setting, Difference]:
+    """Return a method's differences to local-only training, paired by seed, in the settings that have both."""
+    pairs = {each: (found.get((each, method, point), {}), found.get((each, LOCAL, point), {})) for each in settings()}
+    return {each: gain for each, pair in pairs.items() if (gain := paired(*pair))}
+
+
+def counted(found: Values) -> str:
+    """Return in how many settings each method is above or below local-only training, by Holm over all settings."""
+    table: list[list[Entry]] = [["method minus local-only", "settings", "above", "below", "not significant", "mean"]]
+    for method, (point, said) in product(METHODS[1:], POINTS.items()):
+        own = gains(found, method, point)
+        signs = [each.sign if each else 0 for each in holm(own).values()]
+        counts = [str(signs.count(sign)) for sign in (1, -1, 0)]
+        table.append([f"{named(method)}, {said}", str(len(own)), *counts, signed(fmean(g.mean for g in own.values()))])
+    return drawn(table)
+
+
+def changed(found: Values) -> str:
+    """Return KT-pFL's gain, adapted, by the number of clients, the public set, and the architectures."""
+    own = gains(found, "kt_pfl", "adapted")
+    columns = [(data, k, f"{name}, {said}") for data, name in TITLES.items() for k, said in ((2, "two"), (0, "all"))]
+    table: list[list[Entry]] = [["setting", *(name for _, _, name in columns)]]
+    ways: dict[str, dict[str, Any]] = {"ten clients, public samples in-domain, one architecture": {}}
+    ways |= {f"{number} clients": {"clients": number} for number in (5, 20)}
+    ways |= {f"public samples {kind}": {"public": kind} for kind in ("near", "far")}
+    for said, change in {**ways, "two architectures": {"architectures": 2}}.items():
+        places = [Setting(data, SIZES[data][1], k or CLASSES[data])._replace(**change) for data, k, _ in columns]
+        table.append([said, *(signed(own[place].mean) if place in own else "" for place in places)])
+    return drawn(table)
+
+
+def every(found: Values) -> str:
+    """Return the table of all settings: local-only training, and the differences of all methods at both points."""
+    shown = {(m, p): gains(found, m, p) for m in METHODS[1:] for p in POINTS}
+    signs = {each: holm(own) for each, own in shown.items()}
+    table: list[list[Entry]] = [
+        ["setting", "local-only", *(f"{named(method)}, {POINTS[point]}" for method, point in shown)]
+    ]
+    for each in settings():
+        local = list(found.get((each, LOCAL, "after_transfer"), {}).values())
+        said = f"{TITLES[each.data]}, {each.samples} samples, {each.classes} classes, {each.clients} clients"
+        said += f", public {each.public}" + ", two architectures" * (each.architectures == 2)
+        table.append([said, percent(fmean(local)) if local else "", *(point(signs[of].get(each)) for of in shown)])
+    return drawn(table)
+
+
+def point(gain: Difference | None) -> Entry:
+    """Return a difference without its interval, bold if it is significant."""
+    return replace(signed(gain.mean), bold=gain.sign != 0) if gain else ""
+
+
+def features(found: Values, setting: Setting) -> list[float]:
+    """Return what is known before federated training: one exchange of predictions, sizes, classes, and clients."""
+    shown = [fmean(found[setting, LOCAL, name].values()) for name in EXCHANGE]
+    return [*shown, log(setting.samples), log(setting.clients), log(CLASSES[setting.data])]
+
+
+def predicted(found: Values) -> str:
+    """Return the share of right signs of a logistic regression on datasets that it has not seen."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    table = [["dataset left out", "settings", "with a gain", "right signs", "always no", "always yes"]]
+    own = gains(found, "kt_pfl", "adapted")
+    x = {each: features(found, each) for each in own}
+    y = {each: gain.mean > 0 for each, gain in own.items()}
+    right = []
+    for data, name in TITLES.items():
+        theirs, rest = ([each for each in own if (each.data == data) == mine] for mine in (True, False))
+        model = make_pipeline(StandardScaler(), LogisticRegression())
+        model.fit([x[each] for each in rest], [y[each] for each in rest])
+        hits = model.predict([x[each] for each in theirs]) == np.array([y[each] for each in theirs])
+        right += hits.tolist()
+        table.append([name, *rates([y[each] for each in theirs], hits.tolist())])
+    table.append(["all", *rates(list(y.values()), right)])
+    return drawn(table)
+
+
+def rates(signs: list[bool], hits: list[bool]) -> list[str]:
+    """Return the numbers of settings and of gains, and the shares of right signs of the model and of two constants."""
+    yes = fmean(signs)
+    return [str(len(signs)), str(sum(signs)), *(f"{100 * each:.0f} %" for each in (fmean(hits), 1 - yes, yes))]
+
+
+@styled
+def picture(found: Values) -> Figure:
+    """Draw KT-pFL's gain over local-only training, adapted, by samples and classes per client, a panel per dataset."""
+    figure, panels = grid_of_panels(list(TITLES.values()), across=2, height=1.9, wrap=40)
+    own = gains(found, "kt_pfl", "adapted")
+    signs = holm(own)
+    for axes, data in zip(panels, TITLES, strict=True):
+        grid = np.full((3, 3), np.nan)
+        for row, n in enumerate(SIZES[data]):
+            for column, k in enumerate(counts(data)):
+                if (gain := own.get(place := Setting(data, n, k))) is None:
+                    continue
+                grid[row, column] = 100 * gain.mean
+                strong = "bold" if signs[place] and signs[place].sign else "normal"
+                axes.text(column, row, str(signed(gain.mean)), ha="center", va="center", weight=strong, color=INK)
+        axes.imshow(grid, cmap="RdBu", vmin=-10, vmax=10, aspect="auto", alpha=0.7)
+        axes.set_xticks(range(3), [str(k) for k in counts(data)])
+        axes.set_yticks(range(3), [str(n) for n in SIZES[data]])
+        axes.set_xlabel("classes per client", fontsize=8)
+        axes.set_ylabel("samples per client", fontsize=8)
+    return figure
+
+
+ABOVE = """# All settings of the map
+
+Differences to local-only training in percentage points. **Bold**: significant after Holm's correction over the column.
+Written by `python benchmarks/map.py page`.
+
+"""
+
+
+def page() -> None:
+    """Write the tables of the page, the table of all settings, and the figure."""
+    found = values(converged.read(KEPT))
+    made = {"How often it pays": counted, "What else matters": changed, "Can it be predicted?": predicted}
+    write(PAGE, {f"## {heading}\n": table(found) for heading, table in made.items()})
+    EVERY.write_text(f"{ABOVE}{every(found)}\n", "utf-8")
+    picture(found).savefig(FIGURE, dpi=200)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["run"]:
+        run()
+    elif sys.argv[1:] == ["page"]:
+        page()
+    elif sys.argv[1:] == ["plan"]:
+        kept = set(map(key, converged.read(KEPT)))
+        print(f"{sum(each not in kept for each in wanted())} of {len(wanted())} runs are missing.")
+    else:
+        raise SystemExit(__doc__)
