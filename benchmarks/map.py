@@ -49,8 +49,10 @@ KEPT, FILES = ROOT / "benchmarks" / "results" / "map.csv", ROOT / "build" / "map
 ROUNDS, STEPS, LAST, EPOCHS, SEEDS, TEST, PUBLIC = 8, 60, 3, 5, range(3), 60, 150
 """Rounds, steps per round, rounds averaged, epochs of adaptation, seeds, test samples a client, public samples."""
 CLASSES = {"digits": 10, "fashion_mnist": 10, "cifar10": 10, "har": 6}
-SIZES = {"digits": (20, 50, 100), "fashion_mnist": (20, 100, 400), "cifar10": (20, 100, 400), "har": (20, 100, 400)}
+SIZES = {"digits": (20, 50, 90), "fashion_mnist": (20, 100, 400), "cifar10": (20, 100, 400), "har": (20, 100, 400)}
 """Training and validation samples of a client. Digits has 1,797 images."""
+FEW, MANY = 5, {"digits": 14, "fashion_mnist": 20, "cifar10": 20, "har": 20}
+"""Numbers of clients other than ten."""
 OTHER = {
     ("digits", "near"): "mnist",
     ("digits", "far"): "fashion_mnist",
@@ -83,7 +85,7 @@ def settings() -> list[Setting]:
     """Return all settings: a grid of samples and classes, and changes of one other property at the middle size."""
     grid = [Setting(data, n, k) for data in CLASSES for n in SIZES[data] for k in counts(data)]
     middle = [Setting(data, SIZES[data][1], k) for data in CLASSES for k in (2, CLASSES[data])]
-    clients = [each._replace(clients=number) for each in middle for number in (5, 20)]
+    clients = [each._replace(clients=number) for each in middle for number in (FEW, MANY[each.data])]
     public = [each._replace(public=kind) for each in middle for kind in ("near", "far") if (each.data, kind) in OTHER]
     several = [each._replace(architectures=2) for each in middle if each.data in ("fashion_mnist", "cifar10")]
     return [*grid, *clients, *public, *several]
@@ -260,10 +262,11 @@ def changed(found: Values) -> str:
     columns = [(data, k, f"{name}, {said}") for data, name in TITLES.items() for k, said in ((2, "two"), (0, "all"))]
     table: list[list[Entry]] = [["setting", *(name for _, _, name in columns)]]
     ways: dict[str, dict[str, Any]] = {"ten clients, public samples in-domain, one architecture": {}}
-    ways |= {f"{number} clients": {"clients": number} for number in (5, 20)}
+    ways |= {said: {"clients": number} for said, number in (("5 clients", FEW), ("20 clients (14 of digits)", 0))}
     ways |= {f"public samples {kind}": {"public": kind} for kind in ("near", "far")}
     for said, change in {**ways, "two architectures": {"architectures": 2}}.items():
         places = [Setting(data, SIZES[data][1], k or CLASSES[data])._replace(**change) for data, k, _ in columns]
+        places = [each if each.clients else each._replace(clients=MANY[each.data]) for each in places]
         table.append([said, *(signed(own[place].mean) if place in own else "" for place in places)])
     return drawn(table)
 
