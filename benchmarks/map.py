@@ -132,7 +132,7 @@ def files(setting: Setting) -> tuple[str, str]:
 def made(setting: Setting, seed: int) -> Federation:
     """Return the federation of a setting."""
     private, public = files(setting)
-    size = {"digits": 8, "har": None}.get(setting.data, 28)
+    image = None if setting.data == "har" else {"channels": 1, "size": 8 if setting.data == "digits" else 28}
     total = setting.samples + TEST
     return federation(
         private,
@@ -144,7 +144,7 @@ def made(setting: Setting, seed: int) -> Federation:
         public={"source": public, "batch": PUBLIC},
         training={"steps": STEPS, "epochs": 1, "batch_size": 16, "learning_rate": 0.05},
         distillation={"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
-        **({} if size is None else {"image": {"channels": 1, "size": size}}),
+        image=image,  # type: ignore[arg-type]
     )
 
 
