@@ -338,7 +338,7 @@ def picture(found: Values) -> Figure:
                 if (gain := own.get(place := Setting(data, n, k))) is None:
                     continue
                 grid[row, column] = 100 * gain.mean
-                strong = "bold" if signs[place] and signs[place].sign else "normal"
+                strong = "bold" if (tested := signs[place]) and tested.sign else "normal"
                 axes.text(column, row, str(signed(gain.mean)), ha="center", va="center", weight=strong, color=INK)
         axes.imshow(grid, cmap="RdBu", vmin=-10, vmax=10, aspect="auto", alpha=0.7)
         axes.set_xticks(range(3), [str(k) for k in counts(data)])
