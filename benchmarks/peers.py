@@ -286,7 +286,8 @@ def differences(name: str, path: Path, changed: bool) -> list[float]:
 
 def run(paths: Mapping[str, Path], names: list[str]) -> None:
     """Compare methods, and keep the differences; those of other methods stay."""
-    rows = [row for row in pd.read_csv(FILE).to_dict("records") if row["method"] not in names] if FILE.exists() else []
+    kept: list[Any] = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
+    rows: list[dict[str, Any]] = [row for row in kept if row["method"] not in names]
     for name in names:
         case, path = CASES[name], paths[CASES[name].library]
         commit = subprocess.check_output(["git", "-C", path, "rev-parse", "--short", "HEAD"], text=True)
