@@ -301,7 +301,8 @@ def run(paths: Mapping[str, Path], names: list[str]) -> None:
             print(name, "changed" if changed else "as it is", found, flush=True)
             if all(value <= EQUAL for value in found):
                 break
-    pd.DataFrame(sorted(rows, key=lambda row: list(CASES).index(row["method"]))).to_csv(FILE, index=False)
+    rows.sort(key=lambda row: list(CASES).index(row["method"]))
+    pd.DataFrame(rows).to_csv(FILE, index=False)
 
 
 def table() -> str:
