@@ -298,12 +298,12 @@ def features(found: Values, setting: Setting) -> list[float]:
 
 
 def predicted(found: Values) -> str:
-    """Return the share of right signs of a logistic regression on datasets that it has not seen."""
+    """Return the share of correct predictions of a logistic regression on datasets that it has not seen."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    table = [["dataset left out", "settings", "with a gain", "right signs", "always no", "always yes"]]
+    table = [["dataset left out", "settings", "with a gain", "predicted correctly", "always no", "always yes"]]
     own = gains(found, "kt_pfl", "adapted")
     x = {each: features(found, each) for each in own}
     y = {each: gain.mean > 0 for each, gain in own.items()}
@@ -320,7 +320,7 @@ def predicted(found: Values) -> str:
 
 
 def rates(signs: list[bool], hits: list[bool]) -> list[str]:
-    """Return the numbers of settings and of gains, and the shares of right signs of the model and of two constants."""
+    """Return the numbers of settings and of gains, and the shares of correct answers of the model and of constants."""
     yes = fmean(signs)
     return [str(len(signs)), str(sum(signs)), *(f"{100 * each:.0f} %" for each in (fmean(hits), 1 - yes, yes))]
 
@@ -356,11 +356,14 @@ Written by `python benchmarks/map.py page`.
 """
 
 
+TABLES = {"How often it pays": counted, "What else matters": changed, "Can it be predicted?": predicted}
+"""The tables of the page by heading."""
+
+
 def page() -> None:
     """Write the tables of the page, the table of all settings, and the figure."""
     found = values(converged.read(KEPT))
-    made = {"How often it pays": counted, "What else matters": changed, "Can it be predicted?": predicted}
-    write(PAGE, {f"## {heading}\n": table(found) for heading, table in made.items()})
+    write(PAGE, {f"## {heading}\n": table(found) for heading, table in TABLES.items()})
     EVERY.write_text(f"{ABOVE}{every(found)}\n", "utf-8")
     picture(found).savefig(FIGURE, dpi=200)
 
