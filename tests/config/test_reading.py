@@ -7,9 +7,10 @@ from bad_configuration import EXPERIMENT, context
 from click import ClickException
 from kedro.framework.project import configure_project, pipelines
 
-from ktpfl_pipeline.config import reading
+from ktpfl_pipeline.config import parsing, reading
 from ktpfl_pipeline.hooks import ProjectHooks
 from ktpfl_pipeline.pipeline_registry import register_pipelines
+from ktpfl_pipeline.runs.sweep import as_written
 
 MINE = {"digits": EXPERIMENT, "mine": {"like": "digits", "rounds": 2}, "sweep_x": {}, "tune_mine": {}, "_shared": {}}
 NAMES = {"digits", "compare_digits", "mine", "compare_mine", "tune_mine", "sweep_x", "overview", "__default__"}
@@ -123,3 +124,12 @@ def test_a_number_that_yaml_changes_is_refused(tmp_path: Path, text: str, words:
     with pytest.raises(ClickException) as refused:
         ProjectHooks().after_context_created(made)
     assert words in refused.value.message
+
+
+def test_a_sweep_reads_sections_as_written_where_kedro_has_parsed_them(tmp_path: Path) -> None:
+    """Kedro parses the experiments of all pipelines if the command names none, as make run."""
+    context(tmp_path, parameters={"digits": EXPERIMENT})
+    register_pipelines()
+    written = reading.recall()
+    parsed = {**written, "digits": parsing.form("digits", written["digits"])}
+    assert as_written(parsed) == written

@@ -1,11 +1,12 @@
 """A sweep: the same methods at several values of one setting. `parameters` are all sections of conf/ by name."""
 
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Study, read
-from ktpfl_pipeline.config import parsing
+from ktpfl_pipeline.config import parsing, reading
 from ktpfl_pipeline.config.studies import Sweep
 from ktpfl_pipeline.core.errors import DivergedError, InputError, plural
 from ktpfl_pipeline.core.identity import flat
@@ -21,7 +22,7 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
 
     Raises InputError if runs diverged, after all other runs are finished; the message names the diverged runs.
     """
-    planned = plan(name, parsing.sweep_cells(name, sweep, parameters), raw_folder)
+    planned = plan(name, parsing.sweep_cells(name, sweep, as_written(parameters)), raw_folder)
     check_possible(planned)
     left, runs, diverged = in_turn(planned), dict[str, FinishedRun](), list[str]()
     with parent_run(name, flat(plain(sweep)), planned, {"kind": "sweep", "sweep": name}) as (key, tracked):
@@ -40,12 +41,17 @@ def run_sweep(sweep: Sweep, parameters: dict[str, Any], raw_folder: Path, *, nam
     return Study(plain(sweep), key, tracked.run_id, [each.finished(runs, {}) for each in planned]).to_dict()
 
 
+def as_written(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return all sections as they are in conf/. Kedro parses experiments if no pipeline is named in the command."""
+    return {name: reading.recall()[name] if is_dataclass(own) else own for name, own in parameters.items()}
+
+
 def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, Any], *, name: str) -> Report:
     """Return the report on the `results` of `run_sweep`, and log it to the run of the sweep.
 
     Raises InputError if the results were made with other settings.
     """
-    variants = parsing.variants(name, sweep, parameters)
+    variants = parsing.variants(name, sweep, as_written(parameters))
     study = read(name, results, plain(sweep), [variant.shared() for variant in variants])
     led = [each.leading(headline=variants[0].headline) for each in study.variants]
     return log_study(name, study.key, sweeps.build(name, sweep.parameter, led))
