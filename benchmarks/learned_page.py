@@ -76,26 +76,22 @@ def differences(results: Values, row: str, others: list[str], point: str) -> dic
     return {name: each for name, each in found.items() if each}
 
 
-def tested(found: Differences) -> tuple[dict[tuple[str, str, str], int], set[tuple[str, str, str]]]:
-    """Return the signs of the differences, and those that are equivalent to zero, both corrected for all of them.
-
-    A sign is 1 or -1 if the difference is significant, and 0 otherwise.
-    """
+def tested(found: Differences) -> tuple[dict[tuple[str, str, str], Difference | None], set[tuple[str, str, str]]]:
+    """Return the differences with intervals, and those that are equivalent to zero, both corrected for all of them."""
     tests = {name: p for name, each in found.items() if (p := equivalence(each, MARGIN)) is not None}
-    equivalent = {name for name, p in step_down(tests).items() if p < 1 - CONFIDENCE}
-    return {name: each.sign if each else 0 for name, each in holm(found).items()}, equivalent
+    return holm(found), {name for name, p in step_down(tests).items() if p < 1 - CONFIDENCE}
 
 
 def verdicts(found: Differences) -> dict[tuple[str, str, str], str]:
-    """Return the differences with intervals that are not corrected.
+    """Return the differences with corrected intervals.
 
     Significant differences are bold. Differences that are equivalent to zero have a mark.
     """
-    signs, equivalent = tested(found)
-    bold = {name: "**" * bool(sign) for name, sign in signs.items()}
+    corrected, equivalent = tested(found)
+    bold = {name: "**" * bool(each and each.sign) for name, each in corrected.items()}
     return {
         name: f"{bold[name]}{interval(each)}{bold[name]}{EQUIVALENT * (name in equivalent)}"
-        for name, each in found.items()
+        for name, each in corrected.items()
     }
 
 
@@ -103,9 +99,9 @@ def summary(results: Values) -> str:
     """Return in how many settings and points the learned matrix is above, below or equivalent to each row."""
     counts: dict[str, Counter[str]] = {}
     for point in ("after_transfer", "adapted"):
-        signs, equivalent = tested(differences(results, LEARNED, OTHERS, point))
-        for name, sign in signs.items():
-            own = counts.setdefault(name[2], Counter())
+        corrected, equivalent = tested(differences(results, LEARNED, OTHERS, point))
+        for name, each in corrected.items():
+            own, sign = counts.setdefault(name[2], Counter()), each.sign if each else 0
             own["above"] += sign > 0
             own["below"] += sign < 0
             own["equivalent"] += name in equivalent

@@ -63,7 +63,7 @@ OTHER = {
     ("har", "far"): "noise",
 }
 """Public datasets other than the private one."""
-TITLES = {"digits": "Digits", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10, gray", "har": "people's sensors"}
+TITLES = {"digits": "Digits", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10, gray", "har": "People's sensors"}
 LOCAL = "local"
 METHODS = ("local", "kt_pfl", "kt_pfl_joint", "fedmd", "local_matched")
 EXCHANGE = ("validation", "agreement", "overlap", "confidence")
