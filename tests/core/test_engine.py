@@ -1,5 +1,6 @@
 """The round loop: evaluation, and what a run survives."""
 
+import math
 import os
 import time
 import weakref
@@ -161,10 +162,14 @@ class TestEvaluation:
 
     def test_without_validation_data_there_is_no_validation(self) -> None:
         fed = toy.federation()
-        empty = fed.clients[1].validation.take(torch.tensor([], dtype=torch.int64))
-        clients = (fed.clients[0], replace(fed.clients[1], validation=empty))
-        record = engine.run(Local(), toy.again(fed, clients=clients), Schedule(rounds=1)).history[0]
+        none = torch.tensor([], dtype=torch.int64)
+        first, second = (replace(each, validation=each.validation.take(none)) for each in fed.clients[:2])
+        record = engine.run(Local(), toy.again(fed, clients=(first, second)), Schedule(rounds=1)).history[0]
         assert set(record.accuracy) == {"after_local", "after_transfer"}
+        partly = toy.again(fed, clients=(fed.clients[0], second))
+        known, unknown = engine.run(Local(), partly, Schedule(rounds=1)).history[0].accuracy["validation"]
+        assert 0 <= known <= 1
+        assert math.isnan(unknown)
 
     def test_a_model_that_did_not_change_is_not_evaluated_again(self) -> None:
         """Five clients, one trains a round: it alone is evaluated twice, or once where nothing comes back."""
