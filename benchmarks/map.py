@@ -247,11 +247,13 @@ def gains(found: Values, method: str, point: str) -> dict[Setting, Difference]:
 
 def counted(found: Values) -> str:
     """Return in how many settings each method is above or below local-only training, by Holm over all settings."""
-    table: list[list[Entry]] = [["method minus local-only", "settings", "above", "below", "not significant", "mean"]]
+    table: list[list[Entry]] = [
+        ["method minus local-only", "settings", "with three seeds", "above", "below", "not significant", "mean"]
+    ]
     for method, (point, said) in product(METHODS[1:], POINTS.items()):
         own = gains(found, method, point)
         signs = [each.sign if each else 0 for each in holm(own).values()]
-        counts = [str(signs.count(sign)) for sign in (1, -1, 0)]
+        counts = [str(sum(each.ends is not None for each in own.values())), *(str(signs.count(n)) for n in (1, -1, 0))]
         table.append([f"{named(method)}, {said}", str(len(own)), *counts, signed(fmean(g.mean for g in own.values()))])
     return drawn(table)
 
