@@ -73,7 +73,7 @@ class Net(nn.Module):
 class Case:
     """A method in both codes, with settings that mean the same."""
 
-    library: str
+    project: str
     module: str  #: client<module>.py and server<module>.py
     server: str  #: the class
     #: what is compared: the tensors of our state, by their place in the other code, where # is the client
@@ -173,7 +173,7 @@ def federation(case: Case, sizes: tuple[int, ...]) -> Federation:
     """Return the clients for our code: the first training images of each client in the file."""
     file, clients = RAW / "mnist_20_clients.npz", []
     stored = np.load(file) if file.exists() else None
-    names = ("small", "large") if case.library == "HtFLlib" else (case.architecture,) * 2
+    names = ("small", "large") if case.project == "HtFLlib" else (case.architecture,) * 2
     for place, (n, size) in enumerate(zip(CLIENTS, sizes, strict=True)):
         if stored is None:
             images, labels = np.random.default_rng(n).integers(0, 256, (size, 28, 28)), np.arange(size) * n % CLASSES
@@ -240,7 +240,7 @@ def theirs(path: Path, case: Case, fed: Federation, starts: Values, changed: boo
     with imported(path, fed) as peer:
         layers = peer.module("flcore.trainmodel.models")
         layers.Net = Net
-        if case.library == "PFLlib":
+        if case.project == "PFLlib":
             args.model = fed.build(case.architecture)
             args.model.load_state_dict(fed.initial_model(case.architecture), strict=False)
             if case.split:
@@ -289,12 +289,12 @@ def run(paths: Mapping[str, Path], names: list[str]) -> None:
     kept: list[Any] = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
     rows: list[dict[str, Any]] = [row for row in kept if row["method"] not in names]
     for name in names:
-        case, path = CASES[name], paths[CASES[name].library]
+        case, path = CASES[name], paths[CASES[name].project]
         commit = subprocess.check_output(["git", "-C", path, "rev-parse", "--short", "HEAD"], text=True)
         for changed in (False, True):
             found = differences(name, path, changed)
             rows += [
-                {"method": name, "code": f"{case.library} {commit.strip()}", "changed": changed}
+                {"method": name, "code": f"{case.project} {commit.strip()}", "changed": changed}
                 | {"round": t, "largest_difference": f"{value:.1e}"}
                 for t, value in enumerate(found, 1)
             ]
