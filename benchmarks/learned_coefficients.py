@@ -18,7 +18,7 @@ import csv
 import fcntl
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -322,10 +322,10 @@ def everything(cells: list[tuple[str, str]], rows: list[str], seeds: list[int]) 
 
 
 @contextmanager
-def claimed(wanted: Wanted) -> Iterator[bool]:
+def claimed(folder: Path, wanted: Iterable[Any]) -> Iterator[bool]:
     """Yield whether no other process is at this run. The claim ends with the process that made it."""
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    with open(IMAGES / ("-".join(map(str, wanted)) + ".lock"), "w") as file:
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ("-".join(map(str, wanted)) + ".lock"), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -344,13 +344,13 @@ def run(wanted: list[Wanted]) -> None:
 
 def perform(wanted: Wanted) -> bool:
     """Do a run, unless it is finished, another process is at it, or its design is not finished; return whether done."""
-    with claimed(wanted) as free:
+    with claimed(IMAGES, wanted) as free:
         lines = read()
         found = point(lines, wanted)
         if not free or found is None or wanted in done(lines):
             return False
         line = finished(wanted, *found)
-        append(line)
+        append(KEPT, COLUMNS, line)
     print(*wanted[:5], *found, line.get("after_transfer", "diverged"), f"{line.get('seconds')} CPU s", flush=True)
     return True
 
@@ -376,11 +376,11 @@ def missing(wanted: list[Wanted]) -> list[Wanted]:
     return [each for each in wanted if each not in there]
 
 
-def append(line: dict[str, str]) -> None:
+def append(kept: Path, columns: Sequence[str], line: dict[str, str]) -> None:
     """Add a line to the kept ones; the lock keeps the lines of several processes apart."""
-    with KEPT.open("a", newline="") as file:
+    with kept.open("a", newline="") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         if not file.tell():
             writer.writeheader()
         writer.writerow(line)

@@ -6,13 +6,12 @@
 
 A setting is a dataset, a number of training samples and of classes per client, a number of clients, a public set and
 one or two architectures. Each is run with local-only training, KT-pFL, KT-pFL (joint), FedMD and local-only training
-with matched work, with three seeds. All methods take `STEPS` mini-batch steps per round, after which local-only
-training does not improve. The prediction uses one exchange of predictions of clients that have only trained locally.
-The datasets are read from the npz files fashion_mnist, mnist, cifar10, cifar100 and har in the folder KTPFL_REAL_DATA,
-or in data/01_raw without this variable. `run` may be stopped at any time: a finished run is one line of `KEPT`.
+with matched work, with three seeds. All methods take `STEPS` mini-batch steps per round. The prediction uses one
+exchange of predictions of clients that have only trained locally. The datasets are read from the npz files
+fashion_mnist, mnist, cifar10, cifar100 and har in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable.
+`run` may be stopped at any time: a finished run is one line of `KEPT`.
 """
 
-import csv
 import fcntl
 import sys
 import time
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 import converged
 import numpy as np
 import torch
+from learned_coefficients import append, claimed
 from matplotlib.figure import Figure
 from measure import CONFIGURED, RAW, ROOT
 from page_tables import drawn, named, write
@@ -205,21 +205,11 @@ def run() -> None:
     """Run what is missing; another process may be at the same work."""
     torch.set_num_threads(1)
     for each in wanted():
-        FILES.mkdir(parents=True, exist_ok=True)
-        with open(FILES / ("-".join(map(str, (*each[0], *each[1:]))) + ".lock"), "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            if each in map(key, converged.read(KEPT)):
+        with claimed(FILES, (*each[0], *each[1:])) as free:
+            if not free or each in map(key, converged.read(KEPT)):
                 continue
             line = finished(*each)
-            with KEPT.open("a", newline="") as kept:
-                fcntl.flock(kept, fcntl.LOCK_EX)
-                writer = csv.DictWriter(kept, COLUMNS, restval="", lineterminator="\n")
-                if not kept.tell():
-                    writer.writeheader()
-                writer.writerow(line)
+            append(KEPT, COLUMNS, line)
         print(*each[0], *each[1:], line.get("after_transfer", "diverged"), line.get("seconds"), flush=True)
 
 

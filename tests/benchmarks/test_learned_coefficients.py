@@ -72,7 +72,11 @@ def test_finished_runs_are_known_again(monkeypatch: pytest.MonkeyPatch, tmp_path
         Wanted("result", "cifar10", "two_labels", "learned", 100),
     ]
     for each in wanted:
-        study.append({**{name: str(value) for name, value in each._asdict().items()}, "temperature": "1"})
+        study.append(
+            study.KEPT,
+            study.COLUMNS,
+            {**{name: str(value) for name, value in each._asdict().items()}, "temperature": "1"},
+        )
     assert [study.identity(each) for each in study.read()] == wanted
     assert study.missing([*wanted, wanted[2]._replace(seed=101)]) == [wanted[2]._replace(seed=101)]
 
