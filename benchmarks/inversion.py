@@ -5,10 +5,10 @@ https://arxiv.org/abs/2304.11436. α = 5 and the temperature τ = 3 are those of
 
     KTPFL_REAL_DATA=<folder> python benchmarks/inversion.py        writes docs/images/inversion.png and a table
 
-Three clients have two classes each, which nobody else has. The public images are of the four other classes, and blurred
-ones of the clients' classes; the server knows their labels. It trains a model of its own on them, and a network from
-the pair of softened predictions, its own and the client's, to the public image. Then it asks this network for the image
-of a pair in which the client is sure of a class and the server is not.
+Each of three clients has two classes that no other client has. The public images are of the four other classes, and
+blurred ones of the clients' classes; the server knows their labels. It trains a model of its own on them, and a network
+from the pair of softened predictions, its own and the client's, to the public image. Then it asks this network for the
+image of a pair in which the client is sure of a class and the server is not.
 """
 
 import math

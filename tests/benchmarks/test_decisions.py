@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 
-@pytest.mark.parametrize("same", [True, False], ids=["the same samples", "drawn anew"])
+@pytest.mark.parametrize("same", [True, False], ids=["the same samples", "new samples"])
 def test_intervals_cover_the_true_difference(same: bool) -> None:
     """The shares of 150 clients; docs/fair_comparisons.md has those of 1,000."""
     draw = np.random.default_rng(0)

@@ -299,7 +299,7 @@ class TestIdentity:
         changed = [name for name, before, after in zip(files, versions, versions[1:], strict=False) if before != after]
         assert changed == ["__init__", "alone", "more", "deeper", "nets", "inner", "named", "images"]
         helper.write_text("def block(): return 1\n")
-        assert code_version(kind, settings) != versions[-1], "a module beside the package counts"
+        assert code_version(kind, settings) != versions[-1], "a module next to the package counts"
         helper.write_text("def block(): ...\n")
         (package / "alone.py").write_text(f'"""A docstring."""\n\n# A comment.\n{files["alone"]}another = 1\n')
         assert code_version(kind, settings) == versions[-1], "comments and docstrings do not count"

@@ -26,7 +26,7 @@ STANDARD_LIBRARY = tuple(os.path.realpath(sysconfig.get_path(of)) + os.sep for o
 INSTALLED = {"site-packages", "dist-packages"}
 """Names of the folders of installed packages. There may be several: the user's, the system's, those of a .pth file."""
 SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/")
-"""Folders whose files do not belong to a user's code, beside the libraries."""
+"""Folders whose files do not belong to a user's code, in addition to those of libraries."""
 _READ: dict[str, set[tuple[str, str]]] = {}
 """What the code of each package has read while it was watched: ("file", path) or ("environment", name)."""
 _WATCHED: list[str] = []
