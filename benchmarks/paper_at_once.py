@@ -116,10 +116,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     forget(folder)
     context = get_context("spawn")
+    paper, cells = planned(asked)
+    study.check_possible(cells)
     workers = [context.Process(target=work, args=(asked, data, n), daemon=True) for n in range(asked.processes)]
     for worker in workers:
         worker.start()
-    paper, cells = planned(asked)
     while working := [worker for worker in workers if worker.is_alive()]:
         working[0].join(max(0.0, min(SAVED_EVERY, end - time.monotonic())))
         if time.monotonic() >= end:
