@@ -20,7 +20,6 @@ FORMULAS = ("kt_pfl_variants", "methods_predictions", "methods_features", "metho
 MARK = "<!-- python docs/generate/papers.py -->\n"
 """What stands above README's table."""
 KT_PFL = "kt_pfl"
-OWN_PAGE = {"fedapen": "methods_predictions"}
 HEAD = """# Catalogue of methods
 
 Every method by its name in `conf/`, with its key idea, what clients and the server exchange, and its paper. *Public*:
