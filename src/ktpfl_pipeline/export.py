@@ -6,35 +6,87 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from ktpfl_pipeline.core.errors import InputError, listed, plural, unknown
+from ktpfl_pipeline.tracking import KeptModel, MlflowTracker
 
 OWN = "local"
 """The method whose model a client has without any exchange."""
 SHOWN = click.Path(path_type=Path)
 
 
+class Exported(NamedTuple):
+    """A client's exported model. Accuracies are those of the last evaluation, in 0..1; None if unknown."""
+
+    client: str
+    method: str
+    seed: int
+    validation: float | None
+    own: float | None  #: the validation accuracy of the client's own model
+    test: float
+    folder: Path
+    run: Any  #: the `FinishedRun` of the model
+    id: int  #: the client's id
+
+    def tracked(self) -> KeptModel:
+        """Return the model as it is listed in MLflow."""
+        about = {
+            "client": self.client,
+            "method": self.method,
+            "seed": str(self.seed),
+            "experiment": self.run.experiment,
+        }
+        known = {"kept/validation_accuracy": self.validation, "kept/test_accuracy": self.test}
+        metrics = {name: value for name, value in known.items() if value is not None}
+        return KeptModel(self.run.run_id, self.folder, about, metrics, self.id)
+
+
+COLUMNS = ("client", "method", "seed", "validation accuracy", "own model", "test accuracy", "folder")
+
+
 @click.command()
 @click.argument("experiment")
 @click.option("--method", help="Export this method's models. Without it, each client keeps its best model.")
 @click.option("--client", multiple=True, help="Export this client's model only: a name or a number; may be repeated.")
+@click.option("--seed", type=int, help="Export the models of this seed. Without it, those of the lowest seed.")
+@click.option("--mlflow", "listed_too", is_flag=True, help="Also list the models in MLflow, below their runs.")
 @click.option("--out", type=SHOWN, default=Path("models"), show_default=True, help="The folder of the new folders.")
 @click.option("--data", type=SHOWN, default=Path("data"), show_default=True, help="The project's folder of data.")
-def export(experiment: str, method: str | None, client: tuple[str, ...], out: Path, data: Path) -> None:
+def export(
+    experiment: str,
+    method: str | None,
+    client: tuple[str, ...],
+    seed: int | None,
+    listed_too: bool,
+    out: Path,
+    data: Path,
+) -> None:
     """Write the model that each client of EXPERIMENT keeps to a folder that MLflow can serve.
 
-    The runs must have finished. The models are those of the first seed after the last round. Without --method, each
-    client chooses by the default rule of evaluation.choice: the best model on its validation samples, and after a tie
-    its own model of local-only training.
+    The runs must have finished. The models are those after the last round. Without --method, each client chooses by the
+    default rule of evaluation.choice: the best model on its validation samples, and after a tie its own model of
+    local-only training.
     """
     try:
-        rows = list(exported(experiment, method, client, out, data))
+        tracker = _tracker() if listed_too else None
+        made = exported(experiment, method, client, out, data, seed)
+        click.echo(_table([COLUMNS, *([_rounded(value) for value in each[: len(COLUMNS)]] for each in made)]), nl=False)
+        if tracker:
+            if not all(each.run.run_id for each in made):
+                raise InputError(f"{experiment} was run without MLflow, so its models cannot be listed there.")
+            tracker.add_models([each.tracked() for each in made])
+            click.echo(f"MLflow lists the models in {made[0].run.experiment}, below Models: ktpfl ui", err=True)
     except InputError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(_table([("client", "method", "validation accuracy", "own model", "folder"), *rows]), nl=False)
+
+
+def _tracker() -> MlflowTracker:
+    from ktpfl_pipeline.ui import project_tracker
+
+    return project_tracker()
 
 
 @click.command()
@@ -78,25 +130,26 @@ def predict(
 
 
 def exported(
-    experiment: str, method: str | None, clients: Sequence[str], out: Path, data: Path
-) -> list[tuple[str, str, str, str, Path]]:
-    """Write the models, and return for each client its name, the method, both validation accuracies, and the folder.
+    experiment: str, method: str | None, clients: Sequence[str], out: Path, data: Path, seed: int | None = None
+) -> list[Exported]:
+    """Write the models of a seed, by default the lowest, and return what was written for each client.
 
     Raises InputError if there are no finished runs with models, a name is unknown, or a folder exists.
     """
     from ktpfl_pipeline.analysis import kept
+    from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
     from ktpfl_pipeline.core.settings import Choice
 
     results = finished(experiment, data)
     if method is not None and method not in results:
         raise unknown("method", method, results)
-    runs = {name: first(result) for name, result in results.items()}
+    runs = of_seed(results, seed)
     one = runs[method or next(iter(runs))]
     names = dict(zip(one.client_ids, one.names or [f"client-{n}" for n in one.client_ids], strict=True))
     if odd := [each for each in clients if each not in {*names.values(), *map(str, names)}]:
         raise unknown("client", odd[0], names.values())
     places = [p for p, (n, name) in enumerate(names.items()) if not clients or {str(n), name} & {*clients}]
-    taken = {place: method or chosen(results, place) for place in places}
+    taken = {place: method or chosen(runs, place) for place in places}
     least = Choice().minimum
     few = [place for place in places if not method and one.samples["validation"][place] < least]
     if few:
@@ -109,15 +162,17 @@ def exported(
     if old := [folder for folder in folders if folder.exists()]:
         raise InputError(f"{old[0]} is there already: move it away, or name another folder with --out.")
     stored = {name: _models(runs[name], data) for name in dict.fromkeys(taken.values())}
-    rows = []
+    accuracy, made = {name: last_validation(run) for name, run in runs.items()}, []
     for place, folder in zip(places, folders, strict=True):
         name, n = taken[place], one.client_ids[place]
-        content, accuracy = stored[name], {key: last_validation(run) for key, run in runs.items()}
-        own, about = content["clients"][n], content["about"]
-        kept.save(folder, content["models"][n], {**about, **own, "client": n}, data / "01_raw")
-        shown = [f"{accuracy[key][place]:.4f}" if accuracy.get(key) else "unknown" for key in (name, OWN)]
-        rows.append((names[n], name, *shown, folder))
-    return rows
+        content, run = stored[name], runs[name]
+        kept.save(
+            folder, content["models"][n], {**content["about"], **content["clients"][n], "client": n}, data / "01_raw"
+        )
+        validation, own = (accuracy[key][place] if accuracy.get(key) else None for key in (name, OWN))
+        test = run.evaluated[-1].accuracy[AFTER_TRANSFER][place]
+        made.append(Exported(names[n], name, run.seed, validation, own, test, folder, run, n))
+    return made
 
 
 def finished(experiment: str, data: Path) -> dict[str, Any]:
@@ -143,16 +198,29 @@ def finished(experiment: str, data: Path) -> dict[str, Any]:
     return results
 
 
-def chosen(results: Mapping[str, Any], place: int) -> str:
+def of_seed(results: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    """Return each method's run with a seed, by method; None: the lowest. `results` are `MethodResult`s by method.
+
+    Raises InputError if a method has no run with this seed.
+    """
+    found = {}
+    for name, result in results.items():
+        by_seed = {run.seed: run for run in result.runs}
+        if (wanted := min(by_seed) if seed is None else seed) not in by_seed:
+            raise unknown(f"seed of {name}", str(wanted), map(str, by_seed))
+        found[name] = by_seed[wanted]
+    return found
+
+
+def chosen(runs: Mapping[str, Any], place: int) -> str:
     """Return the method whose model the client at a position keeps, by the default rule of `evaluation.choice`.
 
     Of the methods whose models the client would keep instead of its own, it is the one with the highest accuracy on its
-    validation samples in the last evaluation. `results` are `MethodResult`s by method, of whose runs the one with the
-    first seed counts. Raises InputError if the clients have no choice.
+    validation samples in the last evaluation. `runs` are `FinishedRun`s by method. Raises InputError if the clients
+    have no choice.
     """
     from ktpfl_pipeline.core.settings import Choice
 
-    runs = {name: first(result) for name, result in results.items()}
     accuracy = {name: last_validation(run) for name, run in runs.items()}
     why = {
         "local-only training has no finished run": OWN not in runs,
@@ -164,11 +232,6 @@ def chosen(results: Mapping[str, Any], place: int) -> str:
     own, samples = accuracy[OWN][place], runs[OWN].samples["validation"][place]
     better = {name: each[place] for name, each in accuracy.items() if Choice().keeps(each[place], own, samples)}
     return max(better, key=better.__getitem__, default=OWN)
-
-
-def first(result: Any) -> Any:
-    """Return the run with the first seed of a `MethodResult`, whose models are kept."""
-    return min(result.runs, key=lambda run: run.seed)
 
 
 def last_validation(run: Any) -> list[float]:
@@ -190,8 +253,9 @@ def _models(run: Any, data: Path) -> dict[str, Any]:
         found: dict[str, Any] = torch.load(file, weights_only=True, map_location="cpu")
     except FileNotFoundError as error:
         raise InputError(
-            f"The models of {run.method}, {file}, do not exist: repeat the run's command; it trains nothing again, and "
-            "writes them."
+            f"The models of {run.method} with seed {run.seed}, {file}, do not exist: write `models: all` into "
+            "conf/local/tracking.yml, and repeat the run's command; it trains nothing again, and writes them. Real clients "
+            "keep their models themselves, in their folders `kept`."
         ) from error
     except Exception as error:  # damaged files can cause any error
         raise InputError(f"{file} cannot be read ({error}): delete it, and repeat the run's command.") from error
@@ -205,7 +269,7 @@ def _folders(names: Sequence[str], out: Path) -> list[Path]:
 
 
 def _rounded(value: Any) -> Any:
-    return f"{value:.4f}" if isinstance(value, float) else value
+    return "unknown" if value is None else f"{value:.4f}" if isinstance(value, float) else value
 
 
 def _table(rows: Sequence[Sequence[Any]]) -> str:

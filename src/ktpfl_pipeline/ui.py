@@ -27,17 +27,10 @@ def main() -> None:
 
     Exits with an error if tracking is off or the configuration cannot be read.
     """
-    project, env = settings.project_folder(), os.environ.get("KEDRO_ENV")
-    loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
     try:
-        hooks.check_folder(project)
-        hooks.configure_tracking(loader, project)
-        tracker = tracking.current()
-        if not isinstance(tracker, tracking.MlflowTracker):
-            sys.exit("Tracking is off (conf/base/tracking.yml): there is nothing to show.")
-        port = free_port()
+        tracker, port = project_tracker(), free_port()
         pages = links(tracker, f"http://{HOST}:{port}/#/experiments/")
-    except (InputError, MissingConfigException) as error:
+    except InputError as error:
         sys.exit(f"Error: {error}")
     for name, page in pages.items():
         print(f"{name}: {page}")  # noqa: T201
@@ -46,6 +39,20 @@ def main() -> None:
     if pages:
         threading.Thread(target=open_when_up, args=(next(iter(pages.values())), port), daemon=True).start()
     serve(tracker.store, port)
+
+
+def project_tracker() -> tracking.MlflowTracker:
+    """Return the tracker of this project. Raises InputError if it is off, or the configuration cannot be read."""
+    project, env = settings.project_folder(), os.environ.get("KEDRO_ENV")
+    loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
+    hooks.check_folder(project)
+    try:
+        hooks.configure_tracking(loader, project)
+    except MissingConfigException as error:
+        raise InputError(str(error)) from error
+    if isinstance(found := tracking.current(), tracking.MlflowTracker):
+        return found
+    raise InputError("Tracking is off, so there is nothing in MLflow: set `enabled: true` in conf/base/tracking.yml.")
 
 
 def links(tracker: tracking.MlflowTracker, base: str) -> dict[str, str]:

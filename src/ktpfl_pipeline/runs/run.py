@@ -80,7 +80,8 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         if few := notes.participation([finished]):
             warn("Participation", f"{job.name}: {few}")
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
-        ours = job.keeps_models and job.parent is None and seed == job.experiment.seeds[0]
+        kept = {"first": {min(job.experiment.seeds)}, "all": {seed}, "none": set()}[tracking.current().models]
+        ours = job.keeps_models and job.parent is None and seed in kept
         if folder and ours and not (folder / MODELS).exists():
             keep_models(folder / MODELS, job, made, result, fed, key)
         if not tracked.complete:

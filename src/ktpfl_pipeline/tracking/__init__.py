@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
 
@@ -18,9 +18,19 @@ from ktpfl_pipeline.core.errors import masked
 from ktpfl_pipeline.core.validation import parse
 from ktpfl_pipeline.tracking.mlflow import MlflowTracker, round_metrics
 from ktpfl_pipeline.tracking.store import SQLITE, URI
-from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, KeptModel, TrackedRun, Tracker
 
-__all__ = ["PARENT", "Dataset", "Ending", "Entry", "MlflowTracker", "TrackedRun", "Tracker", "round_metrics"]
+__all__ = [
+    "PARENT",
+    "Dataset",
+    "Ending",
+    "Entry",
+    "KeptModel",
+    "MlflowTracker",
+    "TrackedRun",
+    "Tracker",
+    "round_metrics",
+]
 
 logger = logging.getLogger(__name__)
 DEFAULT_STORE = f"{SQLITE}mlflow.db"
@@ -34,9 +44,9 @@ def current() -> Tracker:
 
 
 @contextmanager
-def without_store(checkpoints: Path | None) -> Iterator[None]:
-    """Track nothing inside this context; checkpoints are kept in the folder, if there is one."""
-    before = _tracker.set(Tracker(checkpoints))
+def without_store(checkpoints: Path | None, models: str = "first") -> Iterator[None]:
+    """Track nothing inside this context; checkpoints are kept in the folder, if there is one. See `Tracker`."""
+    before = _tracker.set(Tracker(checkpoints, models))
     try:
         yield
     finally:
@@ -51,6 +61,7 @@ class Tracking:
     store: Annotated[str, MinLen(1)] | None = None
     artifacts: Annotated[str, MinLen(1)] = "mlruns"
     checkpoints: Annotated[str, MinLen(1)] = "data/06_models"
+    models: Literal["first", "all", "none"] = "first"
 
 
 def configure(settings: Mapping[str, Any], project: Path) -> None:
@@ -58,12 +69,12 @@ def configure(settings: Mapping[str, Any], project: Path) -> None:
     read = parse(Tracking, settings, "tracking")
     checkpoints = project / read.checkpoints
     if not read.enabled:
-        _tracker.set(Tracker(checkpoints))
+        _tracker.set(Tracker(checkpoints, read.models))
         return
     store = _store(read.store)
     if store.startswith(SQLITE) and not store.startswith(SQLITE + "/"):
         store = f"{SQLITE}{project / store.removeprefix(SQLITE)}"
-    _tracker.set(MlflowTracker(store, project / read.artifacts, checkpoints))
+    _tracker.set(MlflowTracker(store, project / read.artifacts, checkpoints, read.models))
 
 
 def _store(configured: str | None) -> str:

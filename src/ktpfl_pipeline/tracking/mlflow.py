@@ -11,7 +11,7 @@ from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core.errors import InputError, masked
 from ktpfl_pipeline.core.metrics import RoundRecord, mean
 from ktpfl_pipeline.tracking.store import Store, impatient, open_client
-from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, TrackedRun, Tracker
+from ktpfl_pipeline.tracking.tracker import PARENT, Dataset, Ending, Entry, KeptModel, TrackedRun, Tracker
 
 CLIENTS = "clients.json"
 """The artifact with a table of one row per client."""
@@ -26,9 +26,9 @@ TRAINED = "tags.seed != ''"
 class MlflowTracker(Tracker):
     """A tracker that logs runs to an MLflow store."""
 
-    def __init__(self, store: str, artifacts: Path, checkpoints: Path | None = None) -> None:
+    def __init__(self, store: str, artifacts: Path, checkpoints: Path | None = None, models: str = "first") -> None:
         """Set the address of the store, which `run` opens or creates. A local database has its files in `artifacts`."""
-        super().__init__(checkpoints)
+        super().__init__(checkpoints, models)
         self.store, self.artifacts = store, artifacts
 
     @contextlib.contextmanager
@@ -45,6 +45,23 @@ class MlflowTracker(Tracker):
             with contextlib.suppress(Exception), impatient():  # the store may be unreachable
                 tracked.stop("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
             raise
+
+    def add_models(self, models: Sequence[KeptModel]) -> None:
+        """List models in MLflow, below the experiments of their runs, except models that are listed already."""
+        from mlflow.entities import LoggedModelOutput
+
+        store = Store(self.store, self.artifacts)
+        for run_id, folder, properties, metrics, step in models:
+            with store.use() as client:
+                experiment = client.get_run(run_id).info.experiment_id
+                own = f"source_run_id = '{run_id}' AND name = '{folder.name}' AND status = 'READY'"
+                if client.search_logged_models([experiment], own):
+                    continue
+                made = client.create_logged_model(experiment, folder.name, run_id, params=dict(properties))
+                client.log_model_artifacts(made.model_id, str(folder))
+                client.log_batch(run_id, _points(metrics, step, made.model_id))
+                client.log_outputs(run_id, [LoggedModelOutput(made.model_id, step)])
+                client.finalize_logged_model(made.model_id, "READY")
 
     def experiments(self) -> dict[str, str]:
         """Return the ids of experiments by name, most recently trained first, without MLflow's default experiment."""
@@ -145,12 +162,12 @@ class MlflowRun(TrackedRun):
             client.log_batch(self.run_id, _points(changed, 0))
 
 
-def _points(metrics: Mapping[str, float], step: int) -> list[Any]:
+def _points(metrics: Mapping[str, float], step: int, model_id: str | None = None) -> list[Any]:
     """Return metrics as MLflow objects with the current time."""
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
-    return [Metric(name, value, now, step) for name, value in metrics.items()]
+    return [Metric(name, value, now, step, model_id) for name, value in metrics.items()]
 
 
 def _set_parent(client: Any, run: Any, parent: str) -> None:

@@ -82,11 +82,34 @@ class Entry(NamedTuple):
     tags: Mapping[str, str]
 
 
-class Tracker:
-    """A tracker without a store, which logs nothing. Without a folder `checkpoints`, no checkpoints are stored."""
+class KeptModel(NamedTuple):
+    """The model that a client keeps.
 
-    def __init__(self, checkpoints: Path | None = None) -> None:
-        self.checkpoints = checkpoints
+    Attributes:
+        run_id: the id in MLflow of the run that trained it.
+        folder: a model of MLflow; its name is the name of the model.
+        properties: such as the client and the method, by name.
+        metrics: by name; MLflow also shows them on the page of the run.
+        step: tells the models of a run apart in these metrics.
+    """
+
+    run_id: str
+    folder: Path
+    properties: Mapping[str, str]
+    metrics: Mapping[str, float]
+    step: int
+
+
+class Tracker:
+    """A tracker without a store, which logs nothing.
+
+    Attributes:
+        checkpoints: the folder of the checkpoints; None: none are stored.
+        models: the seeds whose models are kept next to their checkpoints: ``first``, ``all`` or ``none``.
+    """
+
+    def __init__(self, checkpoints: Path | None = None, models: str = "first") -> None:
+        self.checkpoints, self.models = checkpoints, models
 
     @contextmanager
     def run(self, entry: Entry, dataset: Dataset | None = None) -> Iterator[TrackedRun]:
