@@ -2,7 +2,7 @@
 
     python benchmarks/map.py run        the missing runs, about an hour; several processes may run at once
     python benchmarks/map.py plan       the number of runs that are missing
-    python benchmarks/map.py page       the tables and the figure of docs/results/map.md, from the kept runs
+    python benchmarks/map.py page       the answer, tables and figure of docs/results/map.md, from the kept runs
 
 A setting is a dataset, a number of training samples and of classes per client, a number of clients, a public set and
 one or two architectures. Each is run with local-only training, KT-pFL, KT-pFL (joint), FedMD and local-only training
@@ -13,6 +13,7 @@ fashion_mnist, mnist, cifar10, cifar100 and har in the folder KTPFL_REAL_DATA, o
 """
 
 import fcntl
+import re
 import sys
 import time
 from contextlib import closing
@@ -20,6 +21,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from math import log
 from statistics import fmean
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import converged
@@ -28,7 +30,7 @@ import torch
 from learned_coefficients import append, claimed
 from matplotlib.figure import Figure
 from measure import CONFIGURED, RAW, ROOT
-from page_tables import drawn, named, write
+from page_tables import drawn, named, replaced
 
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired
 from ktpfl_pipeline.core import engine
@@ -91,8 +93,11 @@ def settings() -> list[Setting]:
     return [*grid, *clients, *public, *several]
 
 
+PARTS = ("two", "half of the", "all")
+
+
 def counts(data: str) -> tuple[int, ...]:
-    """Return the numbers of classes per client: two, half and all."""
+    """Return the numbers of classes per client, as in `PARTS`."""
     return 2, CLASSES[data] // 2, CLASSES[data]
 
 
@@ -236,16 +241,24 @@ def gains(found: Values, method: str, point: str) -> dict[Setting, Difference]:
 
 
 def counted(found: Values) -> str:
-    """Return in how many settings each method is above or below local-only training, by Holm over all settings."""
-    table: list[list[Entry]] = [
-        ["method minus local-only", "settings", "with three seeds", "above", "below", "not significant", "mean"]
-    ]
+    """Return in how many settings each method is above or below local-only training, by Holm over all settings.
+
+    The last columns are mean differences by classes per client.
+    """
+    head = ["method minus local-only", "settings", "with three seeds", "above", "below", "not significant"]
+    table: list[list[Entry]] = [[*head, *(f"{said} classes" for said in PARTS)]]
     for method, (point, said) in product(METHODS[1:], POINTS.items()):
         own = gains(found, method, point)
         signs = [each.sign if each else 0 for each in holm(own).values()]
         counts = [str(sum(each.ends is not None for each in own.values())), *(str(signs.count(n)) for n in (1, -1, 0))]
-        table.append([f"{named(method)}, {said}", str(len(own)), *counts, signed(fmean(g.mean for g in own.values()))])
+        means = [signed(fmean(part)) if (part := by_classes(own, place)) else "" for place in range(len(PARTS))]
+        table.append([f"{named(method)}, {said}", str(len(own)), *counts, *means])
     return drawn(table)
+
+
+def by_classes(own: dict[Setting, Difference], place: int) -> list[float]:
+    """Return the mean differences of the settings whose clients have the number of classes at a place of `PARTS`."""
+    return [gain.mean for each, gain in own.items() if counts(each.data)[place] == each.classes]
 
 
 def changed(found: Values) -> str:
@@ -311,6 +324,28 @@ def predicted(found: Values) -> str:
     return drawn(table)
 
 
+def answer(found: Values) -> str:
+    """Return the page's answer: how often and by how much KT-pFL gains, and how well this is predicted."""
+    own = gains(found, "kt_pfl", "adapted")
+    said = [
+        f"in {sum(gain > 0 for gain in part)} of {len(part)} settings with {name} classes per client (mean difference "
+        f"{signed(fmean(part))} points)"
+        for name, place in (("all", -1), ("two", 0))
+        if (part := by_classes(own, place))
+    ]
+    *_, right, _, yes = (cell.strip() for cell in predicted(found).splitlines()[-1].strip("|").split("|"))
+    text = (
+        f"KT-pFL, adapted, is above local-only training {' and '.join(said)}. One exchange of predictions tells "
+        f"whether it will be in {right} of the settings, and the answer yes is right in {yes}."
+    )
+    return fill(f"**{text}**".replace(" %", "\u00a0%"), 120).replace("\u00a0", " ")
+
+
+def answered(text: str, found: Values) -> str:
+    """Return the text of the page with its answer, the first bold text, replaced."""
+    return re.sub(r"(?s)\*\*.*?\*\*", lambda _: answer(found), text, count=1)
+
+
 def rates(signs: list[bool], hits: list[bool]) -> list[str]:
     """Return the numbers of settings and of gains, and the shares of correct answers of the model and of constants."""
     yes = fmean(signs)
@@ -353,9 +388,10 @@ TABLES = {"How often it pays": counted, "What else matters": changed, "Can it be
 
 
 def page() -> None:
-    """Write the tables of the page, the table of all settings, and the figure."""
+    """Write the answer and the tables of the page, the table of all settings, and the figure."""
     found = values(converged.read(KEPT))
-    write(PAGE, {f"## {heading}\n": table(found) for heading, table in TABLES.items()})
+    tables = {f"## {heading}\n": table(found) for heading, table in TABLES.items()}
+    PAGE.write_text(answered(replaced(PAGE.read_text("utf-8"), tables), found), "utf-8")
     EVERY.write_text(f"{ABOVE}{every(found)}\n", "utf-8")
     picture(found).savefig(FIGURE, dpi=200)
 

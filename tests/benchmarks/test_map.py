@@ -35,6 +35,14 @@ def test_the_counts_have_both_signs() -> None:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     pays = sum(each.classes == page.CLASSES[each.data] for each in page.settings())
     assert cells[:4] == ["KT-pFL, adapted", "70", "70", str(pays)]
+    assert cells[-3:] == ["−1.0", "−1.0", "+20.0"]
+
+
+def test_the_answer_counts_gains_by_classes() -> None:
+    text = page.answered("# Map\n\n**Old\nanswer.** Rest. **Bold**", page.values(lines()))
+    assert text.startswith("# Map\n\n**KT-pFL, adapted, is above local-only training in 29 of 29 settings with all")
+    assert "in 0 of 29 settings with two classes per client (mean difference −1.0 points)" in " ".join(text.split())
+    assert text.endswith("** Rest. **Bold**")
 
 
 def test_what_separates_the_settings_is_learned_from_other_datasets() -> None:
@@ -47,7 +55,7 @@ def test_what_separates_the_settings_is_learned_from_other_datasets() -> None:
 def test_the_page_shows_the_kept_runs() -> None:
     text, found = page.PAGE.read_text("utf-8"), page.values(page.converged.read(page.KEPT))
     made = {f"## {heading}\n": table(found) for heading, table in page.TABLES.items()}
-    assert replaced(text, made) == text
+    assert page.answered(replaced(text, made), found) == text
 
 
 @pytest.mark.parametrize("classes", page.CLASSES.values())
