@@ -254,8 +254,8 @@ def _models(run: Any, data: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise InputError(
             f"The models of {run.method} with seed {run.seed}, {file}, do not exist: write `models: all` into "
-            "conf/local/tracking.yml, and repeat the run's command; it trains nothing again, and writes them. Real clients "
-            "keep their models themselves, in their folders `kept`."
+            "conf/local/tracking.yml, and repeat the run's command; it trains nothing again, and writes them. Real "
+            "clients keep their models themselves, in their folders `kept`."
         ) from error
     except Exception as error:  # damaged files can cause any error
         raise InputError(f"{file} cannot be read ({error}): delete it, and repeat the run's command.") from error

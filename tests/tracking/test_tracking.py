@@ -574,7 +574,7 @@ class TestConfigure:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"uri": "x"}, "tracking.uri does not exist; tracking has enabled, store, artifacts, checkpoints."),
+            ({"uri": "x"}, "tracking.uri does not exist; tracking has enabled, store, artifacts, checkpoints, models."),
             ({"enabled": "yes"}, "tracking.enabled is 'yes'; it must be true or false."),
             ({"store": ""}, "tracking.store is ''; it must be a string or null."),
             ({"artifacts": 3}, "tracking.artifacts is 3; it must be a string with at least 1 character."),
