@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from ktpfl_pipeline.core.errors import InputError, listed, plural, unknown
-from ktpfl_pipeline.tracking import KeptModel, MlflowTracker
+from ktpfl_pipeline.tracking import KeptModel
 
 OWN = "local"
 """The method whose model a client has without any exchange."""
@@ -71,22 +71,19 @@ def export(
     local-only training.
     """
     try:
-        tracker = _tracker() if listed_too else None
+        if listed_too:
+            from ktpfl_pipeline.settings import project_tracker  # Kedro takes a second
+
+            tracker = project_tracker()
         made = exported(experiment, method, client, out, data, seed)
         click.echo(_table([COLUMNS, *([_rounded(value) for value in each[: len(COLUMNS)]] for each in made)]), nl=False)
-        if tracker:
+        if listed_too:
             if not all(each.run.run_id for each in made):
                 raise InputError(f"{experiment} was run without MLflow, so its models cannot be listed there.")
             tracker.add_models([each.tracked() for each in made])
             click.echo(f"MLflow lists the models in {made[0].run.experiment}, below Models: ktpfl ui", err=True)
     except InputError as error:
         raise click.ClickException(str(error)) from error
-
-
-def _tracker() -> MlflowTracker:
-    from ktpfl_pipeline.ui import project_tracker
-
-    return project_tracker()
 
 
 @click.command()

@@ -1,15 +1,14 @@
 """The settings of this project for Kedro."""
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
 
-from kedro.config import OmegaConfigLoader
+from kedro.config import MissingConfigException, OmegaConfigLoader
 
+from ktpfl_pipeline import hooks
 from ktpfl_pipeline.config.reading import project_folder
-from ktpfl_pipeline.hooks import ProjectHooks
-
-__all__ = ["project_folder"]  # for `ui`
 
 
 class InheritingConfigLoader(OmegaConfigLoader):
@@ -32,7 +31,7 @@ class InheritingConfigLoader(OmegaConfigLoader):
 # The documentation uses `--pipelines=NAME`. Kedro 1.7 also has `--pipeline`, and would warn about it in every run.
 warnings.filterwarnings("ignore", message="Option '--pipeline' is deprecated")
 
-HOOKS = (ProjectHooks(),)
+HOOKS = (hooks.ProjectHooks(),)
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-telemetry",)  # outside a project it takes a missing answer for consent
 
 CONF_SOURCE = "conf" if (project_folder() / "conf").is_dir() else str(Path(__file__).with_name("conf"))
@@ -44,3 +43,23 @@ CONFIG_LOADER_ARGS: dict[str, Any] = {
     "merge_strategy": {"parameters": "soft", "tracking": "soft"},
     "config_patterns": {"tracking": ["tracking*", "tracking*/**"]},
 }
+
+
+def project_tracker() -> Any:
+    """Return the `MlflowTracker` of the project in this folder.
+
+    Raises InputError if tracking is off, or the configuration cannot be read.
+    """
+    from ktpfl_pipeline import tracking
+    from ktpfl_pipeline.core.errors import InputError
+
+    project = project_folder()
+    loader = OmegaConfigLoader(str(project / CONF_SOURCE), env=os.environ.get("KEDRO_ENV"), **CONFIG_LOADER_ARGS)
+    hooks.check_folder(project)
+    try:
+        hooks.configure_tracking(loader, project)
+    except MissingConfigException as error:
+        raise InputError(str(error)) from error
+    if isinstance(found := tracking.current(), tracking.MlflowTracker):
+        return found
+    raise InputError("Tracking is off, so there is nothing in MLflow: set `enabled: true` in conf/base/tracking.yml.")

@@ -10,11 +10,10 @@ import threading
 import time
 import webbrowser
 
-from kedro.config import MissingConfigException, OmegaConfigLoader
-
-from ktpfl_pipeline import hooks, settings, tracking
+from ktpfl_pipeline import tracking
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.stopping import heed
+from ktpfl_pipeline.settings import project_tracker
 
 HOST, PORT = "127.0.0.1", 5000
 CHARTS = "/runs?workflowType=machine_learning&compareRunsMode=CHART"
@@ -39,20 +38,6 @@ def main() -> None:
     if pages:
         threading.Thread(target=open_when_up, args=(next(iter(pages.values())), port), daemon=True).start()
     serve(tracker.store, port)
-
-
-def project_tracker() -> tracking.MlflowTracker:
-    """Return the tracker of this project. Raises InputError if it is off, or the configuration cannot be read."""
-    project, env = settings.project_folder(), os.environ.get("KEDRO_ENV")
-    loader = OmegaConfigLoader(str(project / settings.CONF_SOURCE), env=env, **settings.CONFIG_LOADER_ARGS)
-    hooks.check_folder(project)
-    try:
-        hooks.configure_tracking(loader, project)
-    except MissingConfigException as error:
-        raise InputError(str(error)) from error
-    if isinstance(found := tracking.current(), tracking.MlflowTracker):
-        return found
-    raise InputError("Tracking is off, so there is nothing in MLflow: set `enabled: true` in conf/base/tracking.yml.")
 
 
 def links(tracker: tracking.MlflowTracker, base: str) -> dict[str, str]:
