@@ -1,7 +1,7 @@
 """The steps of other people's code next to ours: after the same batches from the same weights, are the weights equal?
 
     python benchmarks/peers.py run --pfllib CHECKOUT --htfllib CHECKOUT [--only fedavg,fd]
-    python benchmarks/peers.py table        writes the table of docs/results/external.md
+    python benchmarks/peers.py table        writes the table of benchmarks/results/external/peers.md
 
 CHECKOUT is a folder with TsingZ0/PFLlib or TsingZ0/HtFLlib, which are not part of this project. Their servers and
 clients run in float64 on four of their MNIST clients (`mnist_20_clients.npz` in the folder KTPFL_REAL_DATA or in
@@ -30,7 +30,7 @@ import pandas as pd
 import peer_changes as change
 import torch
 import torch.nn.functional as F
-from measure import RAW, RESULTS, ROOT
+from measure import RAW, RESULTS
 from page_tables import drawn, named, write
 from peer_changes import BATCH, CLASSES, EPOCHS, RATE, Peer
 from torch import Tensor, nn
@@ -42,7 +42,7 @@ from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute, LocalTraining
 from ktpfl_pipeline.core.weights import Params
 
-FILE, PAGE = RESULTS / "external" / "peers.csv", ROOT / "docs" / "results" / "external.md"
+FILE, PAGE = (RESULTS / "external" / f"peers.{kind}" for kind in ("csv", "md"))
 CLIENTS, SIZES, SAME_SIZES = (0, 4, 6, 13), (60, 40, 80, 50), (50, 50, 50, 50)
 """Clients of the file, their numbers of training samples, and equal numbers for code that averages without weights."""
 HEADING = "## The steps of other people's code\n"
