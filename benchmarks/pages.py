@@ -177,7 +177,7 @@ def newcomers(rows: Rows) -> str:
 TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
     "public_images": (
         "public_images.md",
-        "the rows of a column, and significant differences are bold",
+        "with the same private samples",
         public_images,
     ),
     "har": ("natural_federations.md", "## People (UCI HAR)", natural),
