@@ -9,6 +9,7 @@ import pytest
 import torch
 from bad_data import IMAGES, LABELS, configuration
 from project_copy import EXPERIMENT, ROOT
+from rich.console import Console
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
@@ -255,6 +256,14 @@ def test_data_of_another_form_are_refused(data: Any) -> None:
         federation(data)
 
 
+def test_what_a_notebook_shows_is_short(fed: Federation) -> None:
+    shown = [repr(each) for each in (fed, fed.clients[0], run("local", fed, rounds=1))]
+    assert shown[0] == "Federation(5 clients with mlp, cnn_bn, 150 public samples, seed 1)"
+    assert "train=LabeledDataset(inputs (" in shown[1]
+    assert shown[2].startswith("MethodResult(Local-only, 1 round, seeds [1], after_transfer 0.")
+    assert all(len(text) < 500 for text in shown)
+
+
 class TestComparisons:
     def test_a_federation_made_by_hand_is_compared(self, fed: Federation) -> None:
         by_hand = replace(fed, origin=None, training=LocalTraining(epochs=1, batch_size=8))
@@ -280,6 +289,15 @@ class TestComparisons:
         with pytest.raises(InputError, match=r"participation is 0\.0; it must be"):
             run("local", fed, participation=0.0)
 
+    def test_a_terminal_shows_the_progress_unless_told_otherwise(
+        self, fed: Federation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(Console, "is_terminal", True)
+        for shown in (True, False):
+            compare(["local"], fed, rounds=1, progress=shown)
+            run("local", fed, rounds=1, progress=shown)
+            assert ("All runs" in capsys.readouterr().err) == shown
+
     def test_an_interrupted_call_continues(self, fed: Federation, tmp_path: Path) -> None:
         first = run("local", fed, rounds=2, checkpoints=tmp_path)
         (file,) = tmp_path.rglob("checkpoint.pt")
@@ -304,6 +322,7 @@ class TestComparisons:
         expected = {result.method: result.final["after_transfer"].mean for result in found.results}
         assert dict(zip(runs["method"], runs["accuracy"], strict=True)) == pytest.approx(expected)
         assert {"round", "after_transfer"} <= set(found.to_pandas("rounds").columns)
+        assert {"After transfer", "Minus local-only"} <= set(found.table().columns), "fractions of 1, without units"
         with pytest.raises(InputError, match="file of the report 'run' is unknown"):
             found.to_pandas("run")
 

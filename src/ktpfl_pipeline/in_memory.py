@@ -10,6 +10,7 @@ Example:
 """
 
 import html
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -142,10 +143,9 @@ def run(
     participation: float = 1.0,
     evaluation: Mapping[str, Any] | None = None,
     checkpoints: str | Path | None = None,
+    progress: bool = True,
 ) -> MethodResult:
     """Train a method on each federation, and return its result, which the functions of `reports.figures` can plot.
-
-    The progress is shown in a terminal.
 
     Args:
         method: the method's name in the registry, its dotted path, or a `Method` object.
@@ -156,11 +156,25 @@ def run(
         evaluation: settings of `config.schema.Evaluation`, such as ``{"adapt_epochs": [0, "E"]}``. With None, models
             are evaluated after each round, without adaptation.
         checkpoints: a folder for checkpoints: an interrupted call continues if it is repeated. None stores nothing.
+        progress: whether a terminal shows the progress. In a notebook, the log has a line per run at the level INFO.
 
     Raises:
         InputError: if an argument has a wrong type or value, if two federations have the same seed or differ in other
             settings, if the method cannot run on a federation, or if training diverges.
     """
+    expect(1, progress)
+    return _result(method, federations, rounds, participation, evaluation, checkpoints)
+
+
+def _result(
+    method: "str | Method[Any]",
+    federations: "tuple[Federation, ...]",
+    rounds: int,
+    participation: float,
+    evaluation: Mapping[str, Any] | None,
+    checkpoints: str | Path | None,
+) -> MethodResult:
+    """Return the result of `run`."""
     from ktpfl_pipeline.runs.given import GivenJob, experiment_of
     from ktpfl_pipeline.runs.run import run_all
 
@@ -223,7 +237,8 @@ class Comparison:
 
         shown = next(block for block in self.report.brief if isinstance(block, Table))
         rows = [[each.value if isinstance(each, Number) else each for each in row] for row in shown.entries]
-        return pd.DataFrame(rows, columns=shown.headings)
+        units = re.compile(r" \((%|points)\)$")  # of the table that is shown
+        return pd.DataFrame(rows, columns=[units.sub("", heading) for heading in shown.headings])
 
     def to_pandas(self, name: str = "runs") -> "pd.DataFrame":
         """Return a CSV file of the report as a DataFrame, such as ``runs``, ``rounds``, ``clients`` or ``differences``.
@@ -249,6 +264,7 @@ def compare(
     participation: float = 1.0,
     evaluation: Mapping[str, Any] | None = None,
     checkpoints: str | Path | None = None,
+    progress: bool = True,
 ) -> Comparison:
     """Train several methods on the same federations, and return their results with a report.
 
@@ -262,6 +278,7 @@ def compare(
         participation: as for `run`.
         evaluation: as for `run`. An empty mapping gives the evaluation of the pipelines, with adaptation.
         checkpoints: as for `run`.
+        progress: as for `run`.
 
     Raises:
         InputError: for the reasons given for `run`, if two methods have the same title, or if `methods` is empty or a
@@ -282,9 +299,9 @@ def compare(
         _check_arguments(create(method) if isinstance(method, str) else method, federations, rounds)
     from ktpfl_pipeline.reports.comparison import build
 
-    expect(len(methods))
-    asked: dict[str, Any] = {"rounds": rounds, "participation": participation, "evaluation": evaluation}
-    results = [run(method, *federations, **asked, checkpoints=checkpoints) for method in methods]
+    expect(len(methods), progress)
+    asked = rounds, participation, evaluation, checkpoints
+    results = [_result(method, federations, *asked) for method in methods]
     return Comparison(results, build(name, compared.Comparison(results), here_and_now()))
 
 

@@ -21,6 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import Final, benign, final, mean_by_place, mean_over_clients
+from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import (
     ADAPTED,
     AFTER_LOCAL,
@@ -263,6 +264,12 @@ class MethodResult(Kept):
     hyperparameters: dict[str, Any]
     settings: dict[str, Any]  #: settings of the experiment, which all methods of a comparison share
     runs: list[FinishedRun]  #: one run per seed; empty in the stored results for the overview
+
+    def __repr__(self) -> str:
+        point, final = next(iter(self.final.items()))
+        return (
+            f"MethodResult({self.title}, {plural(self.rounds, 'round')}, seeds {self.seeds}, {point} {final.mean:.3f})"
+        )
 
     @property
     def early_stopping(self) -> bool:

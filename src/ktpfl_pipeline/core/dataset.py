@@ -69,6 +69,9 @@ class LabeledDataset:
         """Return the number of samples M."""
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return f"LabeledDataset(inputs {tuple(self.inputs.shape)}, {self.inputs.dtype})"
+
     @property
     def kind(self) -> kinds.Kind:
         """The kind of the inputs, which converts them to floats."""

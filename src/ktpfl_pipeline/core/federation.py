@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
 from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError, named
+from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError, listed, named, plural
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
 from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver, noisy
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
@@ -95,6 +95,11 @@ class Federation(Setting):
         super().__post_init__()
         if self.executor is None:
             object.__setattr__(self, "executor", executors.create(self.compute))
+
+    def __repr__(self) -> str:
+        names = listed(list(dict.fromkeys(client.architecture for client in self.clients)))
+        clients = plural(len(self.clients), "client")
+        return f"Federation({clients} with {names}, {len(self.public)} public samples, seed {self.seed})"
 
     @property
     def private(self) -> bool:

@@ -32,6 +32,7 @@ class Plan:
 
     Attributes:
         trainings: the number of methods to train, each with all seeds, as far as the number is known.
+        shown: whether a terminal shows the progress.
         started: the number of methods that were started.
         done: the number of finished runs.
         trained: the number of runs that this process trained; a resumed run counts as the fraction trained here.
@@ -40,6 +41,7 @@ class Plan:
     """
 
     trainings: int
+    shown: bool = True
     started: int = 0
     done: int = 0
     trained: float = 0.0
@@ -60,9 +62,9 @@ class Plan:
 _plan: ContextVar[Plan | None] = ContextVar("plan", default=None)
 
 
-def expect(trainings: int) -> None:
-    """Announce the number of methods that will be trained, each with all seeds."""
-    _plan.set(Plan(trainings))
+def expect(trainings: int, shown: bool = True) -> None:
+    """Announce the number of methods that will be trained, each with all seeds, and whether to show their progress."""
+    _plan.set(Plan(trainings, shown))
 
 
 def fewer(trainings: int) -> None:
@@ -82,12 +84,11 @@ class Progress(Display):
         width = max(8, min(40, console.width - BESIDE))
         where = TextColumn("{task.fields[where]}", table_column=Column(no_wrap=True, overflow="ellipsis"))
         name = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis"))
-        super().__init__(
-            name, BarColumn(width), where, console=console, transient=True, disable=not console.is_terminal
-        )
         plan = _plan.get()
         if plan is None or plan.started == plan.trainings:  # this method was not announced
             _plan.set(plan := Plan(1))
+        hidden = not (plan.shown and console.is_terminal)
+        super().__init__(name, BarColumn(width), where, console=console, transient=True, disable=hidden)
         plan.done = plan.started * len(experiment.seeds)  # also if an earlier method stopped at its first seed
         plan.started += 1
         self.point = point
