@@ -1,13 +1,14 @@
 """The paper's tables and figures, run as a user does, on digits."""
 
 import json
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import pytest
 from click import ClickException
 from project_copy import PowerCut, Project
 
+from ktpfl_pipeline.core.machine.files import alone
 from ktpfl_pipeline.runs import paper as papers
 from ktpfl_pipeline.runs import run as training
 from ktpfl_pipeline.runs import study
@@ -96,6 +97,27 @@ def test_a_run_that_another_process_finished_meanwhile_is_not_trained_again(
     assert begun == ["kt_pfl"]
     assert "2 of 2 cells finished. 2 runs, 2 done, 0 left." in page
     assert not list(project.folder.rglob("*.lock"))
+
+
+def test_a_run_that_another_process_trains_comes_last(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, begun, held = study.Planned.run, list[str](), ExitStack()
+    plan = study.plan
+
+    def planned(*given: Any) -> Any:
+        made = plan(*given)
+        (key,) = made[0].cell.keys.values()
+        held.enter_context(alone(project.folder / "data/07_model_output/paper" / f"{key}.lock"))
+        return made
+
+    def after(planned: study.Planned, seed: int, parent: str) -> Any:
+        held.close()
+        begun.append(planned.cell.method)
+        return run(planned, seed, parent)
+
+    monkeypatch.setattr(study, "plan", planned)
+    monkeypatch.setattr(study.Planned, "run", after)
+    assert "2 runs, 2 done, 0 left." in paper(project, only="figure2", seeds=[0])
+    assert begun == ["local", "kt_pfl"]
 
 
 def test_a_cell_that_fails_is_told_and_the_rest_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.config.studies import PAPER, Paper
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.machine.files import alone, content_of, replacing
+from ktpfl_pipeline.core.machine.files import alone, content_of, is_locked, replacing
 from ktpfl_pipeline.reports import reproduction
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.runs import progress, study
@@ -74,15 +74,19 @@ def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Pat
 
 
 def train(paper: Paper, planned: Sequence[Planned], folder: Path) -> dict[str, str]:
-    """Train all unfinished runs, unless `paper.train` is false, and return the reasons of failures by key."""
+    """Train all unfinished runs, unless `paper.train` is false, and return the reasons of failures by key.
+
+    Several processes may do so at once: a run that another process trains comes last.
+    """
     done, failures = finished(planned, folder), dict[str, str]()
     left = {key: run for key, run in in_turn(planned).items() if key not in done}
     if not left or not paper.train:
         return failures
     progress.expect(len(left))
     with parent_run(PAPER, {"cells": str(len(planned))}, planned, {"kind": PAPER}) as (_, tracked):
-        for key, (each, seed) in left.items():
-            lock = folder / f"{key}.lock"
+        while left:
+            key = next((key for key in left if not is_locked(folder / f"{key}.lock")), next(iter(left)))
+            (each, seed), lock = left.pop(key), folder / f"{key}.lock"
             try:
                 with alone(lock, partial(logger.warning, WAITING, each.job.method, seed, PAPER)):
                     if kept(key, folder):  # another process finished this run in the meantime

@@ -63,6 +63,22 @@ def _lock(opened: int, waiting: Callable[[], None]) -> None:
         flock(opened, LOCK_EX)
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether a folder is locked by `alone`."""
+    if flock is None or not folder.exists():
+        return False
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        flock(opened, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a disk without locks
+        return False
+    finally:
+        os.close(opened)
+    return False
+
+
 @contextlib.contextmanager
 def replacing(place: Path, what: str = "", *, summed: bool = False) -> Iterator[Path]:
     """Yield a path for a new file or folder, which replaces `place` after the block.
