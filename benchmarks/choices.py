@@ -14,8 +14,9 @@ from itertools import product
 from statistics import fmean
 
 import torch
-from converged import CLIENTS, DATA, LOCAL, METHODS, PARTITIONS, PARTS, ROUNDS, federation_of
-from measure import ROOT
+from converged import CLIENTS, DATA, METHODS, PARTITIONS, PARTS, ROUNDS, federation_of
+from measure import RESULTS, ROOT
+from studies import LOCAL, Rows
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.decisions import POINT
@@ -23,9 +24,8 @@ from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN
 from ktpfl_pipeline.core.settings import Choice
 from ktpfl_pipeline.in_memory import run
 
-KEPT, UNFINISHED = ROOT / "benchmarks" / "results" / "choices.csv", ROOT / "build" / "choices"
+KEPT, UNFINISHED = RESULTS / "choices.csv", ROOT / "build" / "choices"
 COMPARED = [name for name in METHODS if name not in {LOCAL, *PARTS}]
-Rows = list[dict[str, str]]
 
 
 def rows(comparison: Comparison) -> Rows:

@@ -2,54 +2,43 @@
 
     python benchmarks/converged.py run                      the missing runs, several hours
     python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, three seeds, both datasets
-    python benchmarks/converged.py keep                     adds the rows to benchmarks/results/converged.csv
-    python benchmarks/converged.py table                    writes the tables of the kept rows into
-                                                            docs/results/converged.md, and those of each
-                                                            setting into benchmarks/results/converged.md
-    python benchmarks/converged.py figure                   draws docs/images/converged.png from the kept rows
+    python benchmarks/converged.py page                     the tables and the figure of docs/results/converged.md, and
+                                                            the tables of benchmarks/results/converged.md
 
-The datasets are read from npz files in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable. New rows go
-to build/converged.csv. The script can be stopped at any time: runs in this file or in the kept rows are not repeated.
-`LABEL=name` before the command writes a method's rows under another name, to compare the code of two commits.
+The datasets are read from npz files in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable. `run` may
+be stopped at any time, and several processes may run at once: finished runs are in benchmarks/results/converged.csv.
 """
 
-import csv
-import os
 import sys
-import time
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from measure import CONFIGURED, RAW, ROOT
-from page_tables import named, write
+from measure import RAW, RESULTS, ROOT
+from studies import LOCAL, Rows, Runs, Study, Tables, configured, drawn, markdown, named, read, trained, write
 
-from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
-from ktpfl_pipeline.core import engine
+from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.metrics import ADAPTED
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
 from ktpfl_pipeline.in_memory import federation
-from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
-from ktpfl_pipeline.reports.numbers import interval, signed
+from ktpfl_pipeline.reports.numbers import Entry, interval, percent, signed
 from ktpfl_pipeline.reports.paper import names
 from ktpfl_pipeline.reports.paper.tables import SEVERAL
 from ktpfl_pipeline.reports.render.markdown import entry
 from ktpfl_pipeline.reports.style import INK, PAPER, VERDICTS
 
-FOUND, KEPT = ROOT / "build" / "converged.csv", ROOT / "benchmarks" / "results" / "converged.csv"
 PAGE, FIGURE = ROOT / "docs" / "results" / "converged.md", ROOT / "docs" / "images" / "converged.png"
-EVERY = ROOT / "benchmarks" / "results" / "converged.md"
+EVERY = RESULTS / "converged.md"
 """The page with one table per setting; the page of the documentation has the differences only."""
 ROUNDS, EPOCHS, CLIENTS, SAMPLES, LAST = 20, 10, 12, 750, 5
 TEST_SHARE = 0.9
@@ -57,7 +46,7 @@ TEST_SHARE = 0.9
 DATA = {"Fashion-MNIST": ("fashion_mnist", "mnist"), "CIFAR-10": ("cifar10", "cifar100")}
 """The private and the public dataset by name."""
 PARTITIONS = {"all classes": "all_labels", "two classes": "two_labels"}
-SETTINGS = {
+SETTINGS: dict[str, dict[str, Any]] = {
     "private": {"samples": CLIENTS * SAMPLES},
     "training": {"epochs": EPOCHS, "batch_size": 32, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
@@ -94,10 +83,20 @@ METHODS = (
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: METHODS[:6], 4: METHODS[:6]}
 """The methods that are run with each seed."""
 COMPARED = [name for name in METHODS if name not in PARTS]
+LAST_ROUNDS = [f"round {t}" for t in range(ROUNDS - LAST + 1, ROUNDS + 1)]
+AS_IS, AFTER = AFTER_TRANSFER, f"{ADAPTED}{EPOCHS}"
 AXIS = (-13.0, 7.5)
 """The horizontal axis of the figure in percentage points."""
-SUBJECT, LOCAL, PAPERS = "kt_pfl_joint", "local", "kt_pfl"
-Rows = list[dict[str, str]]
+SUBJECT, PAPERS = "kt_pfl_joint", "kt_pfl"
+
+
+class Key(NamedTuple):
+    """What identifies a run."""
+
+    data: str
+    partition: str
+    method: str
+    seed: str
 
 
 def federation_of(data: str, partition: str, seed: int) -> Federation:
@@ -109,92 +108,55 @@ def federation_of(data: str, partition: str, seed: int) -> Federation:
         partition={"scheme": PARTITIONS[partition], "test_share": TEST_SHARE},
         seed=seed,
         public={"source": f"npz:{RAW}/{public}.npz", "batch": 300},
-        **SETTINGS,  # type: ignore[arg-type]
+        **SETTINGS,
     )
 
 
-def finished(data: str, partition: str, name: str, seed: int) -> Rows:
-    """Run a method, and return one row per client: test accuracy in the last rounds, before and after adaptation."""
-    method = PARTS[name][1] if name in PARTS else create(name, CONFIGURED.get(name))
-    fed = federation_of(data, partition, seed)
-    schedule = engine.Schedule(ROUNDS, evaluate_every=ROUNDS, evaluate_last=LAST, adapt_epochs=(EPOCHS,))
-    with closing(fed.executor):
-        history = engine.run(method, replace(fed, rounds=ROUNDS), schedule).history[-LAST:]
+def finish(key: Key, rows: Rows) -> Rows:
+    """Run a method, and return one line per client: test accuracy in the last rounds, before and after adaptation."""
+    method = PARTS[key.method][1] if key.method in PARTS else configured(key.method)
+    fed = federation_of(key.data, key.partition, int(key.seed))
+    history = trained(method, fed, ROUNDS, LAST, [EPOCHS]).history[-LAST:]
     return [
         {
-            "data": data,
-            "partition": partition,
-            "method": os.environ.get("LABEL", name),
-            "seed": str(seed),
+            **key._asdict(),
             "client": str(client.id),
             "architecture": client.architecture,
-            **{f"round {record.round}": f"{record.accuracy['after_transfer'][row]:.4f}" for record in history},
-            "adapted": f"{fmean(record.accuracy[f'{ADAPTED}{EPOCHS}'][row] for record in history):.4f}",
+            **{f"round {record.round}": f"{record.accuracy[AS_IS][place]:.4f}" for record in history},
+            "adapted": f"{fmean(record.accuracy[AFTER][place] for record in history):.4f}",
         }
-        for row, client in enumerate(fed.clients)
+        for place, client in enumerate(fed.clients)
     ]
 
 
-def read(file: Path) -> Rows:
-    """Return the rows of a file, or no rows if the file is missing."""
-    if not file.exists():
-        return []
-    with file.open(newline="") as opened:
-        return list(csv.DictReader(opened))
+def done(rows: Rows) -> set[Key]:
+    """Return the finished runs."""
+    return {Key(*(row[name] for name in Key._fields)) for row in rows}
 
 
-def run_of(row: dict[str, str]) -> tuple[str, ...]:
-    """Return the values that identify a row's run."""
-    return row["data"], row["partition"], row["method"], row["seed"]
+STUDY = Study(
+    RESULTS / "converged.csv", [*Key._fields, "client", "architecture", *LAST_ROUNDS, "adapted"], done, finish
+)
 
 
-def run(names: str = "", seeds: str = "") -> None:
-    """Run all missing runs, seed by seed."""
-    torch.set_num_threads(1)
-    FOUND.parent.mkdir(exist_ok=True)
-    for seed in map(int, seeds.split(",")) if seeds else SEEDS:
-        for name in names.split(",") if names else SEEDS.get(seed, METHODS):
-            for data, partition in product(DATA, PARTITIONS):
-                wanted = data, partition, os.environ.get("LABEL", name), str(seed)
-                if wanted in {run_of(row) for row in (*read(FOUND), *read(KEPT))}:
-                    continue
-                began = time.process_time()
-                rows = finished(data, partition, name, seed)
-                new = not FOUND.exists()
-                with FOUND.open("a", newline="") as opened:
-                    writer = csv.DictWriter(opened, list(rows[0]))
-                    writer.writerows([dict(zip(rows[0], rows[0], strict=True)), *rows] if new else rows)
-                as_is, adapted = by_seed(rows, "as is")[seed], by_seed(rows, "adapted")[seed]
-                seconds = time.process_time() - began
-                print(*wanted, f"{as_is:.1f}, adapted {adapted:.1f}, {seconds:.0f} CPU s", flush=True)
+def run(methods: str = "", seeds: str = "") -> None:
+    """Finish the missing runs, seed by seed."""
+    chosen = map(int, seeds.split(",")) if seeds else SEEDS
+    pairs = [(n, name) for n in chosen for name in (methods.split(",") if methods else SEEDS.get(n, METHODS))]
+    STUDY.run([Key(*cell, name, str(seed)) for (seed, name), cell in product(pairs, product(DATA, PARTITIONS))])
 
 
-def by_seed(rows: Rows, column: str) -> dict[int, float]:
-    """Return the mean over clients by seed, in percent; ``as is`` is the mean of the last rounds."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        last = [float(value) for name, value in row.items() if name.startswith("round ")]
-        found.setdefault(int(row["seed"]), []).append(100 * (fmean(last) if column == "as is" else float(row[column])))
-    return {seed: fmean(values) for seed, values in sorted(found.items())}
-
-
-Pairs = dict[str, tuple[dict[int, float], dict[int, float]]]
-"""Two accuracies in percent by seed, by method."""
-
-
-def differences(pairs: Pairs) -> dict[str, Difference | None]:
-    """Return the paired differences of a column by method, corrected for all of them."""
-    found = {
-        name: difference([(one[seed] - other[seed]) / 100 for seed in one if seed in other])
-        for name, (one, other) in pairs.items()
+def parts(rows: Rows) -> dict[str, Runs]:
+    """Return the accuracies of each dataset and partition, by the heading of their table, in the order of `METHODS`."""
+    found: dict[str, list[tuple[str, str, int, float]]] = {
+        f"{data}, {partition}": [] for data, partition in product(DATA, PARTITIONS)
     }
-    return holm(found)
-
-
-def compared(pairs: Pairs) -> dict[str, str]:
-    """Return the differences of a column in points, by method. Significant differences are bold."""
-    shown = {name: interval(each) for name, each in differences(pairs).items()}
-    return {name: "" if each is None else entry(each) for name, each in shown.items()}
+    for row in sorted((row for row in rows if row["method"] in METHODS), key=lambda row: METHODS.index(row["method"])):
+        own = found[f"{row['data']}, {row['partition']}"]
+        as_is = fmean(float(row[name]) for name in LAST_ROUNDS)
+        own += [(row["method"], AS_IS, int(row["seed"]), as_is)]
+        own += [(row["method"], AFTER, int(row["seed"]), float(row["adapted"]))]
+    return {heading: Runs(own) for heading, own in found.items() if own}
 
 
 def title(name: str) -> str:
@@ -202,103 +164,70 @@ def title(name: str) -> str:
     return f"{PARTS[name][0]} ‡" if name in PARTS else named(name)
 
 
-def comparison(rows: Rows) -> str:
+def shown(found: Mapping[str, Difference | None], name: str, sign: int = 1) -> str:
+    """Return a method's difference in points, bold if it is significant; nothing without one. `sign` -1 negates it."""
+    each = found.get(name)
+    return entry(interval(each if sign > 0 else -each)) if each else ""
+
+
+def comparison(runs: Runs) -> str:
     """Return the table of one dataset and partition; methods with other seeds are not ranked against each other."""
-    here = {name: own for name in METHODS if (own := [row for row in rows if row["method"] == name])}
-    lines = [
-        "| method | seeds | accuracy (%) | minus local-only | joint minus this | adapted (%) | "
-        "joint minus this, adapted |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    as_is_of, adapted_of = (
-        {name: by_seed(own, column) for name, own in here.items()} for column in ("as is", "adapted")
-    )
-    gained = compared({name: (own, as_is_of[LOCAL]) for name, own in as_is_of.items() if name != LOCAL})
-    behind, behind_adapted = (
-        compared({name: (values[SUBJECT], own) for name, own in values.items() if name != SUBJECT})
-        for values in (as_is_of, adapted_of)
-    )
-    for name, as_is in as_is_of.items():
-        adapted = adapted_of[name]
-        cells = [
-            title(name),
-            str(len(as_is)),
-            f"{fmean(as_is.values()):.1f}" + (f" ± {stdev(as_is.values()):.1f}" if len(as_is) > 1 else ""),
-            gained.get(name, ""),
-            behind.get(name, ""),
-            f"{fmean(adapted.values()):.1f}",
-            behind_adapted.get(name, ""),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lines = [["method", "seeds", "accuracy (%)", "minus local-only", "joint minus this", "adapted (%)"]]
+    lines[0].append("joint minus this, adapted")
+    gained, behind, behind_adapted = runs.minus(LOCAL), runs.minus(SUBJECT), runs.minus(SUBJECT, AFTER)
+    for name in runs.clients:
+        accuracy: list[Entry] = [runs.accuracy(name), percent(fmean(runs.means(name, AFTER).values()))]
+        as_is, adapted = map(entry, accuracy)
+        first = [title(name), str(len(runs.means(name))), as_is, shown(gained, name), shown(behind, name, -1)]
+        lines.append([*first, adapted, shown(behind_adapted, name, -1)])
+    return markdown(lines)
 
 
-def gains(rows: Rows) -> str:
+def gains(by_part: dict[str, Runs]) -> str:
     """Return each method's difference to local-only training in every setting."""
-    shown = parts(rows)
-    columns = [
-        compared({name: (own, values[LOCAL]) for name, own in values.items() if name != LOCAL})
-        for own in shown.values()
-        if (values := {name: by_seed([row for row in own if row["method"] == name], "as is") for name in METHODS})
-    ]
-    lines = [f"| minus local-only | {' | '.join(shown)} |", "| --- |" + " --- |" * len(shown)]
-    for name in METHODS:
-        if name != LOCAL:
-            lines.append(f"| {title(name)} | {' | '.join(column[name] for column in columns)} |")
-    return "\n".join(lines)
+    columns = [runs.minus(LOCAL) for runs in by_part.values()]
+    rows = [[title(name), *(shown(column, name) for column in columns)] for name in METHODS if name != LOCAL]
+    return markdown([["minus local-only", *by_part], *rows])
 
 
-def beside_the_paper(rows: Rows, column: str) -> str:
-    """Return KT-pFL's difference to each baseline of the paper, with the paper's difference in Table 1 in brackets.
+def beside_the_paper(by_part: dict[str, Runs], point: str) -> str:
+    """Return KT-pFL's difference to each baseline of the paper.
 
-    `column` is ``as is`` or ``adapted``. The paper's difference is shown only with ``as is``.
+    With the point `AS_IS`, the paper's difference in Table 1 is in brackets.
     """
-    shown = parts(rows)
-    lines = [f"| KT-pFL minus | {' | '.join(shown)} |", "| --- |" + " --- |" * len(shown)]
     cited = names()
-    baselines, cells = [name for name in METHODS if name != PAPERS and name in cited], dict[str, list[str]]()
-    for own in shown.values():
-        values = {name: by_seed([row for row in own if row["method"] == name], column) for name in (PAPERS, *baselines)}
-        leads = compared({name: (values[PAPERS], values[name]) for name in baselines})
-        place = DATA[own[0]["data"]][0], PARTITIONS[own[0]["partition"]]
+    baselines = [name for name in METHODS if name != PAPERS and name in cited]
+    rows = {name: [title(name)] for name in baselines}
+    for (data, partition), runs in zip(product(DATA, PARTITIONS), by_part.values(), strict=True):
+        leads, place = runs.minus(PAPERS, point, baselines), (DATA[data][0], PARTITIONS[partition])
         for name in baselines:
             theirs = SEVERAL[*place, cited[PAPERS]].value - SEVERAL[*place, cited[name]].value
-            beside = f" ({signed(theirs / 100)})" if column == "as is" else ""
-            cells.setdefault(name, []).append(f"{leads[name] or 'not run'}{beside}")
-    lines += [f"| {title(name)} | {' | '.join(own)} |" for name, own in cells.items()]
-    return "\n".join(lines)
+            beside = f" ({signed(theirs / 100)})" if point == AS_IS else ""
+            rows[name].append(f"{shown(leads, name, -1) or 'not run'}{beside}")
+    return markdown([["KT-pFL minus", *by_part], *rows.values()])
 
 
 def convergence(rows: Rows) -> str:
     """Return the table of local-only training in the last rounds."""
-    rounds = [name for name in rows[0] if name.startswith("round ")]
-    lines = ["| data | " + " | ".join(name[6:] for name in rounds) + " |", "| --- |" + " --- |" * len(rounds)]
-    for heading, own in parts(rows).items():
-        local = [row for row in own if row["method"] == LOCAL]
-        means = [f"{100 * fmean(float(row[name]) for row in local):.1f}" for name in rounds]
-        lines.append(f"| {heading} | {' | '.join(means)} |")
-    return "\n".join(lines)
+    lines = [["data", *(name.removeprefix("round ") for name in LAST_ROUNDS)]]
+    for cell in product(DATA, PARTITIONS):
+        local = [row for row in rows if (row["data"], row["partition"], row["method"]) == (*cell, LOCAL)]
+        means = [f"{100 * fmean(float(row[name]) for row in local):.1f}" for name in LAST_ROUNDS]
+        lines.append([", ".join(cell), *means])
+    return drawn(lines)
 
 
-def parts(rows: Rows) -> dict[str, Rows]:
-    """Return the rows of each dataset and partition, by the heading of their table."""
-    found = {
-        f"{data}, {partition}": [row for row in rows if (row["data"], row["partition"]) == (data, partition)]
-        for data, partition in product(DATA, PARTITIONS)
-    }
-    return {heading: own for heading, own in found.items() if own}
-
-
-def tables(rows: Rows) -> dict[Path, dict[str, str]]:
+def tables(rows: Rows) -> dict[Path, Tables]:
     """Return every table of both pages by the heading above it."""
+    by_part = parts(rows)
     found = {
         PAGE: {
-            "Gains over local-only training": gains(rows),
-            "KT-pFL and the paper's baselines": beside_the_paper(rows, "as is"),
-            "KT-pFL and the paper's baselines, adapted": beside_the_paper(rows, "adapted"),
+            "Gains over local-only training": gains(by_part),
+            "KT-pFL and the paper's baselines": beside_the_paper(by_part, AS_IS),
+            "KT-pFL and the paper's baselines, adapted": beside_the_paper(by_part, AFTER),
         },
         EVERY: {
-            **{heading: comparison(own) for heading, own in parts(rows).items()},
+            **{heading: comparison(runs) for heading, runs in by_part.items()},
             "Convergence": convergence(rows),
         },
     }
@@ -306,14 +235,12 @@ def tables(rows: Rows) -> dict[Path, dict[str, str]]:
 
 
 @styled
-def drawn(rows: Rows) -> Figure:
+def picture(rows: Rows) -> Figure:
     """Draw each method's difference to local-only training with its interval, one panel per dataset and partition."""
-    shown = parts(rows)
-    figure, panels = grid_of_panels(list(shown), across=2, height=2.4, wrap=60, above=0.3, sharex=True)
-    for axes, own in zip(panels, shown.values(), strict=True):
-        values = {name: by_seed([row for row in own if row["method"] == name], "as is") for name in METHODS}
-        found = differences({name: (values[name], values[LOCAL]) for name in METHODS if name != LOCAL})
-        panel(axes, {name: each for name, each in found.items() if each and name in COMPARED})
+    by_part = parts(rows)
+    figure, panels = grid_of_panels(list(by_part), across=2, height=2.4, wrap=60, above=0.3, sharex=True)
+    for axes, runs in zip(panels, by_part.values(), strict=True):
+        panel(axes, {name: each for name, each in runs.minus(LOCAL).items() if each and name in COMPARED})
     for axes in panels[-2:]:
         axes.set_xlabel("percentage points", fontsize=8)
     words = {1: "significantly above local-only training", 0: "not significant", -1: "significantly below"}
@@ -349,27 +276,13 @@ def panel(axes: Axes, found: dict[str, Difference]) -> None:
     plain(axes, grid="x")
 
 
-def draw() -> None:
-    """Save the figure of the kept rows for the page."""
-    drawn(read(KEPT)).savefig(FIGURE, dpi=200)
-
-
-def table() -> None:
-    """Write the tables of the kept rows into the pages. Each replaces the table below its heading."""
-    for page, headed in tables(read(KEPT)).items():
-        write(page, headed)
-
-
-def keep() -> None:
-    """Add the new rows to the rows in the repository. New rows replace rows of the same run."""
-    new = read(FOUND)
-    found = {run_of(row) for row in new}
-    rows = [*(row for row in read(KEPT) if run_of(row) not in found), *new]
-    with KEPT.open("w", newline="") as opened:
-        writer = csv.DictWriter(opened, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+def page() -> None:
+    """Write the tables of the kept rows into the pages, each below its heading, and draw the figure."""
+    rows = read(STUDY.kept)
+    for file, headed in tables(rows).items():
+        write(file, headed)
+    picture(rows).savefig(FIGURE, dpi=200)
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table, "figure": draw, "keep": keep}[sys.argv[1]](*sys.argv[2:])
+    {"run": run, "page": page}[sys.argv[1]](*sys.argv[2:])

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import yaml
 from measure import RAW, RESULTS, ROOT
-from page_tables import drawn, named, write
+from studies import drawn, named, write
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, std_over_seeds

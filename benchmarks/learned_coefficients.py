@@ -14,24 +14,21 @@ mnist, cifar10 and cifar100 in the folder KTPFL_REAL_DATA, or in data/01_raw wit
 """
 
 import argparse
-import csv
-import fcntl
-import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import converged
 import numpy as np
 import torch
-from measure import CONFIGURED, RAW, ROOT
+from converged import LAST, ROUNDS
+from measure import CONFIGURED, RAW, RESULTS
+from studies import Rows, Study, in_percent, made_once, trained
 
+from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import DivergedError
 from ktpfl_pipeline.core.federation import Federation
@@ -46,9 +43,6 @@ from ktpfl_pipeline.methods.feddf import FedDF, FedDFState
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint, KTpFLJointState
 from ktpfl_pipeline.runs.given import label_counts
 
-KEPT = ROOT / "benchmarks" / "results" / "learned_coefficients.csv"
-IMAGES = ROOT / "build" / "learned_coefficients"
-"""The folder of the images of either stage."""
 DESIGN_SHARE = 0.28
 """The share of a file's images on which η₂ and T are chosen. CIFAR-10 has 2,800 of them, and 7,200 for results."""
 SAMPLES, TEST_SHARE = {True: 2760, False: 7200}, {True: 0.674, False: 0.875}
@@ -61,6 +55,8 @@ PUBLIC = dict(converged.DATA.values())
 CELLS = list(product(PUBLIC, converged.PARTITIONS.values()))
 UNTUNED = (0.01, 1.0)
 """η₂ and T of rows without distillation, which do not depend on them."""
+OF_MATRIX = ("own_weight", "overlap", "effective")
+"""Means over the matrix's rows in the last rounds; see `of_matrix`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,9 +145,8 @@ GROUPS = [
 COLUMNS = (
     *("stage", "data", "partition", "row", "seed", "rate", "temperature"),
     *("after_transfer", "after_local", "adapted"),  # means over clients of the last rounds, in percent
-    *(f"round_{t}" for t in range(converged.ROUNDS - converged.LAST + 1, converged.ROUNDS + 1)),  # after transfer
-    *("megabytes", "samples"),  # sent and received, and backpropagated, per client and round
-    *("own_weight", "overlap", "effective"),  # of the matrix's rows in the last rounds; see `of_matrix`
+    *(f"round_{t}" for t in range(ROUNDS - LAST + 1, ROUNDS + 1)),  # after transfer
+    *("megabytes", "samples", *OF_MATRIX),  # sent and received, and backpropagated, per client and round
     *("commit", "processor", "seconds"),
 )
 
@@ -172,17 +167,10 @@ class Wanted(NamedTuple):
         return self.stage != "result"
 
 
-def images(design: bool, data: str) -> tuple[Path, Path]:
-    """Return the files of the private and of the public images for design or for results, which are made once."""
-    private, public = (f"{'design' if design else 'result'}-{source}.npz" for source in (data, PUBLIC[data]))
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    with open(IMAGES / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, source in ((private, data), (public, PUBLIC[data])):
-            if not (IMAGES / name).exists():
-                np.savez(IMAGES / f"new-{name}", **part(design, source))
-                (IMAGES / f"new-{name}").replace(IMAGES / name)
-    return IMAGES / private, IMAGES / public
+def images(design: bool, source: str) -> str:
+    """Return the source of the images for design or for results, whose file is made once."""
+    file = STUDY.folder / f"{'design' if design else 'result'}-{source}.npz"
+    return f"npz:{made_once(file, lambda: part(design, source))}"
 
 
 def part(design: bool, source: str) -> dict[str, Any]:
@@ -203,85 +191,56 @@ def part(design: bool, source: str) -> dict[str, Any]:
     return {"images": given[kept], "labels": labels[kept]}
 
 
-def finished(wanted: Wanted, rate: float, temperature: float) -> dict[str, str]:
-    """Run a method, and return the line of its run, without measurements if it diverged."""
-    began, row = time.process_time(), ROWS[wanted.row]
-    private, public = images(wanted.design, wanted.data)
-    given: dict[str, Any] = {**converged.SETTINGS, "private": {"samples": SAMPLES[wanted.design]}}
-    given["distillation"] = {**given["distillation"], "learning_rate": rate, "temperature": temperature}
+def finish(wanted: Wanted, rows: Rows) -> Rows | None:
+    """Run a method, and return the line of its run, without measurements if it diverged.
+
+    Return None if the design that decides η₂ and T is not finished.
+    """
+    if (found := point(rows, wanted)) is None:
+        return None
+    (rate, temperature), began = found, time.process_time()
+    distillation = {**converged.SETTINGS["distillation"], "learning_rate": rate, "temperature": temperature}
+    private = {"samples": SAMPLES[wanted.design]}
     fed = federation(
-        f"npz:{private}",
+        images(wanted.design, wanted.data),
         converged.CLIENTS,
         partition={"scheme": wanted.partition, "test_share": TEST_SHARE[wanted.design]},
         seed=wanted.seed,
-        public={"source": f"npz:{public}", "batch": 300},
-        **given,
+        public={"source": images(wanted.design, PUBLIC[wanted.data]), "batch": 300},
+        **{**converged.SETTINGS, "private": private, "distillation": distillation},
     )
-    epochs, last = converged.EPOCHS, converged.LAST
-    adapted = () if wanted.design else (epochs,)
-    schedule = engine.Schedule(
-        converged.ROUNDS, evaluate_every=converged.ROUNDS, evaluate_last=last, adapt_epochs=adapted
-    )
-    line = {
-        **{name: str(value) for name, value in wanted._asdict().items()},
-        **{"rate": f"{rate:g}", "temperature": f"{temperature:g}", "commit": commit(), "processor": processor()},
-    }
+    line = {name: str(value) for name, value in wanted._asdict().items()}
+    line |= {"rate": f"{rate:g}", "temperature": f"{temperature:g}"}
+    line |= {"commit": here_and_now().commit, "processor": processor()}
+    epochs = [] if wanted.design else [converged.EPOCHS]
     try:
-        with closing(fed.executor):
-            run = engine.run(row.made(temperature), replace(fed, rounds=converged.ROUNDS), schedule)
+        run = trained(ROWS[wanted.row].made(temperature), fed, ROUNDS, LAST, epochs)
     except DivergedError:
-        return line
-    records = run.history[-last:]
-
-    def percent(point: str) -> str:
-        return f"{100 * fmean(fmean(record.accuracy[point]) for record in records):.3f}"
-
-    return {
-        **line,
-        **{point: percent(point) for point in ("after_transfer", "after_local")},
-        "adapted": percent(f"{ADAPTED}{epochs}") if adapted else "",
-        **{f"round_{record.round}": f"{100 * fmean(record.accuracy['after_transfer']):.3f}" for record in records},
-        "megabytes": f"{fmean(sum(fmean(record.traffic[name]) for name in LEDGERS) for record in records) / 1e6:.4f}",
-        "samples": f"{fmean(fmean(record.work['samples']) for record in records):.0f}",
-        **of_matrix(run, fed),
-        "seconds": f"{time.process_time() - began:.0f}",
-    }
+        return [line]
+    records = run.history[-LAST:]
+    traffic = fmean(sum(fmean(record.traffic[name]) for name in LEDGERS) for record in records)
+    line |= {name: in_percent(records, name) for name in ("after_transfer", "after_local")}
+    if epochs:
+        line["adapted"] = in_percent(records, f"{ADAPTED}{converged.EPOCHS}")
+    line |= {f"round_{record.round}": in_percent([record], "after_transfer") for record in records}
+    line["megabytes"] = f"{traffic / 1e6:.4f}"
+    line["samples"] = f"{fmean(fmean(record.work['samples']) for record in records):.0f}"
+    return [{**line, **of_matrix(run, fed), "seconds": f"{time.process_time() - began:.0f}"}]
 
 
 def of_matrix(run: engine.Run, fed: Federation) -> dict[str, str]:
-    """Return three means over the rows of the matrix in the last rounds; empty without a matrix.
+    """Return three means over the rows of the matrix in the last rounds; nothing without a matrix.
 
     ``own_weight`` is c_nn, ``overlap`` Σ_m c_nm o_nm with the overlaps o of the true label distributions, and
     ``effective`` the effective number of teachers, 1 / Σ_m c_nm².
     """
     if run.coefficients is None:
-        return dict.fromkeys(("own_weight", "overlap", "effective"), "")
-    c, counts = run.coefficients[-converged.LAST :].double(), label_counts(fed).double()  # (rounds, N, N), (N, K)
+        return {}
+    c, counts = run.coefficients[-LAST:].double(), label_counts(fed).double()  # (rounds, N, N), (N, K)
     shares = counts / counts.sum(dim=1, keepdim=True)
-    found = {
-        "own_weight": c.diagonal(dim1=1, dim2=2).mean(),
-        "overlap": (c * overlap(shares, shares)).sum(dim=2).mean(),
-        "effective": (1 / c.square().sum(dim=2)).mean(),
-    }
-    return {name: f"{float(value):.4f}" for name, value in found.items()}
-
-
-@cache
-def commit() -> str:
-    """Return the commit of the code, with a mark if the code differs from it."""
-
-    def said(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    changed = said("status", "--porcelain", "--", "src", "benchmarks/*.py")
-    return said("rev-parse", "--short=8", "HEAD") + "+" * bool(changed)
-
-
-def read() -> list[dict[str, str]]:
-    """Return the lines of all finished runs."""
-    return converged.read(KEPT)
+    mixed = (c * overlap(shares, shares)).sum(dim=2)
+    found = c.diagonal(dim1=1, dim2=2).mean(), mixed.mean(), (1 / c.square().sum(dim=2)).mean()
+    return {name: f"{float(value):.4f}" for name, value in zip(OF_MATRIX, found, strict=True)}
 
 
 def identity(line: dict[str, str]) -> Wanted:
@@ -321,40 +280,6 @@ def everything(cells: list[tuple[str, str]], rows: list[str], seeds: list[int]) 
             yield Wanted("result", *cell, row, seed)
 
 
-@contextmanager
-def claimed(folder: Path, wanted: Iterable[Any]) -> Iterator[bool]:
-    """Yield whether no other process is at this run. The claim ends with the process that made it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ("-".join(map(str, wanted)) + ".lock"), "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
-def run(wanted: list[Wanted]) -> None:
-    """Run all missing runs. A result whose design another process has not finished waits for it."""
-    torch.set_num_threads(1)
-    while left := missing(wanted):
-        if not sum(map(perform, left)):
-            time.sleep(20)
-
-
-def perform(wanted: Wanted) -> bool:
-    """Do a run, unless it is finished, another process is at it, or its design is not finished; return whether done."""
-    with claimed(IMAGES, wanted) as free:
-        lines = read()
-        found = point(lines, wanted)
-        if not free or found is None or wanted in done(lines):
-            return False
-        line = finished(wanted, *found)
-        append(KEPT, COLUMNS, line)
-    print(*wanted[:5], *found, line.get("after_transfer", "diverged"), f"{line.get('seconds')} CPU s", flush=True)
-    return True
-
-
 def done(lines: list[dict[str, str]]) -> set[Wanted]:
     """Return the finished runs; a result counts only with the η₂ and T that its design chooses."""
     by_row: dict[tuple[str, ...], list[dict[str, str]]] = {}
@@ -370,20 +295,7 @@ def done(lines: list[dict[str, str]]) -> set[Wanted]:
     return found
 
 
-def missing(wanted: list[Wanted]) -> list[Wanted]:
-    """Return the runs that are not finished."""
-    there = done(read())
-    return [each for each in wanted if each not in there]
-
-
-def append(kept: Path, columns: Sequence[str], line: dict[str, str]) -> None:
-    """Add a line to the kept ones; the lock keeps the lines of several processes apart."""
-    with kept.open("a", newline="") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-        if not file.tell():
-            writer.writeheader()
-        writer.writerow(line)
+STUDY = Study(RESULTS / "learned_coefficients.csv", COLUMNS, done, finish)
 
 
 def main() -> None:
@@ -401,9 +313,9 @@ def main() -> None:
         parser.error(f"cells are {'+'.join(map(','.join, CELLS))}, and rows {','.join(ROWS)}")
     wanted = list(dict.fromkeys(everything(cells, rows, seeds)))
     if given.command == "run":
-        run(wanted)
+        STUDY.run(wanted)
     else:
-        left = missing(wanted)
+        left = STUDY.missing(wanted)
         print(f"{len(left)} of {len(wanted)} runs are missing, {sum(each.design for each in left)} of the design.")
 
 

@@ -7,25 +7,23 @@ KT-pFL (joint) need their texts on the page, **Joint: Fashion-MNIST, all classes
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from statistics import fmean
 
 import converged
-from learned_coefficients import CELLS, GROUPS, RATES, ROWS, identity, read
+from learned_coefficients import CELLS, GROUPS, OF_MATRIX, RATES, ROWS, STUDY, identity
 from matplotlib.figure import Figure
 from measure import ROOT
-from page_tables import write
+from studies import Rows, markdown, read, write
 
 from ktpfl_pipeline.analysis.statistics import CONFIDENCE, Difference, equivalence, holm, paired, step_down
 from ktpfl_pipeline.reports.figures.base import plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, mean
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, RULE
 
-PAGE, FIGURE = (
-    ROOT / "docs" / "results" / "learned_coefficients.md",
-    ROOT / "docs" / "images" / "learned_coefficients.png",
-)
+PAGE = ROOT / "docs" / "results" / "learned_coefficients.md"
+FIGURE = ROOT / "docs" / "images" / "learned_coefficients.png"
 MARGIN = 0.005
 """Two rows are equivalent if their difference is shown to be within half a point."""
 EQUIVALENT = " ≈"
@@ -42,26 +40,22 @@ Values = Mapping[tuple[str, str, str, str], Mapping[int, float]]
 """Values by seed, by dataset, partition, row and column; accuracies are fractions of 1."""
 
 
-def drawn(lines: list[list[str]]) -> str:
-    """Return a Markdown table; the first line is its head."""
-    rows = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([rows[0], "|" + " --- |" * len(lines[0]), *rows[1:]])
-
-
 def title(cell: tuple[str, str]) -> str:
     """Return the heading of a cell: ``CIFAR-10, two classes``."""
     data = next(name for name, files in converged.DATA.items() if files[0] == cell[0])
     return f"{data}, {next(name for name, scheme in converged.PARTITIONS.items() if scheme == cell[1])}"
 
 
-def values(lines: list[dict[str, str]]) -> Values:
+TITLES = [title(cell) for cell in CELLS]
+
+
+def values(lines: Rows) -> Values:
     """Return the results in the lines of all runs; runs that diverged have no values."""
     found: dict[tuple[str, str, str, str], dict[int, float]] = {}
-    numbers = {**dict.fromkeys(POINTS, 0.01), **dict.fromkeys(("megabytes", "samples"), 1.0)}
-    numbers |= dict.fromkeys(("own_weight", "overlap", "effective"), 1.0)
+    units = dict.fromkeys(POINTS, 0.01) | dict.fromkeys(("megabytes", "samples", *OF_MATRIX), 1.0)
     for line in lines:
         each = identity(line)
-        for name, unit in numbers.items():
+        for name, unit in units.items():
             if not each.design and line[name]:
                 found.setdefault((*each[1:4], name), {})[each.seed] = unit * float(line[name])
     return found
@@ -107,53 +101,47 @@ def summary(results: Values) -> str:
             own["equivalent"] += name in equivalent
             own["undecided"] += not sign and name not in equivalent
     names = ("above", "below", "equivalent", "undecided")
-    table = [["the learned matrix and", *names]]
-    table += [[ROWS[row].title, *(str(counts[row][name]) for name in names)] for row in OTHERS if row in counts]
-    return drawn(table)
+    table = [[ROWS[row].title, *(str(counts[row][name]) for name in names)] for row in OTHERS if row in counts]
+    return markdown([["the learned matrix and", *names], *table])
 
 
 def compared(results: Values, row: str, others: list[str], point: str) -> str:
     """Return the table of a row's differences to others, one column per cell; others without a run are left out."""
     shown = verdicts(differences(results, row, others, point))
-    lines: list[list[str]] = [[f"{ROWS[row].title} minus", *map(title, CELLS)]]
+    lines = [[f"{ROWS[row].title} minus", *TITLES]]
     there = [other for other in others if any((*cell, other, point) in results for cell in CELLS)]
     lines += [[ROWS[other].title, *(shown.get((*cell, other), "") for cell in CELLS)] for other in there]
     lines.append(["seeds", *(str(len(results.get((*cell, row, point), {}))) for cell in CELLS)])
-    return drawn(lines)
+    return markdown(lines)
 
 
-def accuracies(lines: list[dict[str, str]], results: Values) -> str:
+def by_cell(rows: Sequence[str], entries: Callable[[tuple[str, str], str], str]) -> str:
+    """Return a table with one column per cell; rows without any entry are left out."""
+    lines = [[ROWS[row].title, *(entries(cell, row) for cell in CELLS)] for row in rows]
+    return markdown([["row", *TITLES], *(line for line in lines if any(line[1:]))])
+
+
+def accuracies(lines: Rows, results: Values) -> str:
     """Return the table of accuracies after transfer and after adaptation, with the η₂ and T of each row."""
     ended = [line for line in lines if not identity(line).design]
     chosen = {identity(line)[1:4]: f"; {line['rate']}, {line['temperature']}" for line in ended}
-    table = [["row", *map(title, CELLS)]]
-    for row in [LEARNED, *OTHERS]:
-        cells = []
-        for cell in CELLS:
-            own, adapted = (
-                list(results.get((*cell, row, point), {}).values()) for point in ("after_transfer", "adapted")
-            )
-            tuned = chosen.get((*cell, row), "") if ROWS[row].tuned else ""
-            cells.append(f"{mean(own)} ({100 * fmean(adapted):.1f}{tuned})" if own else "")
-        if any(cells):
-            table.append([ROWS[row].title, *cells])
-    return drawn(table)
+
+    def entry(cell: tuple[str, str], row: str) -> str:
+        own, adapted = (list(results.get((*cell, row, point), {}).values()) for point in ("after_transfer", "adapted"))
+        tuned = chosen.get((*cell, row), "") if ROWS[row].tuned else ""
+        return f"{mean(own)} ({100 * fmean(adapted):.1f}{tuned})" if own else ""
+
+    return by_cell([LEARNED, *OTHERS], entry)
 
 
 def matrices(results: Values) -> str:
     """Return the table of what the rows of each matrix are: own weight, overlap of labels, effective number."""
-    table: list[list[str]] = [["row", *(f"{title(cell)}" for cell in CELLS)]]
-    for row in [LEARNED, *OTHERS]:
-        cells: list[str] = []
-        for cell in CELLS:
-            found = [results.get((*cell, row, name)) for name in ("own_weight", "overlap", "effective")]
-            shown = [
-                f"{fmean(each.values()):.{digits}f}" for each, digits in zip(found, (2, 2, 1), strict=True) if each
-            ]
-            cells.append(", ".join(shown))
-        if any(cells):
-            table.append([ROWS[row].title, *cells])
-    return drawn(table)
+
+    def entry(cell: tuple[str, str], row: str) -> str:
+        found = zip((results.get((*cell, row, name)) for name in OF_MATRIX), (2, 2, 1), strict=True)
+        return ", ".join(f"{fmean(each.values()):.{digits}f}" for each, digits in found if each)
+
+    return by_cell([LEARNED, *OTHERS], entry)
 
 
 def joint(results: Values, cell: tuple[str, str], shown: Sequence[Mapping[tuple[str, str, str], str]]) -> str:
@@ -166,28 +154,26 @@ def joint(results: Values, cell: tuple[str, str], shown: Sequence[Mapping[tuple[
             megabytes, samples = (fmean(results[*cell, row, name].values()) for name in ("megabytes", "samples"))
             against = [found.get((*cell, row), "") for found in shown]
             table.append([ROWS[row].title, str(len(own)), *points, *against, f"{megabytes:.2f}", f"{samples:,.0f}"])
-    return drawn(table)
+    return markdown(table)
 
 
-def design(lines: list[dict[str, str]]) -> str:
+def design(lines: Rows) -> str:
     """Return the table of the design: the accuracy on its images by η₂ at T = 1, and then at T = 10."""
     found: dict[tuple[str, ...], dict[str, str]] = {}
     for line in lines:
         if (each := identity(line)).design:
             name = f"{each.rate:g}" if each.stage == "rate" else "T"
             found.setdefault(each[1:4], {})[name] = f"{float(line['after_transfer'] or 0):.1f}"
-    names = [f"{rate:g}" for rate in RATES]
-    table: list[list[str]] = [["row", *(f"{title(cell)}" for cell in CELLS)]]
-    for row in (row for group in GROUPS for row in group if ROWS[row].tuned):
-        cells = [found.get((*cell, row), {}) for cell in CELLS]
-        if any(cells):
-            tried = [[own.get(name, "–") for name in (*names, "T")] for own in cells]
-            texts = [f"{', '.join(each[:-1])}; {each[-1]}" for each in tried]
-            table.append([ROWS[row].title, *texts])
-    return drawn(table)
+
+    def entry(cell: tuple[str, str], row: str) -> str:
+        tried = [found.get((*cell, row), {}).get(name, "–") for name in (*(f"{rate:g}" for rate in RATES), "T")]
+        return f"{', '.join(tried[:-1])}; {tried[-1]}"
+
+    rows = [row for group in GROUPS for row in group if any((*cell, row) in found for cell in CELLS)]
+    return by_cell(rows, entry)
 
 
-def tables(lines: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+def tables(lines: Rows) -> Iterator[tuple[str, str]]:
     """Yield every table of the page with the heading or text above it."""
     results = values(lines)
     yield "## How often learning helps\n", summary(results)
@@ -232,7 +218,7 @@ def picture(results: Values) -> Figure:
 
 def main() -> None:
     """Write the tables into the page, and draw the figure."""
-    lines = read()
+    lines = read(STUDY.kept)
     write(PAGE, dict(tables(lines)))
     picture(values(lines)).savefig(FIGURE, dpi=200)
 

@@ -9,14 +9,12 @@ one or two architectures. Each is run with local-only training, KT-pFL, KT-pFL (
 with matched work, with three seeds. All methods take `STEPS` mini-batch steps per round. The prediction uses one
 exchange of predictions of clients that have only trained locally. The datasets are read from the npz files
 fashion_mnist, mnist, cifar10, cifar100 and har in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable.
-`run` may be stopped at any time: a finished run is one line of `KEPT`.
+`run` may be stopped at any time: a finished run is one line of benchmarks/results/map.csv.
 """
 
-import fcntl
 import re
 import sys
 import time
-from contextlib import closing
 from dataclasses import replace
 from itertools import combinations, product
 from math import log
@@ -24,30 +22,25 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any, NamedTuple
 
-import converged
 import numpy as np
 import torch
-from learned_coefficients import append, claimed
 from matplotlib.figure import Figure
-from measure import CONFIGURED, RAW, ROOT
-from page_tables import drawn, named, replaced
+from measure import RAW, RESULTS, ROOT
+from studies import LOCAL, Rows, Study, configured, drawn, in_percent, made_once, named, read, replaced, trained
 
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired
-from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import DivergedError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.machine.resources import processor
 from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.in_memory import federation
-from ktpfl_pipeline.methods import create
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, styled
 from ktpfl_pipeline.reports.numbers import Entry, percent, signed
 from ktpfl_pipeline.reports.style import INK
 
 PAGE, FIGURE = ROOT / "docs" / "results" / "map.md", ROOT / "docs" / "images" / "map.png"
-EVERY = ROOT / "benchmarks" / "results" / "map.md"
-KEPT, FILES = ROOT / "benchmarks" / "results" / "map.csv", ROOT / "build" / "map"
+EVERY = RESULTS / "map.md"
 ROUNDS, STEPS, LAST, EPOCHS, SEEDS, TEST, PUBLIC = 8, 60, 3, 5, range(3), 60, 150
 """Rounds, steps per round, rounds averaged, epochs of adaptation, seeds, test samples a client, public samples."""
 CLASSES = {"digits": 10, "fashion_mnist": 10, "cifar10": 10, "har": 6}
@@ -66,7 +59,6 @@ OTHER = {
 }
 """Public datasets other than the private one."""
 TITLES = {"digits": "Digits", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10, gray", "har": "People's sensors"}
-LOCAL = "local"
 METHODS = ("local", "kt_pfl", "kt_pfl_joint", "fedmd", "local_matched")
 EXCHANGE = ("validation", "agreement", "overlap", "confidence")
 """What one exchange of predictions shows; see `exchanged`."""
@@ -118,35 +110,25 @@ def samples(data: str) -> dict[str, Any]:
     return {name: array[order] for name, array in found.items()}
 
 
-def files(setting: Setting) -> tuple[str, str]:
-    """Return the private and the public source. They share no sample: the first 200 of a file are public."""
-    source = OTHER.get((setting.data, setting.public), setting.data)
-    FILES.mkdir(parents=True, exist_ok=True)
-    with open(FILES / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, data, part in (
-            (f"{setting.data}-private", setting.data, slice(200, None)),
-            (f"{source}-public", source, slice(200)),
-        ):
-            if not (FILES / f"{name}.npz").exists():
-                np.savez(FILES / f"new-{name}.npz", **{key: array[part] for key, array in samples(data).items()})
-                (FILES / f"new-{name}.npz").replace(FILES / f"{name}.npz")
-    return f"npz:{FILES}/{setting.data}-private.npz", f"npz:{FILES}/{source}-public.npz"
+def source(data: str, kind: str) -> str:
+    """Return the source of a dataset's private or public samples. The first 200 of a dataset are public."""
+    part = slice(200, None) if kind == "private" else slice(200)
+    place = STUDY.folder / f"{data}-{kind}.npz"
+    return f"npz:{made_once(place, lambda: {name: array[part] for name, array in samples(data).items()})}"
 
 
 def made(setting: Setting, seed: int) -> Federation:
     """Return the federation of a setting."""
-    private, public = files(setting)
     image = None if setting.data == "har" else {"channels": 1, "size": 8 if setting.data == "digits" else 28}
     total = setting.samples + TEST
     return federation(
-        private,
+        source(setting.data, "private"),
         setting.clients,
         ["mlp", "lenet"][: setting.architectures],
         {"scheme": "k_labels", "labels_per_client": setting.classes, "test_share": TEST / total},
         seed,
         private={"samples": setting.clients * total},
-        public={"source": public, "batch": PUBLIC},
+        public={"source": source(OTHER.get((setting.data, setting.public), setting.data), "public"), "batch": PUBLIC},
         training={"steps": STEPS, "epochs": 1, "batch_size": 16, "learning_rate": 0.05},
         distillation={"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
         image=image,  # type: ignore[arg-type]
@@ -170,52 +152,41 @@ def exchanged(fed: Federation, models: Models) -> dict[str, float]:
     }
 
 
-def finished(setting: Setting, name: str, seed: int) -> dict[str, str]:
-    """Run a method, and return its line: mean accuracies over clients and the last rounds, in percent."""
-    began, fed, method = time.process_time(), made(setting, seed), create(name, CONFIGURED.get(name))
-    line = {key: str(value) for key, value in setting._asdict().items()} | {"method": name, "seed": str(seed)}
-    line["processor"] = processor()
-    schedule = engine.Schedule(ROUNDS, evaluate_every=ROUNDS, evaluate_last=LAST, adapt_epochs=(EPOCHS,))
-    with closing(fed.executor):
-        try:
-            run = engine.run(method, replace(fed, rounds=ROUNDS), schedule)
-        except DivergedError:
-            return line
-        shown = {}
-        if name == LOCAL:
-            shown = exchanged(fed, method.personal(run.state, [client.id for client in fed.clients], fed))
-    records = run.history[-LAST:]
-    for point, key in (("after_transfer", "after_transfer"), ("adapted", f"{ADAPTED}{EPOCHS}")):
-        line[point] = f"{100 * fmean(fmean(record.accuracy[key]) for record in records):.3f}"
-    line |= {key: f"{value:.4f}" for key, value in shown.items()}
-    return line | {"seconds": f"{time.process_time() - began:.1f}"}
-
-
 COLUMNS = (*Setting._fields, "method", "seed", "after_transfer", "adapted", *EXCHANGE, "processor", "seconds")
 Key = tuple[Setting, str, int]
 
 
-def key(line: dict[str, str]) -> Key:
+def finish(key: Key, rows: Rows) -> Rows:
+    """Run a method, and return its line: mean accuracies over clients and the last rounds, in percent."""
+    setting, name, seed = key
+    began, fed, method = time.process_time(), made(setting, seed), configured(name)
+    about = {**setting._asdict(), "method": name, "seed": seed, "processor": processor()}
+    line = {column: str(value) for column, value in about.items()}
+    try:
+        run = trained(method, fed, ROUNDS, LAST, [EPOCHS])
+    except DivergedError:
+        return [line]
+    records = run.history[-LAST:]
+    line |= {"after_transfer": in_percent(records, "after_transfer")}
+    line |= {"adapted": in_percent(records, f"{ADAPTED}{EPOCHS}")}
+    if name == LOCAL:
+        shown = exchanged(fed, method.personal(run.state, list(fed.by_id), fed))
+        line |= {column: f"{value:.4f}" for column, value in shown.items()}
+    return [line | {"seconds": f"{time.process_time() - began:.1f}"}]
+
+
+def identity(line: dict[str, str]) -> Key:
     """Return what identifies the run of a line."""
     words = {name: line[name] if name in ("data", "public") else int(line[name]) for name in Setting._fields}
     return Setting(**words), line["method"], int(line["seed"])  # type: ignore[arg-type]
 
 
+STUDY = Study(RESULTS / "map.csv", COLUMNS, lambda rows: set(map(identity, rows)), finish)
+
+
 def wanted() -> list[Key]:
     """Return all runs: those of the first seed first."""
     return [(setting, method, seed) for seed in SEEDS for setting in settings() for method in METHODS]
-
-
-def run() -> None:
-    """Run what is missing; another process may be at the same work."""
-    torch.set_num_threads(1)
-    for each in wanted():
-        with claimed(FILES, (*each[0], *each[1:])) as free:
-            if not free or each in map(key, converged.read(KEPT)):
-                continue
-            line = finished(*each)
-            append(KEPT, COLUMNS, line)
-        print(*each[0], *each[1:], line.get("after_transfer", "diverged"), line.get("seconds"), flush=True)
 
 
 Values = dict[tuple[Setting, str, str], dict[int, float]]
@@ -227,7 +198,7 @@ def values(lines: list[dict[str, str]]) -> Values:
     """Return the values of all finished runs."""
     found: Values = {}
     for line in lines:
-        setting, method, seed = key(line)
+        setting, method, seed = identity(line)
         for name in (*POINTS, *EXCHANGE):
             if line[name]:
                 found.setdefault((setting, method, name), {})[seed] = float(line[name]) / (100 if name in POINTS else 1)
@@ -389,7 +360,7 @@ TABLES = {"How often it pays": counted, "What else matters": changed, "Can it be
 
 def page() -> None:
     """Write the answer and the tables of the page, the table of all settings, and the figure."""
-    found = values(converged.read(KEPT))
+    found = values(read(STUDY.kept))
     tables = {f"## {heading}\n": table(found) for heading, table in TABLES.items()}
     PAGE.write_text(answered(replaced(PAGE.read_text("utf-8"), tables), found), "utf-8")
     EVERY.write_text(f"{ABOVE}{every(found)}\n", "utf-8")
@@ -398,11 +369,10 @@ def page() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["run"]:
-        run()
+        STUDY.run(wanted())
     elif sys.argv[1:] == ["page"]:
         page()
     elif sys.argv[1:] == ["plan"]:
-        kept = set(map(key, converged.read(KEPT)))
-        print(f"{sum(each not in kept for each in wanted())} of {len(wanted())} runs are missing.")
+        print(f"{len(STUDY.missing(wanted()))} of {len(wanted())} runs are missing.")
     else:
         raise SystemExit(__doc__)

@@ -9,7 +9,6 @@ the last rounds. New runs replace runs of the same setting, method and seed. `ME
 runs of a method under another name, to keep the runs of an earlier rule.
 """
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -18,21 +17,19 @@ from statistics import fmean
 from typing import Any
 
 from measure import RESULTS, ROOT
-from page_tables import drawn, named, write
+from studies import LOCAL, Rows, Runs, append, drawn, named, read, write
 
 from ktpfl_pipeline.analysis.evidence import DIGITS
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
-from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, worst_decile
+from ktpfl_pipeline.analysis.statistics import worst_decile
 from ktpfl_pipeline.analysis.study import Study
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
-from ktpfl_pipeline.reports.numbers import Entry, corrected, interval, mean, percent
+from ktpfl_pipeline.reports.numbers import Entry, corrected, interval, percent
 
 KEPT, PAGES = RESULTS / "runs", ROOT / "docs" / "results"
 COLUMNS = ("setting", "method", "seed", "client", "architecture", "evaluation", "accuracy")
 NEW = "new clients"
 """The setting of rows of clients that joined after training."""
-LOCAL = "local"
-Rows = list[dict[str, str]]
 
 
 def rows_of(setting: str, run: FinishedRun) -> Iterator[dict[str, Any]]:
@@ -59,13 +56,9 @@ def runs_in(file: Path) -> Iterator[tuple[str, FinishedRun]]:
         yield from (("", run) for run in MethodResult.from_dict(content).runs)
 
 
-def read(page: str) -> Rows:
-    """Return the kept rows of a page, or no rows if there are none."""
-    file = KEPT / f"{page}.csv"
-    if not file.exists():
-        return []
-    with file.open(newline="", encoding="utf-8") as opened:
-        return list(csv.DictReader(opened))
+def kept(page: str) -> Path:
+    """Return the file of the kept rows of a page."""
+    return KEPT / f"{page}.csv"
 
 
 def keep(page: str, *given: str) -> None:
@@ -74,45 +67,16 @@ def keep(page: str, *given: str) -> None:
     new = [row for file in given if "=" not in file for each in runs_in(Path(file)) for row in rows_of(*each)]
     new = [{**row, "method": names.get(row["method"], row["method"])} for row in new]
     there = {tuple(row[name] for name in COLUMNS[:3]) for row in new}
-    rows = [*(row for row in read(page) if tuple(row[name] for name in COLUMNS[:3]) not in there), *new]
+    rows = [*(row for row in read(kept(page)) if tuple(row[name] for name in COLUMNS[:3]) not in there), *new]
     KEPT.mkdir(exist_ok=True)
-    with (KEPT / f"{page}.csv").open("w", newline="", encoding="utf-8") as opened:
-        writer = csv.DictWriter(opened, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    kept(page).unlink(missing_ok=True)
+    append(kept(page), COLUMNS, rows)
 
 
-class Runs:
-    """The kept rows of one setting.
-
-    Attributes:
-        clients: the accuracies of the clients by method, evaluation and seed.
-    """
-
-    def __init__(self, rows: Rows, setting: str = "") -> None:
-        """Group the rows of `setting`."""
-        self.clients: dict[str, dict[str, dict[int, list[float]]]] = {}
-        for row in rows:
-            if row["setting"] == setting:
-                points = self.clients.setdefault(row["method"], {})
-                seeds = points.setdefault(row["evaluation"], {})
-                seeds.setdefault(int(row["seed"]), []).append(float(row["accuracy"]))
-
-    def means(self, method: str, point: str = AFTER_TRANSFER) -> dict[int, float]:
-        """Return a method's mean accuracy over clients by seed."""
-        return {seed: fmean(values) for seed, values in self.clients[method][point].items()}
-
-    def accuracy(self, method: str, point: str = AFTER_TRANSFER) -> Entry:
-        """Return a method's mean accuracy in percent, ± over seeds."""
-        return mean(list(self.means(method, point).values()))
-
-    def minus(self, method: str, other: str = LOCAL, point: str = AFTER_TRANSFER) -> Difference | None:
-        """Return the difference of two methods, paired by seed."""
-        return paired(self.means(method, point), self.means(other, point))
-
-    def corrected(self, point: str = AFTER_TRANSFER) -> dict[str, Difference | None]:
-        """Return each method's difference to local-only training, corrected for all of them."""
-        return holm({method: self.minus(method, point=point) for method in self.clients if method != LOCAL})
+def runs_of(rows: Rows, setting: str = "") -> Runs:
+    """Return the accuracies of one setting."""
+    here = [row for row in rows if row["setting"] == setting]
+    return Runs((row["method"], row["evaluation"], int(row["seed"]), float(row["accuracy"])) for row in here)
 
 
 SOURCES = {
@@ -128,63 +92,58 @@ def public_images(rows: Rows) -> str:
     """Return the table of public sets, with differences to local-only training that are corrected by column."""
     compared = ("kt_pfl", "fedmd", "kt_pfl_joint", "pfeddf")
     lines: list[list[Entry]] = [["public set", "local-only (%)", *map(named, compared)]]
-    runs = {setting: Runs(rows, setting) for setting in SOURCES}
-    gains = [corrected({setting: own.minus(method) for setting, own in runs.items()}) for method in compared]
+    runs = {setting: runs_of(rows, setting) for setting in SOURCES}
+    gains = [
+        corrected({each: own.minus(LOCAL, methods=[name])[name] for each, own in runs.items()}) for name in compared
+    ]
     for setting, shown in SOURCES.items():
         lines.append([shown, runs[setting].accuracy(LOCAL), *(column[setting] for column in gains)])
     return drawn(lines)
 
 
+def last_adapted(runs: Runs) -> str:
+    """Return the point of evaluation after the most epochs of adaptation."""
+    points = [point for point in runs.clients[LOCAL] if point.startswith(ADAPTED)]
+    return max(points, key=lambda point: int(point.removeprefix(ADAPTED)))
+
+
 def natural(rows: Rows) -> str:
     """Return the table of people's sensors or of cameras, the best method first, with corrected differences."""
-    runs = Runs(rows)
-    adapted = max(
-        (point for point in runs.clients[LOCAL] if point.startswith(ADAPTED)),
-        key=lambda point: int(point.removeprefix(ADAPTED)),
-    )
-    gains, gains_adapted = runs.corrected(), runs.corrected(adapted)
-    head = (
-        "method",
-        "after transfer (%)",
-        "minus local-only",
-        "adapted (%)",
-        "adapted, minus local-only",
-        "worst decile (%)",
-    )
-    lines: list[list[Entry]] = [[*head]]
+    runs = runs_of(rows)
+    points = AFTER_TRANSFER, last_adapted(runs)
+    gains = {point: runs.minus(LOCAL, point) for point in points}
+    head = "method", "after transfer (%)", "minus local-only", "adapted (%)", "adapted, minus local-only"
+    lines: list[list[Entry]] = [[*head, "worst decile (%)"]]
     for method in sorted(runs.clients, key=lambda name: -fmean(runs.means(name).values())):
         worst = fmean(worst_decile(values) for values in runs.clients[method][AFTER_TRANSFER].values())
-        difference, after = ("" if method == LOCAL else interval(found[method]) for found in (gains, gains_adapted))
-        shown = named(method), runs.accuracy(method), difference, runs.accuracy(method, adapted), after
-        lines.append([*shown, percent(worst)])
+        shown = [(runs.accuracy(method, at), "" if method == LOCAL else interval(gains[at][method])) for at in points]
+        lines.append([named(method), *(each for pair in shown for each in pair), percent(worst)])
     return drawn(lines)
 
 
 def newcomers(rows: Rows) -> str:
     """Return the table of new clients: accuracies, and below them corrected differences to local-only training."""
-    trained, new = Runs(rows), Runs(rows, NEW)
+    trained, new = runs_of(rows), runs_of(rows, NEW)
     points = [f"{ADAPTED}{epochs}" for epochs in (0, 1, 4, 10)]
-    headings = ["on joining", "after 1 epoch", *(f"after {epochs} epochs" for epochs in (4, 10)), "trained clients"]
-    gains = {point: new.corrected(point) for point in points}
+    headings = "on joining", "after 1 epoch", "after 4 epochs", "after 10 epochs", "trained clients"
+    gains = [new.minus(LOCAL, point) for point in points]
     lines: list[list[Entry]] = [["method", *headings]]
     for method in ("kt_pfl", "fedmd", "fedproto", "fedavg", LOCAL):
         lines.append([named(method), *(new.accuracy(method, point) for point in points), trained.accuracy(method)])
         if method != LOCAL:
-            lines.append(["", *(interval(gains[point][method]) for point in points), ""])
+            lines.append(["", *(interval(found[method]) for found in gains), ""])
     return drawn(lines)
 
 
 TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
     "public_images": (
-        "public_images.md",
-        "with the same private samples",
+        *("public_images.md", "with the same private samples"),
         public_images,
     ),
     "har": ("natural_federations.md", "## People (UCI HAR)", natural),
     "camera_traps": ("natural_federations.md", "## Cameras (iWildCam 2020)", natural),
     "newcomers": (
-        "../../benchmarks/results/new_clients.md",
-        "below it the difference to local-only training's new clients",
+        *("../../benchmarks/results/new_clients.md", "below it the difference to local-only training's new clients"),
         newcomers,
     ),
 }
@@ -194,7 +153,7 @@ TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
 def table() -> None:
     """Write the tables of all kept runs into their pages."""
     for name, (page, above, draw) in TABLES.items():
-        if rows := read(name):
+        if rows := read(kept(name)):
             write(PAGES / page, {above: draw(rows)})
 
 

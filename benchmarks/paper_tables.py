@@ -1,32 +1,40 @@
-"""The tables of docs/results/paper.md and paper_table_2.md, from the kept runs of the paper's tables.
+"""Tables of the paper's tables: finished runs of `make paper` are kept as small files, and pages are drawn from them.
 
-    python benchmarks/paper_tables.py      writes the tables into the pages, in seconds and without images
+    python benchmarks/paper_tables.py keep light    after make paper SCALE=light, also while runs are left
+    python benchmarks/paper_tables.py page          the tables of docs/results/paper.md and paper_table_2.md, and the
+                                                    differences of Table 1 in benchmarks/results/paper_tables.md
+    python benchmarks/paper_tables.py draw          a report of each scale in data/08_reporting, without any images
 
-benchmarks/results/paper_tables.md has the differences between the methods of Table 1.
-
-`paper_evidence.py` keeps the runs. Differences are paired by seed, and corrected for all rows of a column.
+`make paper` writes finished runs to `data/07_model_output/paper_evidence.json.gz`. `keep` merges this file into
+`benchmarks/results/paper/<scale>.json.gz`, cell by cell and seed by seed. Differences are paired by seed, and corrected
+for all rows of a column.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from measure import RESULTS, ROOT
-from page_tables import Tables, drawn, named, write
-from paper_evidence import KEPT
+from studies import LOCAL, Tables, drawn, named, write
 
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.comparison import paired_difference
+from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.analysis.study import Cell
 from ktpfl_pipeline.core.errors import plural
+from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER
-from ktpfl_pipeline.reports import paper
+from ktpfl_pipeline.reports import paper, reproduction
 from ktpfl_pipeline.reports.numbers import Entry, accuracy, corrected
 
+FINISHED, KEPT = ROOT / "data/07_model_output/paper_evidence.json.gz", RESULTS / "paper"
+REPORTS = ROOT / "data/08_reporting/paper_kept"
 PAGE, PAGE_2 = (ROOT / "docs" / "results" / name for name in ("paper.md", "paper_table_2.md"))
 DIFFERENCES = RESULTS / "paper_tables.md"
-AFTER, LOCAL, PAPERS, JOINT = f"{ADAPTED}10", "local", "kt_pfl", "kt_pfl_joint"
+AFTER, PAPERS, JOINT = f"{ADAPTED}10", "kt_pfl", "kt_pfl_joint"
 BOTH = (AFTER_TRANSFER, AFTER)
 METHODS = (
     *("kt_pfl", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "pfeddf_soft", "feddf", "pfeddf", "kt_pfl_joint"),
@@ -57,10 +65,7 @@ SETTINGS = {
     "1,000 samples": ("table6", "|D_r| = 1000"),
 }
 """The rows of Tables 3 to 6 at the scale two_cores: part and label."""
-LIGHT_SETTINGS = {
-    "E = 20, R = 1, ρ = 2, 3,000 samples": ("table3", "R = 1"),
-    "ρ = 0.1": ("table4", "ρ = 0.1"),
-}
+LIGHT_SETTINGS = {"E = 20, R = 1, ρ = 2, 3,000 samples": ("table3", "R = 1"), "ρ = 0.1": ("table4", "ρ = 0.1")}
 """The rows of Tables 3 to 6 at the scale light: part and label."""
 TABLE_2 = {
     "## 20 clients\n\n**Fashion-MNIST,**": ("homo_fashion_mnist", "20 clients"),
@@ -71,12 +76,30 @@ TABLE_2 = {
 """The tables of Table 2 by the text above them: experiment and label."""
 
 
+def keep(scale: str, finished: Path = FINISHED, kept: Path = KEPT) -> None:
+    """Merge finished runs into the file of a scale, such as ``light``, and print their number."""
+    found, place = evidence.load(finished), kept / f"{scale}.json.gz"
+    if place.exists():
+        found = evidence.merged(evidence.load(place), found)
+    evidence.save(found, place)
+    print(f"{len({run.key for cell in found.cells for run in cell.runs})} finished runs of the scale {scale}")
+
+
+def draw(kept: Path = KEPT, reports: Path = REPORTS) -> None:
+    """Write the report of each scale from its file, and print the pages."""
+    for file in sorted(kept.glob("*.json.gz")):
+        place = reports / file.name.removesuffix(".json.gz")
+        with replacing(place) as partial:
+            reproduction.build(evidence.load(file), here_and_now()).write(partial)
+        print(place / "report.html")
+
+
 class Kept:
     """The finished runs of one scale."""
 
     def __init__(self, scale: str) -> None:
         """Read the kept runs of a scale."""
-        self.cells = evidence.load(ROOT / KEPT / f"{scale}.json.gz").cells
+        self.cells = evidence.load(KEPT / f"{scale}.json.gz").cells
 
     def of(self, part: str, experiment: str, label: str) -> dict[str, Cell]:
         """Return the cells of a column, by method."""
@@ -84,20 +107,22 @@ class Kept:
         return {cell.method: cell for cell in self.cells if (cell.part, cell.experiment, cell.label) == place}
 
 
-def result(cell: Cell) -> MethodResult | None:
-    """Return a cell's result over its finished seeds, or None without any."""
-    return summarize(cell.runs, cell.hyperparameters, cell.settings) if cell.runs else None
-
-
 def finished(cells: dict[str, Cell], methods: Sequence[str]) -> dict[str, MethodResult]:
     """Return the results of the methods that have finished seeds."""
-    return {method: own for method in methods if (own := result(cells[method]))}
+    there = [cell for method in methods if (cell := cells.get(method)) and cell.runs]
+    return {cell.method: summarize(cell.runs, cell.hyperparameters, cell.settings) for cell in there}
 
 
 def cited(cell: Cell) -> Entry:
     """Return the paper's number in percent, or nothing if the paper has none."""
     number = paper.of_cell(cell)
     return f"{number.value:.1f}" if number else ""
+
+
+def reached(result: MethodResult | None, *points: str) -> str:
+    """Return a result's accuracies in percent, the second in parentheses; nothing without a result."""
+    before, *after = (f"{100 * result.final[point].mean:.1f}" for point in points) if result else [""]
+    return before + "".join(f" ({each})" for each in after)
 
 
 def column(pairs: Mapping[str, tuple[MethodResult, MethodResult]], point: str) -> dict[str, Entry]:
@@ -107,36 +132,31 @@ def column(pairs: Mapping[str, tuple[MethodResult, MethodResult]], point: str) -
     return {row: found.get(row, "") for row in pairs}
 
 
+def gains(results: dict[str, MethodResult], point: str) -> dict[str, Entry]:
+    """Return the corrected differences of results to local-only training in points."""
+    return column({method: (own, results[LOCAL]) for method, own in results.items()}, point)
+
+
 def table_1(kept: Kept) -> str:
     """Return the accuracies of Table 1, after adaptation in parentheses, next to the paper's numbers."""
     titles = [name.replace(" with", ",").removesuffix(" classes") for name in COLUMNS]
     lines: list[list[Entry]] = [["method", *(each for name in titles for each in (name, "paper"))]]
-    columns = [kept.of(TABLE_1, *column) for column in COLUMNS.values()]
+    columns = [(cells := kept.of(TABLE_1, *place), finished(cells, METHODS)) for place in COLUMNS.values()]
     for method in METHODS:
-        line: list[Entry] = [named(method)]
-        for cells in columns:
-            own = result(cells[method])
-            if own is None:
-                line += ["", cited(cells[method])]
-                continue
-            before, after = (f"{100 * own.final[point].mean:.1f}" for point in BOTH)
-            line += [f"{before} ({after})", cited(cells[method])]
-        lines.append(line)
+        pairs = [(reached(own.get(method), *BOTH), cited(cells[method])) for cells, own in columns]
+        lines.append([named(method), *(each for pair in pairs for each in pair)])
     return drawn(lines)
 
 
 def after_local(kept: Kept) -> str:
     """Return the accuracies of Table 1 after local training, and their differences to local-only training."""
-    lines: list[list[Entry]] = [
-        ["method", *(each for name in COLUMNS for each in (name.replace(" with", ","), "minus local"))]
-    ]
+    heads = [each for name in COLUMNS for each in (name.replace(" with", ","), "minus local")]
+    lines: list[list[Entry]] = [["method", *heads]]
     found = [finished(kept.of(TABLE_1, *place), METHODS) for place in COLUMNS.values()]
-    gains = [column({name: (own, each[LOCAL]) for name, own in each.items()}, AFTER_LOCAL) for each in found]
+    gained = [gains(each, AFTER_LOCAL) for each in found]
     for method in METHODS:
-        line: list[Entry] = [named(method)]
-        for results, gained in zip(found, gains, strict=True):
-            line += [f"{100 * results[method].final[AFTER_LOCAL].mean:.1f}", gained[method]]
-        lines.append(line)
+        pairs = [(reached(own[method], AFTER_LOCAL), each[method]) for own, each in zip(found, gained, strict=True)]
+        lines.append([named(method), *(each for pair in pairs for each in pair)])
     return drawn(lines)
 
 
@@ -144,14 +164,11 @@ def losses(kept: Kept) -> str:
     """Return the accuracies after transfer, and after local training, with each loss of distillation and seeds."""
     lines: list[list[Entry]] = [["method", "loss", *(name.replace(" with", ",") for name in COLUMNS)]]
     for method, (part, shown) in product(DISTILLED, LOSSES.items()):
-        line: list[Entry] = [named(method), shown]
-        for column in COLUMNS.values():
-            cell = kept.of(part, *column).get(method)
-            own = result(cell) if cell else None
-            points = [f"{100 * own.final[point].mean:.1f}" for point in (AFTER_TRANSFER, AFTER_LOCAL)] if own else []
-            line.append(f"{points[0]} ({points[1]}), {plural(len(own.runs), 'seed')}" if own else "")
-        if any(line[2:]):
-            lines.append(line)
+        found = [finished(kept.of(part, *place), [method]).get(method) for place in COLUMNS.values()]
+        points = AFTER_TRANSFER, AFTER_LOCAL
+        line = [f"{reached(own, *points)}, {plural(len(own.runs), 'seed')}" if own else "" for own in found]
+        if any(line):
+            lines.append([named(method), shown, *line])
     return drawn(lines)
 
 
@@ -161,22 +178,21 @@ def differences(cells: dict[str, Cell], others: Sequence[tuple[str, str]]) -> st
     heads = [f"{named(method)} minus this{after[point]}" for method, point in others]
     lines: list[list[Entry]] = [["method", *(f"minus local-only{after[point]}" for point in BOTH), *heads]]
     results = finished(cells, METHODS)
-    shown = [column({method: (own, results[LOCAL]) for method, own in results.items()}, point) for point in BOTH]
+    shown = [gains(results, point) for point in BOTH]
     shown += [column({method: (results[name], own) for method, own in results.items()}, at) for name, at in others]
-    lines += [[named(method), *(each[method] for each in shown)] for method in results]
-    return drawn(lines)
+    return drawn([*lines, *([named(method), *(each[method] for each in shown)] for method in results)])
 
 
 def settings(kept: Kept, rows: dict[str, tuple[str, str]]) -> str:
     """Return KT-pFL's accuracy and differences to local-only training in settings of Tables 3 to 6."""
     head = "setting", "accuracy (%)", "minus local-only", "minus local-only, adapted", "the paper (%)"
-    lines: list[list[Entry]] = [[*head]]
     cells = {shown: kept.of(part, "hetero_fashion_mnist", label) for shown, (part, label) in rows.items()}
     found = {shown: finished(own, (PAPERS, LOCAL)) for shown, own in cells.items()}
-    gains = [column({shown: (own[PAPERS], own[LOCAL]) for shown, own in found.items()}, point) for point in BOTH]
+    gained = [column({shown: (own[PAPERS], own[LOCAL]) for shown, own in found.items()}, point) for point in BOTH]
+    lines: list[list[Entry]] = [[*head]]
     for shown, own in found.items():
-        reached = accuracy(own[PAPERS].final[AFTER_TRANSFER])
-        lines.append([shown, reached, *(each[shown] for each in gains), cited(cells[shown][PAPERS])])
+        after = accuracy(own[PAPERS].final[AFTER_TRANSFER])
+        lines.append([shown, after, *(each[shown] for each in gained), cited(cells[shown][PAPERS])])
     return drawn(lines)
 
 
@@ -184,10 +200,10 @@ def table_2(cells: dict[str, Cell]) -> str:
     """Return a column of Table 2, the best method first. Methods with fewer seeds, or without any, are at the end."""
     head = "method", "accuracy (%)", "minus local-only", "adapted (%)", "adapted, minus local-only", "the paper (%)"
     results = finished(cells, [*cells])
-    gains = {point: column({name: (own, results[LOCAL]) for name, own in results.items()}, point) for point in BOTH}
+    gained = {point: gains(results, point) for point in BOTH}
     lines: list[list[Entry]] = [[*head]]
     for own in sorted(results.values(), key=lambda own: (-len(own.seeds), -own.final[AFTER_TRANSFER].mean)):
-        shown = [each for point in BOTH for each in (accuracy(own.final[point]), gains[point][own.method])]
+        shown = [each for point in BOTH for each in (accuracy(own.final[point]), gained[point][own.method])]
         lines.append([named(own.method), *shown, cited(cells[own.method])])
     unfinished = [method for method in cells if method not in results]
     return drawn([*lines, *([named(name), "no finished run", "", "", "", cited(cells[name])] for name in unfinished)])
@@ -218,6 +234,13 @@ def pages() -> Iterator[tuple[Path, Tables]]:
     yield PAGE_2, {text: table_2(two_cores.of("table2", *column)) for text, column in TABLE_2.items()}
 
 
+def page() -> None:
+    """Write the tables of the kept runs into the pages."""
+    for file, tables in pages():
+        write(file, tables)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {"keep": keep, "page": page, "draw": draw}
+
 if __name__ == "__main__":
-    for page, tables in pages():
-        write(page, tables)
+    COMMANDS[sys.argv[1]](*sys.argv[2:])

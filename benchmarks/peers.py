@@ -31,8 +31,8 @@ import peer_changes as change
 import torch
 import torch.nn.functional as F
 from measure import RAW, RESULTS
-from page_tables import drawn, named, write
 from peer_changes import BATCH, CLASSES, EPOCHS, RATE, Peer
+from studies import drawn, named, write
 from torch import Tensor, nn
 
 from ktpfl_pipeline import methods

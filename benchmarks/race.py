@@ -154,9 +154,7 @@ def race(asked: argparse.Namespace, batch: int) -> list[str]:
         "ours, channels last": (ours, (*work, "channels_last")),
     }
     ways = {name: measure.Way(make, *arguments) for name, (make, arguments) in makes.items()}
-    times, _ = measure.in_turn(ways, asked.turns)
-    for way in ways.values():
-        way.close()
+    times = measure.in_turn(ways, asked.turns)
     lines = ["| | seconds a round | × PFLlib | × PFLlib without evaluation | accuracy | seconds of each turn |"]
     lines += ["| --- | --- | --- | --- | --- | --- |"]
     first, second = list(times.values())[:2]

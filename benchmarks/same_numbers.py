@@ -9,6 +9,7 @@ anything differs.
 """
 
 import argparse
+import logging
 import os
 import shutil
 import subprocess
@@ -20,8 +21,6 @@ from typing import Any
 import torch
 
 ROOT = Path(__file__).parents[1]
-RENAMED = {"knowledge": "coefficients"}
-"""The new names of renamed fields of states, by their earlier names."""
 
 
 def main() -> None:
@@ -29,7 +28,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="what is compared with")
     parser.add_argument("--only", nargs="*", help="registry names of methods; all of them by default")
+    parser.add_argument("--here", action="store_true", help="only run the methods, in the project in this folder")
     given = parser.parse_args()
+    if given.here:
+        run(given.only)
+        return
     with tempfile.TemporaryDirectory() as folder:
         earlier = Path(folder) / "earlier"
         git = ["git", "-C", str(ROOT), "worktree"]
@@ -56,20 +59,42 @@ def train(tree: Path, project: Path, only: list[str] | None) -> dict[str, dict[s
         (project / part).mkdir(parents=True)
     (project / "conf" / "test" / "tracking.yml").write_text("enabled: false\n")
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(tree / "benchmarks" / "same_numbers_run.py"), *(only or [])]
+    command = [sys.executable, __file__, "", "--here", *(["--only", *only] if only else [])]
     subprocess.run(command, cwd=project, env=environment, check=True)
     files = sorted(project.glob("data/06_models/*/*/seed-0-*/checkpoint.pt"))
     return {file.parents[1].name: torch.load(file, weights_only=True) for file in files}
 
 
+def run(only: list[str] | None) -> None:
+    """Run methods, each in a separate pipeline, in the project in the working directory."""
+    from kedro.framework.project import configure_project
+    from kedro.framework.session import KedroSession
+    from kedro.runner import SequentialRunner
+
+    from ktpfl_pipeline import pipeline_registry
+    from ktpfl_pipeline.methods import METHODS, find
+    from ktpfl_pipeline.pipelines.graphs import experiment_pipeline
+
+    alike = {name: find(name).kind.one_architecture for name in only or METHODS}
+    experiments = {name: "homo_digits" if one else "hetero_digits" for name, one in alike.items()}
+    pipelines = {name: experiment_pipeline(name, section, [name]) for name, section in experiments.items()}
+    pipeline_registry.register_pipelines = lambda: pipelines  # type: ignore[assignment, return-value]
+    configure_project("ktpfl_pipeline")
+    logging.disable(logging.INFO)
+    session: Any
+    for name, section in experiments.items():
+        changes = {section: {"seeds": [0], "hyperparameters": "configured"}}
+        with KedroSession.create(project_path=Path.cwd(), env="test", runtime_params=changes) as session:
+            session.run(pipeline_names=[name], runner=SequentialRunner(), to_outputs=[f"{section}/{name}/result"])
+
+
 def comparable(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a checkpoint that must be equal, by unchanged names and without empty fields."""
-    state = {RENAMED.get(name, name): value for name, value in checkpoint["state"].items()}
+    """Return the values of a checkpoint that must be equal, without empty fields."""
     history = [
         {name: value for name, value in record.items() if name != "seconds" and value != {}}
         for record in checkpoint["history"]
     ]
-    return {"state": state, "history": history, "coefficients": checkpoint["coefficients"]}
+    return {"state": checkpoint["state"], "history": history, "coefficients": checkpoint["coefficients"]}
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:

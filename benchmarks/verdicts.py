@@ -14,18 +14,17 @@ import converged
 import pages
 import paper_tables
 from measure import ROOT
-from page_tables import drawn, write
+from studies import LOCAL, drawn, read, write
 
 from ktpfl_pipeline.analysis.comparison import paired_difference
 from ktpfl_pipeline.analysis.statistics import Difference, holm
-from ktpfl_pipeline.core.metrics import ADAPTED
 from ktpfl_pipeline.methods import find, title
 from ktpfl_pipeline.reports.numbers import Entry, signed
 
 PAGES = ROOT / "README.md", ROOT / "docs" / "results.md"
 ABOVE = "<!-- python benchmarks/verdicts.py -->"
 """The text above the grid on both pages."""
-LOCAL, JOINT, WORK = "local", "kt_pfl_joint", "local_matched"
+JOINT = "kt_pfl_joint"
 KT_PFL = ("kt_pfl", "kt_pfl_params")
 MARKS = {1: "▲", 0: "○", -1: "▼"}
 
@@ -42,27 +41,20 @@ class Setting(NamedTuple):
 
 def settings() -> Iterator[Setting]:
     """Yield the settings: converged clients, the paper's size, people, and one architecture."""
-    for where, rows in converged.parts(converged.read(converged.KEPT)).items():
-        values = {
-            name: converged.by_seed([row for row in rows if row["method"] == name], "adapted")
-            for name in converged.METHODS
-        }
-        local = values[LOCAL]
-        found = converged.differences({name: (own, local) for name, own in values.items() if name != LOCAL})
+    for where, runs in converged.parts(read(converged.STUDY.kept)).items():
+        found = runs.minus(LOCAL, converged.AFTER)
         gains = {name: each for name, each in found.items() if name in converged.COMPARED}
-        yield Setting(where, "12", "75", fmean(local.values()), gains)
+        yield Setting(where, "12", "75", 100 * fmean(runs.means(LOCAL, converged.AFTER).values()), gains)
     light, two_cores = paper_tables.Kept("light"), paper_tables.Kept("two_cores")
     for where, column in paper_tables.COLUMNS.items():
         samples = "270" if "CIFAR" in where else "450"
         yield of_paper(light, paper_tables.TABLE_1, column, where.replace(" with", ","), "20", samples)
-    people = pages.Runs(pages.read("har"))
-    adapted = max(point for point in people.clients[LOCAL] if point.startswith(ADAPTED))
-    local = people.means(LOCAL, adapted)
-    yield Setting("sensors of people", "20", "140–205", 100 * fmean(local.values()), people.corrected(adapted))
-    for (experiment, label), where in {
-        each: f"{'CIFAR-10' if 'cifar' in each[0] else 'Fashion-MNIST'}, one architecture"
-        for each in paper_tables.TABLE_2.values()
-    }.items():
+    people = pages.runs_of(read(pages.kept("har")))
+    adapted = pages.last_adapted(people)
+    local = 100 * fmean(people.means(LOCAL, adapted).values())
+    yield Setting("sensors of people", "20", "140–205", local, people.minus(LOCAL, adapted))
+    for experiment, label in paper_tables.TABLE_2.values():
+        where = f"{'CIFAR-10' if 'cifar' in experiment else 'Fashion-MNIST'}, one architecture"
         yield of_paper(two_cores, "table2", (experiment, label), where, label.removesuffix(" clients"), "75")
 
 

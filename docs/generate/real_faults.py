@@ -30,8 +30,7 @@ two rounds in one process, with messages as bytes. No run was lost. The faults h
 *Equals* means bit for bit in history, matrix and models, compared with a run in a single process. *Same command* means
 that the run stopped and continued from its checkpoint when the same command was run again. The end of messages about an
 excluded client, *It is excluded until it registers again.*, is left out. The test suite injects all faults, and `python
-docs/generate/real_faults.py` writes this page. `python benchmarks/real_clients_killed.py` injects four of them into
-separate processes over the loopback interface, with SIGKILL and SIGSTOP.
+docs/generate/real_faults.py` writes this page.
 
 | method | injected | outcome | messages |
 | --- | --- | --- | --- |

@@ -5,7 +5,7 @@ from pathlib import Path
 import external
 import numpy as np
 import pytest
-from page_tables import replaced
+from studies import replaced
 
 
 def test_the_page_shows_the_kept_runs() -> None:

@@ -1,5 +1,6 @@
 """The study of learned coefficients: its images, its design, and FedDF with a running mean."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import learned_coefficients as study
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import toy
 from learned_coefficients import CELLS, GROUPS, RATES, ROWS, SEEDS, RunningFedDF, Wanted
+from studies import append, read
 
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.methods.feddf import FedDF
@@ -23,11 +25,11 @@ def test_images_of_results_are_in_no_design(monkeypatch: pytest.MonkeyPatch, tmp
     for name, number in (("fashion_mnist", 100), ("fashion_mnist_full", 300), ("mnist", 50)):
         np.savez(tmp_path / f"{name}.npz", images=images[:number], labels=np.arange(number))
     monkeypatch.setattr(study, "RAW", tmp_path)
-    monkeypatch.setattr(study, "IMAGES", tmp_path / "images")
+    monkeypatch.setattr(study.Study, "folder", tmp_path / "images")
     found = {}
     for design in (True, False):
-        private, public = study.images(design, "fashion_mnist")
-        found[design] = [np.load(file)["labels"].tolist() for file in (private, public)]
+        sources = [study.images(design, name) for name in ("fashion_mnist", study.PUBLIC["fashion_mnist"])]
+        found[design] = [np.load(source.removeprefix("npz:"))["labels"].tolist() for source in sources]
     assert found == {True: [[*range(28)], [*range(14)]], False: [[*range(100, 300)], [*range(14, 50)]]}
 
 
@@ -64,21 +66,18 @@ def test_a_result_is_repeated_if_its_design_changes() -> None:
     assert wanted not in study.done([*lines, line("rate", RATES[1], 1, "63"), result])
 
 
-def test_finished_runs_are_known_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(study, "KEPT", tmp_path / "kept.csv")
+def test_finished_runs_are_known_again(tmp_path: Path) -> None:
+    own = replace(study.STUDY, kept=tmp_path / "kept.csv")
     wanted = [
         Wanted("rate", "cifar10", "two_labels", "learned", 0, 0.003),
         Wanted("temperature", "cifar10", "two_labels", "learned", 0),
         Wanted("result", "cifar10", "two_labels", "learned", 100),
     ]
     for each in wanted:
-        study.append(
-            study.KEPT,
-            study.COLUMNS,
-            {**{name: str(value) for name, value in each._asdict().items()}, "temperature": "1"},
-        )
-    assert [study.identity(each) for each in study.read()] == wanted
-    assert study.missing([*wanted, wanted[2]._replace(seed=101)]) == [wanted[2]._replace(seed=101)]
+        row = {name: str(value) for name, value in each._asdict().items()}
+        append(own.kept, own.columns, [{**row, "temperature": "1"}])
+    assert [study.identity(each) for each in read(own.kept)] == wanted
+    assert own.missing([*wanted, wanted[2]._replace(seed=101)]) == [wanted[2]._replace(seed=101)]
 
 
 def test_feddf_with_a_running_mean() -> None:

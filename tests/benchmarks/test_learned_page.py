@@ -3,7 +3,7 @@
 import learned_page as page
 import pytest
 from learned_coefficients import CELLS, ROWS, SEEDS, Wanted, everything
-from page_tables import replaced
+from studies import read, replaced
 
 NOISE = (0.15, -0.15, 0.05, -0.05, 0.0)
 
@@ -36,7 +36,7 @@ def test_differences_with_both_tests() -> None:
 
 def test_the_page_shows_the_kept_runs() -> None:
     text = page.PAGE.read_text("utf-8")
-    assert replaced(text, dict(page.tables(page.read()))) == text
+    assert replaced(text, dict(page.tables(read(page.STUDY.kept)))) == text
 
 
 def test_how_often_learning_helps() -> None:

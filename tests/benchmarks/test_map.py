@@ -2,7 +2,7 @@
 
 import map as page
 import pytest
-from page_tables import replaced
+from studies import LOCAL, read, replaced
 
 NOISE = (-0.1, 0.0, 0.1)
 
@@ -14,7 +14,7 @@ def lines(gain: float = 2.0) -> list[dict[str, str]]:
         line = {name: str(value) for name, value in setting._asdict().items()} | {"method": method, "seed": str(seed)}
         above = gain if setting.classes == page.CLASSES[setting.data] else -1.0
         line |= dict.fromkeys(page.POINTS, f"{70 + (above + NOISE[seed]) * (method == 'kt_pfl'):.3f}")
-        line |= dict.fromkeys(page.EXCHANGE, f"{setting.classes / 10:.4f}" if method == page.LOCAL else "")
+        line |= dict.fromkeys(page.EXCHANGE, f"{setting.classes / 10:.4f}" if method == LOCAL else "")
         found.append(line)
     return found
 
@@ -53,7 +53,7 @@ def test_what_separates_the_settings_is_learned_from_other_datasets() -> None:
 
 
 def test_the_page_shows_the_kept_runs() -> None:
-    text, found = page.PAGE.read_text("utf-8"), page.values(page.converged.read(page.KEPT))
+    text, found = page.PAGE.read_text("utf-8"), page.values(read(page.STUDY.kept))
     made = {f"## {heading}\n": table(found) for heading, table in page.TABLES.items()}
     assert page.answered(replaced(text, made), found) == text
 
@@ -61,4 +61,4 @@ def test_the_page_shows_the_kept_runs() -> None:
 @pytest.mark.parametrize("classes", page.CLASSES.values())
 def test_identity_survives_the_file(classes: int) -> None:
     line = next(line for line in lines() if int(line["classes"]) == classes)
-    assert page.key(line) in page.wanted()
+    assert page.identity(line) in page.wanted()

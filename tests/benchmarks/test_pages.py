@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pages
 import pytest
-from page_tables import replaced
+from studies import read, replaced
 
 
-@pytest.mark.parametrize("name", [name for name in pages.TABLES if pages.read(name)])
+@pytest.mark.parametrize("name", [name for name in pages.TABLES if read(pages.kept(name))])
 def test_the_page_shows_the_kept_rows(name: str) -> None:
     page, above, draw = pages.TABLES[name]
     text = (pages.PAGES / page).read_text("utf-8")
-    assert replaced(text, {above: draw(pages.read(name))}) == text
+    assert replaced(text, {above: draw(read(pages.kept(name)))}) == text
 
 
 def test_new_runs_replace_runs_of_the_same_setting_method_and_seed(
@@ -24,6 +24,6 @@ def test_new_runs_replace_runs_of_the_same_setting_method_and_seed(
     monkeypatch.setattr(pages, "rows_of", lambda setting, name: found[name])
     pages.keep("page", "a")
     pages.keep("page", "b", "c")
-    assert pages.read("page") == [*found["b"], *found["c"]]
+    assert read(pages.kept("page")) == [*found["b"], *found["c"]]
     pages.keep("page", "1=earlier", "a")
-    assert [row["method"] for row in pages.read("page")] == ["1", "1", "earlier"]
+    assert [row["method"] for row in read(pages.kept("page"))] == ["1", "1", "earlier"]

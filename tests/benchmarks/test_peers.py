@@ -2,7 +2,7 @@
 
 import peers
 import pytest
-from page_tables import replaced
+from studies import replaced
 
 from ktpfl_pipeline import methods
 

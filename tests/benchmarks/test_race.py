@@ -33,10 +33,9 @@ def test_clients_have_whole_batches_and_as_many_test_images_as_a_seventh(
 def test_table_has_each_way_with_its_ratios_and_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
     class Way:
         def __init__(self, make: Any, *arguments: Any) -> None: ...
-        def close(self) -> None: ...
 
-    def in_turn(ways: dict[str, Way], turns: int) -> tuple[dict[str, list[float]], dict[str, float]]:
-        return {name: [8.0 / place] * turns for place, name in enumerate(ways, 1)}, {}
+    def in_turn(ways: dict[str, Way], turns: int) -> dict[str, list[float]]:
+        return {name: [8.0 / place] * turns for place, name in enumerate(ways, 1)}
 
     monkeypatch.setattr(race.measure, "Way", Way)
     monkeypatch.setattr(race.measure, "in_turn", in_turn)

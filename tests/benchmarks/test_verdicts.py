@@ -1,7 +1,7 @@
 """The grid of README and of the page of results."""
 
 import verdicts
-from page_tables import replaced
+from studies import replaced
 
 from ktpfl_pipeline.analysis.statistics import difference, holm
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import toy
-from membership_attacks import Inference, attack, infer, losses, standardized, surrogates
+from membership import Inference, attack, infer, losses, standardized, surrogates
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
