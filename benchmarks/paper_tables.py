@@ -70,7 +70,7 @@ LIGHT_SETTINGS = {"E = 20, R = 1, ρ = 2, 3,000 samples": ("table3", "R = 1"), "
 TABLE_2 = {
     "## 20 clients\n\n**Fashion-MNIST,**": ("homo_fashion_mnist", "20 clients"),
     "**CIFAR-10,** three seeds:": ("homo_cifar", "20 clients"),
-    "has 25 test samples instead of 425.": ("homo_fashion_mnist", "100 clients"),
+    "and 25 test samples per client instead of 425.": ("homo_fashion_mnist", "100 clients"),
     "**CIFAR-10,** three seeds (Per-FedAvg: two)": ("homo_cifar", "100 clients"),
 }
 """The tables of Table 2 by the text above them: experiment and label."""
