@@ -1,6 +1,6 @@
 """Numbers that others published, next to ours in the same setting; `conf/external` has the settings.
 
-    python benchmarks/external.py run [SETTING,SETTING]   runs compare_<setting> of each setting and keeps its runs
+    python benchmarks/external.py run [SETTING,SETTING]   runs the methods of each setting and keeps the runs
     python benchmarks/external.py table                   writes docs/results/external.md from the kept runs
 
 ``make external`` calls both. A repeated `run` continues stopped runs. The data are made from the sources' files in the
@@ -27,10 +27,12 @@ from studies import drawn, named, write
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, std_over_seeds
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, LAST
-from ktpfl_pipeline.reports.numbers import Entry, Number, interval
+from ktpfl_pipeline.reports.numbers import Entry, Number, interval, signed
 
 KEPT, PAGE = RESULTS / "external", ROOT / "docs" / "results" / "external.md"
 LOCAL = "local"
+BASELINES = (LOCAL, "local_matched", "local_5x")
+"""Training without exchange, which tables show even if no source has published it."""
 CATEGORIES = ["chest_pain", "resting_ecg"]
 """The columns of FLamby's patients that are coded by one feature per value, without the first value."""
 
@@ -64,49 +66,68 @@ def images(name: str) -> Callable[[Path], None]:
     return write
 
 
+def standardized(file: Path) -> None:
+    """Write half of MNIST as pixels with mean 0 and standard deviation 1, as pFedMe's `generate_niid_20users.py`."""
+    stored = np.load(RAW / "mnist_20_clients.npz")
+    chosen = np.random.default_rng(0).permutation(len(stored["labels"]))[: len(stored["labels"]) // 2]
+    pixels = stored["images"][chosen].reshape(len(chosen), -1).astype(np.float32)
+    scaled = (pixels - pixels.mean(axis=0)) / (pixels.std(axis=0) + 0.001)
+    np.savez_compressed(file, features=scaled, labels=stored["labels"][chosen])
+
+
 DATA: dict[str, Callable[[Path], None]] = {
     "flamby_heart.npz": heart,
     "all_mnist.npz": images("mnist_20_clients.npz"),
+    "all_fashion_mnist.npz": images("fashion_mnist_full.npz"),
+    "standardized_mnist.npz": standardized,
 }
 """The function that writes each file below data/01_raw."""
 
 
 def run(only: str = "") -> None:
-    """Run and keep the settings `only`, or all of them."""
-    chosen = only.split(",") if only else list(cells_by_setting())
+    """Run and keep the settings `only`, or all of them. A setting runs the methods of its `compare` and no others."""
     sections = yaml.safe_load((ROOT / "conf" / "external" / "parameters_external.yml").read_text("utf-8"))
-    for file in {sections[setting]["private"]["source"].removeprefix("npz:") for setting in chosen}:
+    for setting in only.split(",") if only else cells_by_setting():
+        file = sections[setting]["private"]["source"].removeprefix("npz:")
         if not (place := ROOT / "data" / "01_raw" / file).exists():
             DATA[file](place)
-    for setting in chosen:
+        boxes = ",".join(["data", *(f"methods.{method}" for method in sections[setting]["compare"])])
         command = [sys.executable, "-m", "kedro", "run", "--env=external", f"--pipelines=compare_{setting}"]
-        subprocess.run(command, cwd=ROOT, check=True)
+        subprocess.run([*command, f"--namespaces={boxes}"], cwd=ROOT, check=True)
         keep(setting)
 
 
 def keep(setting: str) -> None:
-    """Keep each client's test accuracy in every evaluated round, one row per run and client."""
+    """Keep the test accuracy in every evaluated round: that of each client if a cell names one, else the mean."""
+    cells = cells_by_setting()[setting]
     made = pd.read_csv(ROOT / "data" / "03_primary" / setting / "partition.csv")
     tested = made[made["split"] == "test"].groupby(["seed", "client"]).size()
     files = sorted((ROOT / "data" / "07_model_output" / setting).glob("*/result.json"))
     runs = [run for file in files for run in MethodResult.from_dict(json.loads(file.read_text("utf-8"))).runs]
-    rows = [row for run in runs for row in rows_of(run, tested)]
+    mean = "" if any(cell["client"] for cell in cells) else cells[0]["mean"]
+    rows = [row for run in runs for row in rows_of(run, tested, mean)]
     with (KEPT / f"{setting}.csv").open("w", newline="", encoding="utf-8") as opened:
         writer = csv.DictWriter(opened, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
 
-def rows_of(run: FinishedRun, tested: "pd.Series[int]") -> Iterator[dict[str, Any]]:
-    """Yield one row per client: its number of test samples, and its accuracies by round, in percent."""
-    for place, client in enumerate(run.client_ids):
-        values = [f"{100 * record.accuracy[AFTER_TRANSFER][place]:.2f}" for record in run.evaluated]
+def rows_of(run: FinishedRun, tested: "pd.Series[int]", mean: str) -> Iterator[dict[str, Any]]:
+    """Yield accuracies by round in percent: a row per client, or one with their `mean` over clients or samples."""
+    sizes = [int(tested[run.seed, client]) for client in run.client_ids]
+    values = 100 * np.array([record.accuracy[AFTER_TRANSFER] for record in run.evaluated])  # (rounds, clients)
+    rows = zip(run.client_ids, sizes, values.T, strict=True)
+    if mean:
+        weights = sizes if mean == "samples" else None
+        rows = iter([("", sum(sizes), np.average(values, axis=1, weights=weights))])
+    for client, size, found in rows:
+        accuracies = " ".join(f"{each:.2f}" for each in found)
         yield {
             "method": run.method,
             "seed": run.seed,
             "client": client,
-            "test_samples": int(tested[run.seed, client]),
-            "accuracies": " ".join(values),
+            "test_samples": size,
+            "accuracies": accuracies,
         }
 
 
@@ -174,43 +195,93 @@ def value(values: dict[int, float]) -> Number | None:
     return Number(fmean(known), "{:.1f}".format, std_over_seeds(known)) if known else None
 
 
+def gains(setting: str, mean: str) -> dict[str, Difference | None]:
+    """Return our gains of the published methods over local-only by our rule, paired by seed, corrected together."""
+    kept, found = Kept(setting), dict[str, Difference | None]()
+    for method in dict.fromkeys(cell["method"] for cell in cells_by_setting()[setting] if not cell["client"]):
+        pair = [kept.by_seed(each, "ours", mean=mean) for each in (method, LOCAL)]
+        if method != LOCAL and all(pair):
+            found[method] = paired(*({seed: each / 100 for seed, each in values.items()} for values in pair))
+    return holm(found)
+
+
 def comparison(setting: str) -> str:
-    """Return the table of one setting: published, ours by their rule and by ours, and the gain over local-only."""
-    kept, lines = Kept(setting), list[list[Entry]]()
-    own = cells_by_setting()[setting]
-    mean = own[0]["mean"]
-    methods = dict.fromkeys(cell["method"] for cell in own if not cell["client"] and cell["method"] != LOCAL)
-    local = kept.by_seed(LOCAL, "ours", mean=mean)
-    gains: dict[str, Difference | None] = {
-        name: paired(*({seed: each / 100 for seed, each in values.items()} for values in (found, local)))
-        for name in methods
-        if (found := kept.by_seed(name, "ours", mean=mean))
-    }
-    corrected = holm(gains)
+    """Return the table of one setting: published and ours by both rules, and the gains over local-only training.
+
+    The published gain is the published number minus our local-only training by the same rule.
+    """
+    kept, own = Kept(setting), cells_by_setting()[setting]
+    mean, rule = own[0]["mean"], own[0]["rule"]
+    corrected, lines = gains(setting, mean), list[list[Entry]]()
     for cell in own:
-        by_rule, by_ours = (kept.by_seed(cell["method"], rule, cell["client"], mean) for rule in (cell["rule"], "ours"))
-        reached = fmean(by_rule.values()) if by_rule else None
-        published = Number(float(cell["published"]), "{:.1f}".format, float(cell["sd"]) if cell["sd"] else None)
-        where = f", client {cell['client']}" if cell["client"] else ""
-        equal = "not run" if reached is None else "yes" if within(cell, reached) else "**no**"
-        gain = interval(corrected.get(cell["method"])) if not cell["client"] else None
+        by_rule = kept.by_seed(cell["method"], cell["rule"], cell["client"], mean)
+        local = kept.by_seed(LOCAL, cell["rule"], cell["client"], mean) if cell["method"] != LOCAL else {}
+        published = float(cell["published"])
         lines.append(
             [
-                named(cell["method"]) + where,
-                published,
+                label(cell, own),
+                Number(published, "{:.1f}".format, float(cell["sd"]) if cell["sd"] else None),
                 value(by_rule),
-                equal,
-                value(by_ours),
-                gain,
+                "not run" if not by_rule else "yes" if within(cell, fmean(by_rule.values())) else "no",
+                value(kept.by_seed(cell["method"], "ours", cell["client"], mean)),
+                signed((published - fmean(local.values())) / 100) if local else None,
+                interval(corrected.get(cell["method"])) if not cell["client"] else None,
             ]
         )
-    head: list[Entry] = ["method", "published", "ours, their rule", "equal", "ours, our rule", "minus local-only"]
-    return drawn([head, *lines])
+    for name in BASELINES:
+        found = [value(kept.by_seed(name, each, mean=mean)) for each in (rule, "ours")]
+        if all(found) and name not in {cell["method"] for cell in own}:
+            lines.append([named(name), None, found[0], None, found[1], None, None])
+    head: list[Entry] = ["method", "published", "ours, their rule", "equal", "ours, our rule"]
+    return drawn([[*head, "published gain", "our gain"], *lines])
+
+
+def label(cell: dict[str, str], own: list[dict[str, str]]) -> str:
+    """Return the name of a cell's row, with what distinguishes it from the other cells of the method."""
+    text = named(cell["method"]) + f", client {cell['client']}" * bool(cell["client"])
+    same = [each for each in own if each["method"] == cell["method"] and each["client"] == cell["client"]]
+    for column, words in (("rule", f", {cell['rule']} round"), ("source", f" ({project(cell)})")):
+        text += words * (len({each[column] for each in same}) > 1)
+    return text
+
+
+def project(cell: dict[str, str]) -> str:
+    """Return the name of the project or paper that published a cell."""
+    return cell["source"].partition(",")[0]
+
+
+def counts() -> str:
+    """Return the table of all kept cells by source: how many are equal, and how many gain over local-only."""
+    rows: dict[str, list[int]] = {}
+    for setting in settings():
+        kept = Kept(setting)
+        for cell in cells_by_setting()[setting]:
+            mean, rule, method = cell["mean"], cell["rule"], cell["method"]
+            ours, local = (kept.by_seed(each, rule, cell["client"], mean) for each in (method, LOCAL))
+            row = rows.setdefault(project(cell), [0] * 6)
+            row[0] += 1
+            row[1] += bool(ours) and within(cell, fmean(ours.values()))
+            if method == LOCAL or cell["client"] or not local:
+                continue
+            row[2] += 1
+            row[3] += float(cell["published"]) > fmean(local.values())
+            if gain := gains(setting, mean).get(method):
+                row[4] += gain.sign > 0
+                row[5] += gain.sign < 0
+    head: list[Entry] = ["source", "cells", "equal", "with local-only", "published above", "ours above", "ours below"]
+    lines = [[source, *map(str, row)] for source, row in rows.items()]
+    total = [str(sum(column)) for column in zip(*rows.values(), strict=True)]
+    return drawn([head, *lines, ["all", *total]])
+
+
+def tables() -> dict[str, str]:
+    """Return the tables of the page, each by its heading."""
+    return {"## Counts\n": counts(), **{f"## `{setting}`\n": comparison(setting) for setting in settings()}}
 
 
 def table() -> None:
-    """Write the table of every setting below its heading."""
-    write(PAGE, {f"## `{setting}`\n": comparison(setting) for setting in settings()})
+    """Write the table of every setting below its heading, and that of the counts."""
+    write(PAGE, tables())
 
 
 COMMANDS: dict[str, Callable[..., None]] = {"run": run, "table": table}

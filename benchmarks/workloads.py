@@ -75,13 +75,8 @@ WORKLOADS = {
 
 
 def build(channels: int, name: str) -> nn.Module:
-    """Return a model of the registry, or McMahan's CNN without padding."""
-    if name != "mcmahan_unpadded":
-        return models.build(name, (channels, SIZE, SIZE), CLASSES)
-    return nn.Sequential(
-        *(nn.Conv2d(channels, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, CLASSES)),
-    )
+    """Return a model of the registry for images of `channels`."""
+    return models.build(name, (channels, SIZE, SIZE), CLASSES)
 
 
 def samples(number: int, channels: int, seed: int) -> LabeledDataset:

@@ -10,7 +10,7 @@ from studies import replaced
 
 def test_the_page_shows_the_kept_runs() -> None:
     text = external.PAGE.read_text("utf-8")
-    assert replaced(text, {f"## `{name}`\n": external.comparison(name) for name in external.settings()}) == text
+    assert replaced(text, external.tables()) == text
 
 
 def test_every_published_cell_has_a_section_of_conf() -> None:
@@ -63,3 +63,43 @@ def test_patients_are_standardized_by_hospital(tmp_path: Path, monkeypatch: pyte
     assert made["clients"].tolist() == [0, 0, 0, 1, 1]
     assert made["test"].tolist() == [False, False, True, False, False]
     assert np.allclose(made["features"][:, 0], np.array([-1, 1, 0, -1, 1]) / np.sqrt([2, 2, 1, 2, 2]))
+
+
+def below_the_head(table: str) -> list[list[str]]:
+    return [[each.strip() for each in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+
+
+def test_gains_and_counts_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external, "KEPT", tmp_path)
+    published = ["setting,method,client,published,sd,rule,mean,source"]
+    published += ["here,fedavg,,70,,best,clients,Paper", 'here,fedavg,,71,,best,clients,"Library, README"']
+    published += ["here,local,,50,,best,clients,Paper", "later,fedavg,,70,,best,clients,Paper"]
+    (tmp_path / "published.csv").write_text("\n".join(published), "utf-8")
+    rows = ["method,seed,client,test_samples,accuracies"]
+    rows += [f"fedavg,{seed},0,4,{value}" for seed, value in enumerate((69, 70, 71))]
+    rows += [f"local,{seed},0,4,{value}" for seed, value in enumerate((60, 62, 64))]
+    rows += [f"local_matched,{seed},0,4,66" for seed in range(3)]
+    (tmp_path / "here.csv").write_text("\n".join(rows), "utf-8")
+    assert external.gains("here", "clients")["fedavg"].mean == pytest.approx(0.08)
+    names, published, _, equal, _, gain, _ = zip(*below_the_head(external.comparison("here")), strict=True)
+    assert names == ("FedAvg (Paper)", "FedAvg (Library)", "Local-only", "Local-only (matched work)")
+    assert published == ("70.0", "71.0", "50.0", "–")
+    assert equal == ("yes", "yes", "no", "–")
+    assert gain == ("+8.0", "+9.0", "–", "–")
+    assert below_the_head(external.counts()) == [
+        ["Paper", "2", "1", "1", "1", "1", "0"],
+        ["Library", *"111110"],
+        ["all", *"322220"],
+    ]
+
+
+def test_pixels_are_standardized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external, "RAW", tmp_path)
+    images = np.random.default_rng(0).integers(0, 256, (40, 2, 2), dtype=np.uint8)
+    np.savez(tmp_path / "mnist_20_clients.npz", images=images, labels=np.arange(40))
+    external.standardized(tmp_path / "made.npz")
+    made = np.load(tmp_path / "made.npz")
+    assert made["features"].shape == (20, 4)
+    assert np.allclose(made["features"].mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(made["features"].std(axis=0), 1, atol=1e-3)
+    assert len(set(made["labels"].tolist())) == 20

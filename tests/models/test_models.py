@@ -11,11 +11,14 @@ from ktpfl_pipeline.models import MODELS, build
 
 # Written by hand, apart from the registry: a model that is dropped or renamed must show here.
 NAMES = ["lenet", "alexnet", "resnet18", "shufflenet_v2", "mcmahan_cnn", "logistic", "mlp", "cnn", "cnn_bn"]
+NAMES[5:5] = ["mcmahan_unpadded", "mcmahan_2nn"]
 NAMES += ["cnn1d", "gru"]
 OF_TEXTS = ["fasttext", "text_cnn", "text_gru", "text_lstm", "text_transformer"]  # see test_text
 SERIES = [(9, 128), (2, 33)]
+FLAT = ("mlp", "logistic", "mcmahan_2nn")
 SHAPES = [(1, 28, 28), (3, 32, 32)]
-LEAST = {"lenet": 16, "alexnet": 15, "resnet18": 9, "shufflenet_v2": 9, "mcmahan_cnn": 4, "cnn": 4, "cnn_bn": 4}
+LEAST = {"lenet": 16, "alexnet": 15, "resnet18": 9, "shufflenet_v2": 9, "mcmahan_cnn": 4}
+LEAST |= {"mcmahan_unpadded": 16, "cnn": 4, "cnn_bn": 4}
 
 # (name, shape) -> parameters with 10 classes; see the docstrings and the cited papers.
 PARAMETERS = {
@@ -31,6 +34,10 @@ PARAMETERS = {
     ("shufflenet_v2", (3, 32, 32)): 1_263_854,
     ("mcmahan_cnn", (1, 28, 28)): 1_663_370,
     ("mcmahan_cnn", (3, 32, 32)): 2_156_490,
+    ("mcmahan_unpadded", (1, 28, 28)): 582_026,
+    ("mcmahan_unpadded", (3, 32, 32)): 878_538,
+    ("mcmahan_2nn", (1, 28, 28)): 199_210,
+    ("mcmahan_2nn", (3, 32, 32)): 656_810,
     ("mlp", (1, 28, 28)): 50_890,
     ("mlp", (3, 32, 32)): 197_322,
     ("cnn", (1, 28, 28)): 9_098,
@@ -48,7 +55,7 @@ FLOAT_BUFFERS = {"resnet18": 9_600, "shufflenet_v2": 16_180, "cnn_bn": 48}
 
 
 def shapes(name: str) -> list[tuple[int, ...]]:
-    return SERIES if name in ("cnn1d", "gru") else [*SHAPES, *SERIES, (30,)] if name in ("mlp", "logistic") else SHAPES
+    return SERIES if name in ("cnn1d", "gru") else [*SHAPES, *SERIES, (30,)] if name in FLAT else SHAPES
 
 
 # Each model on one shape, and on the others where they are of another kind or go another way; sizes and colors have a
@@ -56,7 +63,8 @@ def shapes(name: str) -> list[tuple[int, ...]]:
 EVERY = [
     *(("lenet", (1, 28, 28)), ("lenet", (3, 32, 32)), ("alexnet", (3, 32, 32)), ("resnet18", (1, 28, 28))),
     *(("shufflenet_v2", (3, 32, 32)), ("mcmahan_cnn", (1, 28, 28)), ("cnn", (3, 32, 32)), ("cnn_bn", (1, 28, 28))),
-    *((name, shape) for name in ("mlp", "logistic", "cnn1d", "gru") for shape in shapes(name)[-3:]),
+    ("mcmahan_unpadded", (1, 28, 28)),
+    *((name, shape) for name in (*FLAT, "cnn1d", "gru") for shape in shapes(name)[-3:]),
 ]
 
 

@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.weights import Params
 from ktpfl_pipeline.models import own, pretrained, text, transformers, zoo
 from ktpfl_pipeline.models.alexnet import alexnet
 from ktpfl_pipeline.models.lenet import lenet
-from ktpfl_pipeline.models.mcmahan_cnn import mcmahan_cnn
+from ktpfl_pipeline.models.mcmahan_cnn import mcmahan_2nn, mcmahan_cnn, mcmahan_unpadded
 from ktpfl_pipeline.models.resnet import resnet18
 from ktpfl_pipeline.models.series import cnn1d, gru
 from ktpfl_pipeline.models.shufflenet import shufflenet_v2
@@ -39,6 +39,9 @@ MODELS: dict[str, Builder] = {
     "shufflenet_v2": shufflenet_v2,
     # The paper's homogeneous architecture.
     "mcmahan_cnn": mcmahan_cnn,
+    # Other projects' models for images of one channel, to repeat their numbers.
+    "mcmahan_unpadded": mcmahan_unpadded,
+    "mcmahan_2nn": mcmahan_2nn,
     # For tests and laptops.
     "logistic": logistic,
     "mlp": mlp,

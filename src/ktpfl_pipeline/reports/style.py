@@ -78,6 +78,8 @@ _ARCHITECTURES = {
     **{"lenet": "LeNet", "alexnet": "AlexNet", "resnet18": "ResNet-18", "shufflenet_v2": "ShuffleNetV2"},
     **{
         "mcmahan_cnn": "McMahan CNN",
+        "mcmahan_unpadded": "McMahan CNN without padding",
+        "mcmahan_2nn": "McMahan 2NN",
         "logistic": "logistic regression",
         "mlp": "MLP",
         "cnn": "CNN",
