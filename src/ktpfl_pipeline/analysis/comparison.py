@@ -30,15 +30,15 @@ STORED = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", 
 """The fields of each method's result that a comparison stores for the overview."""
 
 
-def once(method: Callable[[Any, str], T]) -> Callable[..., T]:
-    """Return a method of a point, by default after transfer, whose value is computed once for each object and point."""
+def once(method: Callable[..., T]) -> Callable[..., T]:
+    """Return a method of a point, by default after transfer, whose value is computed once for the same arguments."""
 
     @wraps(method)
-    def remembered(self: Any, point: str = AFTER_TRANSFER) -> T:
-        known: dict[tuple[str, str], T] = vars(self).setdefault("_known", {})
-        if (method.__name__, point) not in known:
-            known[method.__name__, point] = method(self, point)
-        return known[method.__name__, point]
+    def remembered(self: Any, point: str = AFTER_TRANSFER, *more: str) -> T:
+        known: dict[tuple[str, ...], T] = vars(self).setdefault("_known", {})
+        if (key := (method.__name__, point, *more)) not in known:
+            known[key] = method(self, point, *more)
+        return known[key]
 
     return remembered
 
@@ -167,14 +167,11 @@ class Comparison:
         return holm({r.method: self._minus(r, self.local, point) for r in self.results if r is not self.local})
 
     @once
-    def leads(self, point: str) -> Differences:
-        """Return the difference of the report's subject to each of the `baselines`."""
-        return self.leads_of(self.main, point)
-
-    def leads_of(self, method: MethodResult, point: str = AFTER_TRANSFER) -> Differences:
-        """Return the difference of a method to each other method except local-only training."""
-        others = [each for each in self.results if each is not method and each is not self.local]
-        return holm({each.method: self._minus(method, each, point) for each in others})
+    def leads(self, point: str, method: str = "") -> Differences:
+        """Return the difference of a method, by default the subject, to each other one except local-only training."""
+        one = self.methods[method] if method else self.main
+        others = [each for each in self.results if each is not one and each is not self.local]
+        return holm({each.method: self._minus(one, each, point) for each in others})
 
     @once
     def margins(self, point: str) -> Differences:
@@ -206,12 +203,12 @@ class Comparison:
 
     @cached_property
     def gains_by_architecture(self) -> dict[str, Differences]:
-        """The `gains` for the clients of each architecture; empty without local-only.
+        """The `gains` for the clients of each architecture; empty without local-only, or with a single architecture.
 
         A seed counts if at least one benign client has the architecture in both methods' runs. Differences are
         corrected for multiple comparisons within an architecture, but not across architectures.
         """
-        if (local := self.local) is None:
+        if (local := self.local) is None or len(self.architectures) == 1:
             return {}
 
         def of(result: MethodResult, name: str) -> dict[int, float]:
@@ -283,7 +280,6 @@ class Comparison:
     @cached_property
     def frames(self) -> dict[str, Any]:
         """The unrounded numbers as pandas DataFrames, by the name of their CSV file; see `frames.of_runs`."""
-        by_architecture = self.gains_by_architecture if len(self.gains_by_architecture) > 1 else {}
         rows = {
             "differences": [
                 frames.of_difference(one, other, found, point=point)
@@ -292,7 +288,7 @@ class Comparison:
             ],
             "architectures": [
                 frames.of_difference(self.methods[method], self.local, found, architecture=name, point=AFTER_TRANSFER)
-                for name, differences in by_architecture.items()
+                for name, differences in self.gains_by_architecture.items()
                 for method, found in differences.items()
                 if self.local and found
             ],

@@ -10,7 +10,7 @@ from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, signed
 from ktpfl_pipeline.reports.style import VERDICTS
-from ktpfl_pipeline.reports.words import leading, point_title, too_few
+from ktpfl_pipeline.reports.words import leading, point_title, sentences, too_few
 
 CAUSES = (
     "Likely causes: a learning rate that is too low or too high, too few rounds or epochs, or features of very "
@@ -39,8 +39,7 @@ def summary(comparison: Comparison) -> str:
         first = _verdict(main, found, kind) + _other_point(comparison) if found else none
     low = comparison.headline == AFTER_TRANSFER and not comparison.above_majority
     known = f"Note that {_not_above_majority(comparison)}{_rare(comparison)}" if low else ""
-    told = known, first, _the_best(comparison), _the_others(comparison), _less_reliable(comparison)
-    return " ".join(filter(None, told))
+    return sentences(known, first, _the_best(comparison), _the_others(comparison), _less_reliable(comparison))
 
 
 def nothing_learned(comparison: Comparison) -> str:

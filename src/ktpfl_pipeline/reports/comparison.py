@@ -20,7 +20,6 @@ from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.data.sources.adaptation import converted
 from ktpfl_pipeline.reports import (
-    columns,
     decisions,
     figures,
     measures,
@@ -82,13 +81,11 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
         tiles=tiles(comparison),
         summary=outcome,
         facts=facts,
-        sections=[section for section in _sections(name, comparison, table, remarks) if section],
+        sections=_sections(name, comparison, table, remarks),
         brief=[
-            table.without(columns.PAPER.key),
+            table.without(tables.PAPER.key),
             *(Text(f"{term}: {text}") for term, text in remarks.items()),
-            *map(
-                Text, filter(None, [adapted(comparison), decisions.chosen(comparison), decisions.outcome(comparison)])
-            ),
+            *map(Text, (adapted(comparison), decisions.chosen(comparison), decisions.outcome(comparison))),
             *decisions.brief(comparison),
         ],
         warnings=notes.alerts(comparison),
@@ -103,8 +100,8 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
 def _sections(name: str, comparison: Comparison, table: Table, remarks: dict[str, str]) -> list[Section]:
     """Return the sections of the report in order. The `remarks` come before the notes of the main `table`."""
     main = comparison.main
-    papers = paper.family(comparison.settings) in paper.DATASETS and not table.shows(columns.PAPER.key)
-    appendix = [Notes({"Paper": notes.papers_numbers(comparison)})] if papers else []
+    papers = paper.family(comparison.settings) in paper.DATASETS and not table.shows(tables.PAPER.key)
+    appendix = [Notes({"Paper": tables.papers_numbers(comparison)})] if papers else []
     explained = {**remarks, **table.meanings, **notes.general_notes(comparison)}
     traffic = [*measures.work(comparison), *measures.communication(comparison)]
     return [
@@ -201,7 +198,7 @@ def _facts(comparison: Comparison) -> list[str]:
         f"training diverged and a client was skipped or restored: {listed}" if listed else "",
         "tuned hyperparameters" if settings.get("hyperparameters") == "tuned" else "",
     ]
-    return [fact for fact in facts if fact]
+    return list(filter(None, facts))
 
 
 def _stopping(comparison: Comparison) -> str:

@@ -6,11 +6,10 @@ from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN, VALIDATION
-from ktpfl_pipeline.reports import columns, words
-from ktpfl_pipeline.reports.columns import Column, accuracy_at, gained_at
-from ktpfl_pipeline.reports.model import Block, Table, Text
+from ktpfl_pipeline.reports import words
+from ktpfl_pipeline.reports.model import Block, Column, Table, Text
 from ktpfl_pipeline.reports.numbers import Entry, Number, between, interval, mean, percent, signed
-from ktpfl_pipeline.reports.tables import tinted
+from ktpfl_pipeline.reports.tables import METHOD, MINUS_LOCAL, accuracy_at, gained_at, tinted
 
 MOST, BRIEF = 50, 12
 """The largest numbers of clients in the report's table and in the terminal."""
@@ -184,9 +183,9 @@ def choice(comparison: Comparison) -> list[Block]:
         return mean(found.keeping, "{:.1f}".format) if found else None
 
     shown = [
-        columns.METHOD,
+        METHOD,
         accuracy_at(CHOSEN, meaning=_rule(comparison)),
-        gained_at(CHOSEN, comparison, columns.MINUS_LOCAL.title, words.CORRECTED),
+        gained_at(CHOSEN, comparison, MINUS_LOCAL.title, words.CORRECTED),
         Column("keeping", "Keep the method's model", "clients", f"of {plural(local.clients, 'client')}.", keeping),
         share(0),
         share(1),
@@ -218,10 +217,9 @@ def choice(comparison: Comparison) -> list[Block]:
         * bool(few),
         **words.signs(others),
     }
-    made = Table.of(
-        "choice", shown, others, latex="Choice of each client by validation samples.", tinted=tinted(comparison)
-    )
-    return [*([Text(said)] if (said := chosen(comparison)) else []), *made.filled().explained(**notes)]
+    latex = "Choice of each client by validation samples."
+    made = Table.of("choice", shown, others, latex=latex, tinted=tinted(comparison))
+    return [Text(chosen(comparison)), *made.filled().explained(**notes)]
 
 
 def _rule(comparison: Comparison) -> str:

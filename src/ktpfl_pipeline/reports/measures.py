@@ -1,6 +1,7 @@
 """The sections of a comparison after the main table. A section without measurements is empty."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 
 from ktpfl_pipeline.analysis.clients import Reached, means, of_clients
@@ -9,12 +10,11 @@ from ktpfl_pipeline.analysis.results import MethodResult, recalls
 from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
-from ktpfl_pipeline.reports import columns, figures, words
+from ktpfl_pipeline.reports import figures, words
 from ktpfl_pipeline.reports.answer import adapted
-from ktpfl_pipeline.reports.columns import METHOD, MINUS_LOCAL, TITLE, Column, accuracy_at, gained_at
 from ktpfl_pipeline.reports.figures.accuracy import title_in
 from ktpfl_pipeline.reports.figures.traffic import joined
-from ktpfl_pipeline.reports.model import Block, Picture, Table, Text
+from ktpfl_pipeline.reports.model import Block, Column, Picture, Table, Text
 from ktpfl_pipeline.reports.numbers import (
     MB,
     Entry,
@@ -28,7 +28,17 @@ from ktpfl_pipeline.reports.numbers import (
     three_digits,
 )
 from ktpfl_pipeline.reports.style import architecture_title
-from ktpfl_pipeline.reports.tables import tinted
+from ktpfl_pipeline.reports.tables import (
+    METHOD,
+    MINUS_LOCAL,
+    TIME,
+    TITLE,
+    TRAFFIC,
+    accuracy_at,
+    gained,
+    gained_at,
+    tinted,
+)
 from ktpfl_pipeline.reports.words import CORRECTED, aggregates, over_seeds, plain, point_title
 
 TESTED = ("auc", "calibration_error")
@@ -66,23 +76,16 @@ def adaptation(comparison: Comparison) -> list[Block]:
 
 def by_architecture(comparison: Comparison) -> list[Block]:
     """Return each method's difference to local-only by architecture; nothing if there is only one architecture."""
-    gains = comparison.gains_by_architecture
-    if len(gains) < 2:
+    if not (gains := comparison.gains_by_architecture):
         return []
-
-    def of(name: str) -> Column:
-        def value(result: MethodResult) -> Entry:
-            return interval(gains[name].get(result.method))
-
-        return MINUS_LOCAL.but(key=f"minus_local_{name}", title=architecture_title(name), meaning="", value=value)
-
     meaning = (
         "mean accuracy after transfer of the clients with an architecture minus that of the same clients with "
         f"local-only, {CORRECTED} Each column has few clients. It shows where a method helps one architecture "
         "and harms another, which a mean over all clients hides."
     )
     latex = f"Accuracy minus local-only by architecture: {meaning}"
-    shown = [METHOD, *map(of, gains), gained_at(AFTER_TRANSFER, comparison, "All clients").but(key=MINUS_LOCAL.key)]
+    by_name = [gained(f"minus_local_{name}", architecture_title(name), found) for name, found in gains.items()]
+    shown = [METHOD, *by_name, gained(MINUS_LOCAL.key, "All clients", comparison.gains())]
     table = _table("architectures", comparison, shown, latex, without="local")
     return table.explained(**{"By architecture": meaning})
 
@@ -236,16 +239,14 @@ def _reached(
 def of_methods_own(comparison: Comparison) -> list[Block]:
     """Return the metrics that methods report (`RoundReport.metrics`): the last values, averaged over seeds."""
 
-    def of(name: str) -> Column:
-        def value(result: MethodResult) -> Entry:
-            return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
-
-        return Column(f"metrics/{name}", plain(name).capitalize(), value=value)
+    def last(result: MethodResult, name: str) -> Entry:
+        return mean([run.metrics[name] for run in result.runs if name in run.metrics], "{:.4g}".format)
 
     seeds = plural(len(comparison.results[0].seeds), "seed")
     names = dict.fromkeys(name for run in comparison.runs for name in run.metrics)
     meaning = f"numbers that a method reports of itself: the values of the last round, mean over {seeds}."
-    table = _table("metrics", comparison, [METHOD, *map(of, names)], "")
+    own = [Column(f"metrics/{name}", plain(name).capitalize(), value=partial(last, name=name)) for name in names]
+    table = _table("metrics", comparison, [METHOD, *own], "")
     return table.explained(**{"Own numbers": meaning})
 
 
@@ -269,16 +270,16 @@ def communication(comparison: Comparison) -> list[Block]:
         "public_down": "Public set down",
     }
 
-    def of(name: str) -> Column:
-        return Column(f"{name}_bytes", titles[name], "MB", value=lambda result: megabytes(result.traffic[name]))
+    def sum_of(result: MethodResult, name: str) -> Entry:
+        return megabytes(result.traffic[name])
 
     def per_turn(result: MethodResult) -> Entry:
         return Number(result.sent / result.turns / 1e3, three_digits)
 
     shown = [
         TITLE,
-        *map(of, titles),
-        columns.TRAFFIC.but(title="Total", meaning=""),
+        *(Column(f"{name}_bytes", title, "MB", value=partial(sum_of, name=name)) for name, title in titles.items()),
+        TRAFFIC.but(title="Total", meaning=""),
         Column("per_turn", "Per client and round", "kB", value=per_turn),
     ]
     caption = (
@@ -298,14 +299,12 @@ def communication(comparison: Comparison) -> list[Block]:
 def phases(comparison: Comparison) -> list[Block]:
     """Return the wall time by phase of a round, summed over the rounds."""
 
-    def of(name: str) -> Column:
-        def value(result: MethodResult) -> Entry:
-            return Number(result.seconds[name], duration) if name in result.seconds else None
-
-        return Column(f"seconds_{name}", plain(name).capitalize(), value=value)
+    def spent(result: MethodResult, name: str) -> Entry:
+        return Number(result.seconds[name], duration) if name in result.seconds else None
 
     names = dict.fromkeys(name for result in comparison for name in result.seconds if name != "round")
-    shown = [TITLE, *map(of, names), columns.TIME.but(title="Whole rounds", meaning="")]
+    by_phase = [Column(f"seconds_{name}", plain(name).capitalize(), value=partial(spent, name=name)) for name in names]
+    shown = [TITLE, *by_phase, TIME.but(title="Whole rounds", meaning="")]
     caption = (
         f"Wall time by phase, summed over the rounds{over_seeds(comparison)}. It depends on the machine and its load."
     )

@@ -1,11 +1,10 @@
 """The parts of a report: sections of text, tables and figures. `render` writes them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ktpfl_pipeline.reports.columns import Column
 from ktpfl_pipeline.reports.numbers import Entry
 
 if TYPE_CHECKING:
@@ -21,9 +20,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Notes:
-    """Terms with their explanations. Most terms are columns of a table."""
+    """Terms with their explanations. Most terms are columns of a table. A term without an explanation is left out."""
 
     entries: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", without_empty(self.entries))
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,24 @@ class Tile:
     role: str
     value: str
     note: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. Only `render` writes titles, units and meanings."""
+
+    key: str  # its name in rows and in CSV files
+    title: str  # the heading, without the unit
+    unit: str = ""  # in brackets after the title; empty for text and for numbers that are written with their unit
+    meaning: str = ""  # the note below the table; empty if the title is enough
+    value: Callable[[Any], Entry] = lambda _: None  # computes the column's entry from the object of a row
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    def but(self, **changes: Any) -> "Column":
+        return replace(self, **changes)
 
 
 ID = "id"
@@ -107,10 +127,9 @@ class Table:
 
     def explained(self, **more: str) -> "list[Block]":
         """Return the table with the meanings of its columns and `more` notes; nothing if it only names rows."""
-        notes = {**self.meanings, **{title: text for title, text in more.items() if text}}
         if not self.rows or len(self.columns) < 2:
             return []
-        return [self, *([Notes(notes)] if notes else [])]
+        return [self, Notes({**self.meanings, **more})]
 
     def captioned(self, caption: str) -> "list[Block]":
         """Return the table with a caption, below it and in LaTeX; nothing if the table has no rows."""
@@ -147,20 +166,37 @@ Block = Text | Notes | Links | Settings | Table | Picture
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a report."""
+    """A part of a report. Blocks without content are left out."""
 
     title: str  # the heading; the first section has no heading
-    blocks: Sequence[Block]  # tables without rows are left out
+    blocks: Sequence[Block]
     folded: bool = False  # whether only the heading is visible until the section is opened
     files: Sequence[str] = ()  # names of files with the section's numbers
 
-    def __bool__(self) -> bool:
-        return any(not isinstance(block, Table) or block.rows for block in self.blocks)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", list(filter(has_content, self.blocks)))
+
+
+def has_content(block: Block) -> bool:
+    match block:
+        case Text(text):
+            return bool(text)
+        case Notes(entries):
+            return bool(entries)
+        case Links(addresses):
+            return bool(addresses)
+        case Table(rows=rows):
+            return bool(rows)
+    return True
+
+
+def without_empty(texts: Mapping[str, str]) -> dict[str, str]:
+    return {term: text for term, text in texts.items() if text}
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """A report before it is written."""
+    """A report before it is written. Facts, warnings, sections and blocks without content are left out."""
 
     name: str  # the name of the experiment, sweep or tuning
     kind: str  # the kind of report, in a few words
@@ -176,6 +212,12 @@ class Content:
     warnings: Mapping[str, str] = field(default_factory=dict)  # the box at the top, by kind: what may make it wrong
     failed: str = ""  # runs that failed, in the command's last sentence; empty if none
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "facts", list(filter(None, self.facts)))
+        object.__setattr__(self, "sections", [section for section in self.sections if section.blocks])
+        object.__setattr__(self, "brief", list(filter(has_content, self.brief)))
+        object.__setattr__(self, "warnings", without_empty(self.warnings))
+
     @property
     def blocks(self) -> Iterator[Block]:
         """The blocks of all sections, in order."""
@@ -183,7 +225,7 @@ class Content:
 
     @property
     def tables(self) -> "dict[str, Table]":
-        return {block.name: block for block in self.blocks if isinstance(block, Table) and block.rows}
+        return {block.name: block for block in self.blocks if isinstance(block, Table)}
 
     @property
     def figures(self) -> "dict[str, Figure]":

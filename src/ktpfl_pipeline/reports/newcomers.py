@@ -6,9 +6,9 @@ from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import holm, paired
 from ktpfl_pipeline.core.errors import plural
-from ktpfl_pipeline.reports.columns import MINUS_LOCAL, TITLE, Column
-from ktpfl_pipeline.reports.model import Block, Table
-from ktpfl_pipeline.reports.numbers import Entry, interval, mean, megabytes
+from ktpfl_pipeline.reports.model import Block, Column, Table
+from ktpfl_pipeline.reports.numbers import Entry, mean, megabytes
+from ktpfl_pipeline.reports.tables import MINUS_LOCAL, TITLE, gained
 from ktpfl_pipeline.reports.words import CORRECTED, over_seeds
 
 
@@ -24,16 +24,11 @@ def new_clients(comparison: Comparison) -> list[Block]:
         when = f"after {plural(e, 'epoch')}" if e else "when joining"
         new = {name: {seed: fmean(one.accuracy[e]) for seed, one in runs.items()} for name, runs in held.items()}
         local = new.get("local", {})  # without it every difference is None
-        gained = holm({name: paired(by_seed, local) for name, by_seed in new.items() if name != "local"})
+        gains = holm({name: paired(by_seed, local) for name, by_seed in new.items() if name != "local"})
         there = {name: [fmean(one.there[e]) for one in runs.values()] for name, runs in held.items()}
         return [
             Column(f"new_{e}", f"New clients {when}", "%", value=lambda result: mean([*new[result.method].values()])),
-            MINUS_LOCAL.but(
-                key=f"new_{e}_minus_local",
-                title=f"{MINUS_LOCAL.title} {when}",
-                meaning="",
-                value=lambda result: interval(gained.get(result.method)),
-            ),
+            gained(f"new_{e}_minus_local", f"{MINUS_LOCAL.title} {when}", gains),
             Column(
                 f"existing_{e}",
                 f"Existing clients {when if e else 'after transfer'}",

@@ -4,21 +4,23 @@ from collections.abc import Iterable, Sequence
 
 from ktpfl_pipeline.analysis.comparison import Comparison, warnings
 from ktpfl_pipeline.analysis.results import TRAINED_SHARE, FinishedRun, MethodResult
-from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER, LEADING
-from ktpfl_pipeline.reports import columns, paper, words
-from ktpfl_pipeline.reports.answer import CAUSES, NO_LOCAL
+from ktpfl_pipeline.core.metrics import LEADING
+from ktpfl_pipeline.reports import words
+from ktpfl_pipeline.reports.answer import CAUSES
+from ktpfl_pipeline.reports.model import without_empty
 
 
 def alerts(comparison: Comparison) -> dict[str, str]:
     """Return the warnings of a comparison by kind: unequal treatment, clients left out, and the runs' own warnings."""
     unequal = inequalities(comparison)
-    found = {
-        "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
-        "Left out": left_out(comparison),
-        "One class": one_class(comparison),
-        **warned(comparison),
-    }
-    return {kind: text for kind, text in found.items() if text}
+    return without_empty(
+        {
+            "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
+            "Left out": left_out(comparison),
+            "One class": one_class(comparison),
+            **warned(comparison),
+        }
+    )
 
 
 def warned(results: Iterable[MethodResult]) -> dict[str, str]:
@@ -30,12 +32,13 @@ def warned(results: Iterable[MethodResult]) -> dict[str, str]:
 
 def remarks(comparison: Comparison) -> dict[str, str]:
     """Return what to know before reading a comparison: another headline or subject, and too little training."""
-    found = {
-        "Headline": other_headline(comparison),
-        "Subject": other_subject(comparison),
-        "Length of training": words.gaining(comparison.local) if comparison.local else "",
-    }
-    return {term: text for term, text in found.items() if text}
+    return without_empty(
+        {
+            "Headline": other_headline(comparison),
+            "Subject": other_subject(comparison),
+            "Length of training": words.gaining(comparison.local) if comparison.local else "",
+        }
+    )
 
 
 def one_class(comparison: Comparison) -> str:
@@ -62,14 +65,9 @@ def left_out(comparison: Comparison) -> str:
         for all_ in (True, False)
     )
     apart = " Without any other client, methods are not compared." * bool(comparison.fresh.apart)
-    return " ".join(
-        filter(
-            None,
-            (
-                f"These clients count in no number and in no figure. {whole}.{apart}" if whole else "",
-                f"These clients count without these rounds, for every method. {partly}." if partly else "",
-            ),
-        )
+    return words.sentences(
+        f"These clients count in no number and in no figure. {whole}.{apart}" if whole else "",
+        f"These clients count without these rounds, for every method. {partly}." if partly else "",
     )
 
 
@@ -111,53 +109,17 @@ def final_values(comparison: Comparison) -> str:
     return f"{averaged} The best round is recorded with the results; it is never the headline."
 
 
-def meanings(comparison: Comparison) -> dict[str, str]:
-    """Return the meanings of the main table's columns that depend on the comparison, by key."""
-    alike = ", ".join(result.title for result in comparison if _one_point(result))
-    lead = comparison.headline
-    first = {
-        AFTER_TRANSFER: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the "
-        "client was in the round's cohort or not."
-    }
-    if lead != AFTER_TRANSFER:
-        first[lead] = words.MEASURES[lead].meaning
-    first[lead] += " This is the headline."
-    one = f" Both are equal for methods in which knowledge comes back only before training: {alike}." if alike else ""
-    return {
-        **first,
-        AFTER_LOCAL: "the same clients before any knowledge came back in that round. It can be far from accuracy "
-        f"after transfer, so compare methods at the same point.{one}",
-        columns.PAPER.key: papers_numbers(comparison),
-        **({} if comparison.local else {columns.MINUS_LOCAL.key: NO_LOCAL}),
-    }
-
-
 def general_notes(comparison: Comparison) -> dict[str, str]:
     """Return the notes on the main table that do not belong to a column."""
-    found = {
-        "Final values": final_values(comparison),
-        "Intervals": words.INTERVALS if len(comparison) > 1 else "",
-        "Bold": words.BOLD if len(comparison) > 1 and not words.too_few(len(comparison.results[0].seeds)) else "",
-        words.MAJORITY.title: words.MAJORITY.meaning if comparison.majority else "",
-        **words.signs(comparison),
-    }
-    return {term: text for term, text in found.items() if text}
-
-
-def _one_point(result: MethodResult) -> bool:
-    """Return whether a method transfers knowledge before local training, so both evaluation points are the same."""
-    records = [record.accuracy for run in result.runs for record in run.evaluated]
-    both = any(result.traffic.values()) and AFTER_LOCAL in result.final
-    return both and all(record[AFTER_LOCAL] == record[AFTER_TRANSFER] for record in records)
-
-
-def papers_numbers(comparison: Comparison) -> str:
-    """Return the note on the paper's numbers: their source, or why they are not shown."""
-    settings = comparison.settings
-    if other := "; ".join(paper.differences(settings)):
-        return f"the paper's numbers are not shown, because its setting differs: {other}."
-    known = paper.cited(settings, [result.method for result in comparison])
-    return words.LANDMARK if known else "the paper has no number for this setting."
+    return without_empty(
+        {
+            "Final values": final_values(comparison),
+            "Intervals": words.INTERVALS if len(comparison) > 1 else "",
+            "Bold": words.BOLD if len(comparison) > 1 and not words.too_few(len(comparison.results[0].seeds)) else "",
+            words.MAJORITY.title: words.MAJORITY.meaning if comparison.majority else "",
+            **words.signs(comparison),
+        }
+    )
 
 
 def inequalities(comparison: Comparison) -> list[str]:

@@ -17,14 +17,22 @@ from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.methods import METHODS, title
-from ktpfl_pipeline.reports import columns as shared
 from ktpfl_pipeline.reports import figures, paper, words
-from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
-from ktpfl_pipeline.reports.model import Block, Links, Notes, Picture, Section, Settings, Table, Text
-from ktpfl_pipeline.reports.numbers import MB, Entry, interval
+from ktpfl_pipeline.reports.model import Block, Column, Links, Notes, Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.numbers import MB, Entry
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.style import PAGE, REMAKE, RESULTS
-from ktpfl_pipeline.reports.tables import VARIANT, methods_table, runs, variant_columns
+from ktpfl_pipeline.reports.tables import (
+    MINUS_LOCAL,
+    PAPER,
+    TITLE,
+    VARIANT,
+    accuracy_at,
+    gained,
+    methods_table,
+    runs,
+    variant_columns,
+)
 from ktpfl_pipeline.reports.words import gaining, marked, plain, setting, signs
 
 ONE = ", one architecture"
@@ -59,7 +67,7 @@ def differences(comparison: Comparison) -> dict[tuple[str, str], Difference | No
     found = {(method, "local"): one for method, one in comparison.gains().items()}
     for main, baseline in _PAIRS:
         if {main, baseline} <= comparison.methods.keys():
-            found[main, baseline] = comparison.leads_of(comparison.methods[main])[baseline]
+            found[main, baseline] = comparison.leads(AFTER_TRANSFER, main)[baseline]
     return found
 
 
@@ -92,22 +100,13 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         Section("Ranks over comparisons", ranks(hetero)),
         Section(f"Ranks over comparisons{ONE}", ranks(homo, "ranks-one-architecture")),
         Section("Accuracy by round", [Picture("accuracy", figures.accuracy_panels(results), ACCURACY)]),
-        Section(
-            "Communication",
-            [
-                Picture(
-                    "communication",
-                    figures.traffic_panels(results),
-                    TRAFFIC,
-                )
-            ],
-        ),
+        Section("Communication", [Picture("communication", figures.traffic_panels(results), TRAFFIC)]),
         Section("The paper's own numbers (other settings: not comparable)", [paper_table(columns)]),
         Section("Settings in which the comparisons differ", [settings_table(columns)]),
         Section("Settings that all comparisons have in common", [Settings({"": common_settings(columns)})]),
         Section("Reports", [Links({name: f"../{each.value}/{PAGE}" for name, each in columns.items()})]),
-        Section("Earlier reports", [Links(earlier)] if earlier else [], folded=True),
-        runs(named, [VARIANT.but(key=COMPARISON.key, title=COMPARISON.title), shared.TITLE], [AFTER_TRANSFER]),
+        Section("Earlier reports", [Links(earlier)], folded=True),
+        runs(named, [VARIANT.but(title=COMPARISON.title), TITLE], [AFTER_TRANSFER]),
     ]
     return Report(
         name="overview",
@@ -115,7 +114,7 @@ def build(contents: Mapping[str, Mapping[str, Any]]) -> Report:
         kind="Overview of comparisons",
         summary=summary(columns),
         facts=[plural(len(columns), "comparison"), plural(len(_titles(columns)), "method")],
-        sections=[section for section in sections if section],
+        sections=sections,
         brief=[part for name, each in columns.items() for part in (Text(name), _brief(each))],
     )
 
@@ -177,17 +176,12 @@ def difference_table(columns: Columns, name: str = "differences") -> Table:
     pairs = [*((method, "local") for method in names if method != "local"), *_PAIRS]
     rows = [pair for pair in pairs if any(differences(each).get(pair) for each in columns.values())]
 
-    def of(title: str, comparison: Comparison) -> Column:
-        def value(pair: tuple[str, str]) -> Entry:
-            return interval(differences(comparison).get(pair))
-
-        return MINUS_LOCAL.but(key=title, title=title, meaning="", value=value)
-
     def told(pair: tuple[str, str]) -> Entry:
         a, b = pair
         return names[a] if b == "local" else f"{names[a]} minus {names[b]}"
 
-    shown = [Column("pair", MINUS_LOCAL.title, value=told), *(of(title, each) for title, each in columns.items())]
+    found = [gained(title, title, differences(each), of=tuple) for title, each in columns.items()]
+    shown = [Column("pair", MINUS_LOCAL.title, value=told), *found]
     latex = f"Accuracy minus that of local-only training, {DIFFERENCES} {summary(columns)}"
     return Table.of(name, shown, rows, latex=latex)
 
@@ -225,7 +219,7 @@ def paper_table(columns: Columns) -> Table:
         cited = paper.cited(each.settings, paper.names())
         numbers[f"{dataset}, {which}"] = {paper.names()[method]: number for method, number in cited.items()}
     rows = [name for name in dict.fromkeys(paper.names().values()) if any(name in own for own in numbers.values())]
-    shown = [shared.PAPER.but(key=title, title=title, value=own.get) for title, own in numbers.items() if own]
+    shown = [PAPER.but(key=title, title=title, value=own.get) for title, own in numbers.items() if own]
     return Table.of("paper", [Column("method", "Method in the paper", value=str), *shown], rows)
 
 
@@ -233,11 +227,8 @@ def settings_table(columns: Columns) -> Table:
     """Return one row per comparison with the settings in which comparisons differ; no rows if they do not differ."""
     given, same = {name: flat(each.settings) for name, each in columns.items()}, common_settings(columns)
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
-
-    def of(path: str) -> Column:
-        return Column(path, path, value=lambda name: setting(given[name].get(path)))
-
-    return Table.of("settings", [COMPARISON, *map(of, names)], given if names else [])
+    shown = [Column(path, path, value=lambda name, path=path: setting(given[name].get(path))) for path in names]
+    return Table.of("settings", [COMPARISON, *shown], given if names else [])
 
 
 def common_settings(columns: Columns) -> dict[str, str]:
@@ -247,9 +238,9 @@ def common_settings(columns: Columns) -> dict[str, str]:
 
 def _brief(comparison: Comparison) -> Table:
     shown = [
-        shared.TITLE,
+        TITLE,
         accuracy_at(AFTER_TRANSFER),
-        MINUS_LOCAL.but(value=lambda result: interval(differences(comparison).get((result.method, "local")))),
+        gained(MINUS_LOCAL.key, MINUS_LOCAL.title, comparison.gains()),
     ]
     return Table.of("table", shown, comparison.methods.values())
 
@@ -288,9 +279,9 @@ def notes(columns: Columns) -> dict[str, str]:
         "Differences": DIFFERENCES,
         **signs(result for each in columns.values() for result in each.methods.values()),
         "Columns": "comparisons can differ in their settings, see below. Compare methods within a column.",
-        **({"Length of training": f"{RISING} {', '.join(rising)}."} if rising else {}),
-        **({"Paper": words.LANDMARK} if len(differing) < len(columns) else {}),
-        **({"Not the paper's setting": _list(differing, every)} if differing else {}),
+        "Length of training": f"{RISING} {', '.join(rising)}." if rising else "",
+        "Paper": words.LANDMARK if len(differing) < len(columns) else "",
+        "Not the paper's setting": _list(differing, every) if differing else "",
     }
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, groupby
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
 from ktpfl_pipeline.analysis.evidence import Evidence
@@ -17,16 +17,15 @@ from ktpfl_pipeline.analysis.statistics import Difference, difference, holm
 from ktpfl_pipeline.analysis.study import Cell, seconds_left
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
-from ktpfl_pipeline.reports import columns, figures, paper, words
-from ktpfl_pipeline.reports.columns import METHOD, Column
+from ktpfl_pipeline.reports import figures, paper, words
 from ktpfl_pipeline.reports.figures.traffic import KINDS, by_kind
-from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Table, Text
+from ktpfl_pipeline.reports.model import Block, Column, Notes, Picture, Section, Table, Text
 from ktpfl_pipeline.reports.notes import left_out, warned
 from ktpfl_pipeline.reports.numbers import MB, Entry, Number, accuracy, duration, interval, megabytes, signed
 from ktpfl_pipeline.reports.paper import named
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import VARIANT, methods_table, runs, variant_columns
+from ktpfl_pipeline.reports.tables import METHOD, PAPER, TRAFFIC, VARIANT, methods_table, runs, variant_columns
 from ktpfl_pipeline.reports.words import marked, point_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
@@ -55,7 +54,8 @@ NOTES = {
     "Order": f"{AGREES}: our difference, paired by seed, is significant and on the same side of zero as the paper's. "
     f"{DIFFERS}: it is significant and on the other side. {UNDECIDED}: it is not significant.",
 }
-WHERE = Column("cell", "Cell")
+Row = dict[str, Entry]
+WHERE, VERDICT = Column("cell", "Cell"), Column("agrees", "Agrees")
 
 
 class Planned(NamedTuple):
@@ -64,33 +64,6 @@ class Planned(NamedTuple):
     cells: Sequence[Cell]  # the cells of one column
     left: Mapping[str, Cell]  # the unfinished runs of this row, by key
     shared: bool  # whether an earlier row has some of these runs too
-
-
-class Judged(NamedTuple):
-    """A cell about which the paper makes a statement."""
-
-    cell: Cell
-    found: Difference | None  # our result minus the compared number; None if unknown
-
-
-class Order(NamedTuple):
-    """Two methods of a column whose numbers in the paper differ."""
-
-    where: str
-    a: Cell
-    b: Cell
-    papers: float  # a minus b in the paper
-    found: Difference | None  # our a minus b; None until both are finished
-
-
-Row = TypeVar("Row", Judged, Order)
-
-
-class Bytes(NamedTuple):
-    """The bytes that a method sends in a column."""
-
-    column: str
-    result: MethodResult
 
 
 def build(evidence: Evidence, made: Provenance) -> Report:
@@ -113,7 +86,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         Section("Is the order of the methods the paper's?", [ordered], folded=True),
         Section("The best setting of the paper's study", [best]),
         Section("Finished and missing runs", [plan_table([list(own) for _, own in alike])], folded=True),
-        runs(finished, [VARIANT.but(key=WHERE.key, title=WHERE.title)], [AFTER_TRANSFER]),
+        runs(finished, [VARIANT.but(title=WHERE.title)], [AFTER_TRANSFER]),
     ]
     return Report(
         name="paper",
@@ -122,9 +95,9 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         summary=summary(cells, [beside, ordered, best]),
         facts=[plural(len(parts), "part"), plural(len(cells), "cell"), f"{took} of training", *evidence.machines],
         made=made.told(),
-        sections=[section for section in sections if section],
+        sections=sections,
         brief=[beside.without("part") if beside.rows else _by_column(cells)],
-        warnings={**({"Left out": lacking} if lacking else {}), **warned(cell.result for cell in cells if cell.result)},
+        warnings={"Left out": lacking, **warned(cell.result for cell in cells if cell.result)},
         failed=lost and f"{lost}, and the report states why. Give the same command again to try them again.",
     )
 
@@ -225,42 +198,29 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = AFTER_TRANSFER
 
 def beside_the_paper(cells: Sequence[Cell]) -> Table:
     """Return one row per cell with a number in the paper: our number, the paper's, and whether they agree."""
-    rows = list[Judged]()
+    rows, found = list[Row](), list[Difference | None]()
     for cell in cells:
         if (number := _number(cell)) is not None:
-            found = difference([own - number for own in cell.final.per_seed]) if cell.final else None
-            rows.append(Judged(cell, found))
-    rows = tested(rows)
-    shown = [
-        Column("part", "Part", value=lambda row: named(row.cell.part)),
-        WHERE.but(value=lambda row: _column(row.cell)),
-        METHOD.but(value=lambda row: row.cell.title),
-        Column("ours", "Ours", "%", value=lambda row: accuracy(row.cell.final)),
-        columns.PAPER.but(value=lambda row: _written(row.cell)),
-        Column("ours_minus", "Ours minus paper", "points", value=lambda row: interval(row.found)),
-        columns.AGREES.but(value=lambda row: verdict(row.found, 0)),
-    ]
-    return Table.of("beside", shown, rows)
+            found.append(difference([own - number for own in cell.final.per_seed]) if cell.final else None)
+            place = {"part": named(cell.part), "cell": _column(cell), "method": cell.title}
+            rows.append({**place, "ours": accuracy(cell.final), "paper": _written(cell)})
+    shown = [Column("part", "Part"), WHERE, METHOD, Column("ours", "Ours", "%"), PAPER]
+    return judged("beside", shown, Column("ours_minus", "Ours minus paper", "points"), rows, found, [0] * len(rows))
 
 
 def orders(cells: Sequence[Cell]) -> Table:
     """Return one row per pair of methods in a column whose numbers in the paper differ: which method is better?"""
-    rows = list[Order]()
+    rows, found, sides = list[Row](), list[Difference | None](), list[int]()
     for column, own in _columns(cells):
         known = [(cell, number) for cell in own if (number := _number(cell)) is not None]
         for (a, first), (b, second) in combinations(known, 2):
             if first != second:  # not two readings of one row of the paper
-                ours = paired_difference(a.result, b.result) if a.result and b.result else None
-                rows.append(Order(f"{named(a.part)}: {column}", a, b, first - second, ours))
-    rows = tested(rows)
-    shown = [
-        WHERE.but(value=lambda order: order.where),
-        Column("methods", "Methods", value=lambda order: f"{order.a.title} minus {order.b.title}"),
-        columns.PAPER.but(unit="points", value=lambda order: signed(order.papers)),
-        Column("ours", "Ours", "points", value=lambda order: interval(order.found)),
-        columns.AGREES.but(value=lambda order: verdict(order.found, 1 if order.papers > 0 else -1)),
-    ]
-    return Table.of("orders", shown, rows)
+                found.append(paired_difference(a.result, b.result) if a.result and b.result else None)
+                sides.append(1 if first > second else -1)
+                pair = {"cell": f"{named(a.part)}: {column}", "methods": f"{a.title} minus {b.title}"}
+                rows.append({**pair, "paper": signed(first - second)})
+    shown = [WHERE, Column("methods", "Methods"), PAPER.but(unit="points")]
+    return judged("orders", shown, Column("ours", "Ours", "points"), rows, found, sides)
 
 
 def findings(cells: Sequence[Cell]) -> Table:
@@ -268,7 +228,7 @@ def findings(cells: Sequence[Cell]) -> Table:
 
     The other settings are all settings that the paper compared and that were run here.
     """
-    rows = list[Judged]()
+    rows, found = list[Row](), list[Difference | None]()
     of_kt_pfl = [cell for cell in cells if cell.method == "kt_pfl"]
     for (part, _), group in groupby(of_kt_pfl, key=lambda cell: (cell.part, cell.experiment)):
         own = {cell.label: cell for cell in group}
@@ -276,23 +236,29 @@ def findings(cells: Sequence[Cell]) -> Table:
             if best in own:
                 ours, others = own[best].result, [result for label in against if (result := own[label].result)]
                 full = len(others) == len(against)
-                found = paired_difference(ours, Comparison(others).ranked()[0]) if ours and full else None
-                rows.append(Judged(own[best], found))
-    rows = tested(rows)
-    shown = [
-        WHERE.but(value=lambda row: f"{named(row.cell.part)}: {paper.dataset(row.cell.settings)}"),
-        Column("best", "Best in the paper", value=lambda row: row.cell.label),
-        Column("ours", "Our accuracy there", "%", value=lambda row: accuracy(row.cell.final)),
-        Column("minus_others", "Minus our best other setting", "points", value=lambda row: interval(row.found)),
-        columns.AGREES.but(value=lambda row: verdict(row.found, 1)),
+                found.append(paired_difference(ours, Comparison(others).ranked()[0]) if ours and full else None)
+                where = f"{named(part)}: {paper.dataset(own[best].settings)}"
+                rows.append({"cell": where, "best": best, "ours": accuracy(own[best].final)})
+    shown = [WHERE, Column("best", "Best in the paper"), Column("ours", "Our accuracy there", "%")]
+    minus = Column("minus_others", "Minus our best other setting", "points")
+    return judged("best", shown, minus, rows, found, [1] * len(rows))
+
+
+def judged(
+    name: str,
+    shown: Sequence[Column],
+    minus: Column,
+    rows: Sequence[Row],
+    found: Sequence[Difference | None],
+    sides: Sequence[int],
+) -> Table:
+    """Return a table of `rows` with their differences, corrected together by `holm`, and their `verdict`."""
+    corrected = holm(dict(enumerate(found)))
+    full = [
+        {**row, minus.key: interval(corrected[place]), VERDICT.key: verdict(corrected[place], sides[place])}
+        for place, row in enumerate(rows)
     ]
-    return Table.of("best", shown, rows)
-
-
-def tested(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of a table with their differences corrected together by `holm`."""
-    found = holm({place: row.found for place, row in enumerate(rows)})
-    return [row._replace(found=found[place]) for place, row in enumerate(rows)]
+    return Table(name, [*shown, minus, VERDICT], full)
 
 
 def verdict(found: Difference | None, side: int) -> str | None:
@@ -335,18 +301,17 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
 
 def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Table:
     """Return the traffic of each method in each column in MB, by kind: public samples, parameters, predictions."""
-
-    def of(kind: str) -> Column:
-        return Column(kind, kind, "MB", value=lambda row: megabytes(by_kind(row.result)[kind]))
-
-    shown = [
-        Column("column", "Column", value=lambda row: row.column),
-        METHOD.but(value=lambda row: row.result.title),
-        *map(of, KINDS),
-        columns.TRAFFIC.but(title="All", meaning="", value=lambda row: megabytes(row.result.sent)),
+    rows: list[Row] = [
+        {
+            **{"column": column, "method": result.title, TRAFFIC.key: megabytes(result.sent)},
+            **{kind: megabytes(size) for kind, size in by_kind(result).items()},
+        }
+        for column, results in settings.items()
+        for result in results
     ]
-    rows = [Bytes(column, result) for column, results in settings.items() for result in results]
-    return Table.of(f"{name}-bytes", shown, rows)
+    kinds = [Column(kind, kind, "MB") for kind in KINDS]
+    shown = [Column("column", "Column"), METHOD, *kinds, TRAFFIC.but(title="All", meaning="")]
+    return Table(f"{name}-bytes", shown, rows)
 
 
 def _columns(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:

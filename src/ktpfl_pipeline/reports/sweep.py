@@ -15,12 +15,11 @@ from ktpfl_pipeline.analysis.skew import label_skew
 from ktpfl_pipeline.analysis.statistics import Difference, holm
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, VALIDATION
-from ktpfl_pipeline.reports import columns, figures, notes, words
-from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at
-from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table
+from ktpfl_pipeline.reports import figures, notes, tables, words
+from ktpfl_pipeline.reports.model import Block, Column, Picture, Section, Settings, Table
 from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, signed, weight
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.tables import VARIANT, runs
+from ktpfl_pipeline.reports.tables import MINUS_LOCAL, VARIANT, accuracy_at, runs
 from ktpfl_pipeline.reports.words import point_title, setting
 
 KNOWLEDGE = "knowledge"
@@ -55,7 +54,7 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
     """Return the report on a sweep of the setting with the path `parameter`; all variants have the same methods."""
     title, rows, outcome = title_of(parameter), table_rows(variants), summary(variants, parameter)
     results = [row.result for row in rows]
-    main, settings, one = table(rows, title, outcome), variants[0].settings, rows[0].result
+    main, settings, one, led = table(rows, title, outcome), variants[0].settings, results[0], Comparison(results)
 
     def fixed(path: str) -> bool:
         return not f"{path}.".startswith(f"{parameter}.")
@@ -76,7 +75,6 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     uploads = "upload false predictions; no mean counts their own accuracy."
     malicious = any(run.adversaries for result in results for run in result.runs)
-    led = Comparison(results)
     told = {"Headline": notes.other_headline(led), "Malicious clients": uploads * malicious}
     left_out = " ".join(
         f"{title} = {setting(variant.value)}: {text}" for variant in variants if (text := notes.left_out(variant))
@@ -95,19 +93,19 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         ],
         sections=[
             Section("", main.explained(**told)),
-            *_differences(rows, led.headline),
-            *(_matrices(variants, title) if by_value(rows) else []),
+            Section("Difference to local-only by value", _differences(rows, led.headline)),
+            Section("Whom clients learn from", _matrices(variants, title) if by_value(rows) else []),
             Section("Accuracy against bytes" if lean else "Accuracy by value", [drawn]),
             Section("Settings that all variants have in common", [Settings({"": common})], folded=True),
             Section("Hyperparameters", [Settings({method: each for method, each in own.items() if each})], folded=True),
             runs(
                 [(row.value, row.result) for row in rows],
-                [columns.TITLE, VARIANT.but(key="value", title=title)],
+                [tables.TITLE, VARIANT.but(title=title)],
                 [AFTER_TRANSFER],
             ),
         ],
         brief=[main],
-        warnings={**({"Left out": left_out} if left_out else {}), **notes.warned(results)},
+        warnings={"Left out": left_out, **notes.warned(results)},
         data={"table.csv": to_csv(frame([_csv(parameter, row, led.headline) for row in rows]))},
     )
 
@@ -123,18 +121,17 @@ def by_value(rows: Sequence[Row]) -> dict[str, list[tuple[str, Difference]]]:
     return found
 
 
-def _differences(rows: Sequence[Row], lead: str) -> list[Section]:
-    """Return a section with the differences to local-only, if the setting describes the federation."""
+def _differences(rows: Sequence[Row], lead: str) -> list[Block]:
+    """Return a figure of the differences to local-only, if the setting describes the federation."""
     if not (found := by_value(rows)):
         return []
     caption = f"Difference to local-only training{words.leading(lead)} at each value. {words.CORRECTED.capitalize()}"
-    drawn = Picture("differences", figures.differences_by_value(found, lead), f"{caption} {words.FEW}.")
-    return [Section("Difference to local-only by value", [drawn])]
+    return [Picture("differences", figures.differences_by_value(found, lead), f"{caption} {words.FEW}.")]
 
 
-def _matrices(variants: Sequence[Comparison], title: str) -> list[Section]:
-    """Return a section with the coefficient matrix of the first method that has one, at each value."""
-    drawn = []
+def _matrices(variants: Sequence[Comparison], title: str) -> list[Block]:
+    """Return figures of the coefficient matrix of the first method that has one, at each value."""
+    drawn: list[Block] = []
     for place, variant in enumerate(variants):
         found = [each for each in variant if each.runs[0].coefficients is not None and each.clients > 1]
         for result in found[:1]:
@@ -143,7 +140,7 @@ def _matrices(variants: Sequence[Comparison], title: str) -> list[Section]:
                 f"end of {result.title}, seed {result.seeds[0]}, and how similar the clients' label distributions are."
             )
             drawn.append(Picture(f"coefficients_{place}", figures.coefficient_heatmaps(result), caption))
-    return [Section("Whom clients learn from", drawn)] if drawn else []
+    return drawn
 
 
 def outcomes(rows: Sequence[Row], title: str) -> str:
@@ -195,7 +192,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     meanings = {point: measure.meaning for point, measure in words.MEASURES.items()}
     meanings[AFTER_TRANSFER] = f"{words.OWN_MODEL} {averaged}"
     shown = [
-        columns.METHOD.but(value=lambda row: row.result.title),
+        tables.METHOD.but(value=lambda row: row.result.title),
         Column(
             "value", title, "", f"{ANY}: the setting makes no difference to the method." * some, lambda row: row.value
         ),
@@ -203,7 +200,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
             accuracy_at(point, meaning=meanings[point]).but(value=lambda row, at=point: accuracy(row.result.final[at]))
             for point in dict.fromkeys((lead, AFTER_TRANSFER))
         ),
-        columns.VALIDATION.but(
+        tables.VALIDATION.but(
             meaning="the same accuracy on samples that are used neither for training nor for testing.",
             value=lambda row: accuracy(row.result.final.get(VALIDATION)),
         ),
@@ -212,7 +209,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
             meaning=f"at the same value, {words.CORRECTED} {words.FEW}.",
             value=lambda row: interval(row.minus_local),
         ),
-        columns.CHOSEN.but(
+        tables.CHOSEN.but(
             meaning="the value with the highest validation accuracy. Test accuracy is not used to choose, because its "
             "maximum is too optimistic.",
             value=lambda row: ("chosen" if row.chosen else "") if chosen else None,

@@ -1,17 +1,79 @@
-"""The tables of a comparison, and tables of methods by variant, which the overview and the paper's report share."""
+"""The columns and tables that several reports share: of a comparison, of methods by variant, and of runs.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+The entries of a row are keyed by the `key` of their column, which is also the column's name in CSV files. Title, unit,
+meaning and value of a shared column are declared once.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import ORDER, MethodResult
-from ktpfl_pipeline.analysis.statistics import paired
+from ktpfl_pipeline.analysis.statistics import Difference, paired
 from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
-from ktpfl_pipeline.reports import columns, notes, paper, words
-from ktpfl_pipeline.reports.columns import MINUS_LOCAL, Column, accuracy_at, gained_at
-from ktpfl_pipeline.reports.model import Section, Table, Text
-from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, mean, percent, signed
+from ktpfl_pipeline.reports import paper, words
+from ktpfl_pipeline.reports.answer import NO_LOCAL
+from ktpfl_pipeline.reports.model import ID, Column, Section, Table, Text
+from ktpfl_pipeline.reports.numbers import (
+    MB,
+    NONE,
+    Entry,
+    Number,
+    accuracy,
+    duration,
+    interval,
+    mean,
+    megabytes,
+    percent,
+    signed,
+)
+from ktpfl_pipeline.reports.words import marked, point_title
+
+METHOD = Column("method", "Method", value=marked)
+TITLE = METHOD.but(value=lambda of_method: of_method.title)
+"""The column of methods without the marks of `words.SIGNS`."""
+MINUS_LOCAL = Column("minus_local", "Minus local-only", "points", f"after transfer, {words.CORRECTED}")
+TRAFFIC = Column(
+    "traffic",
+    "Traffic",
+    "MB",
+    f"bytes of all clients and rounds, up and down, mean over seeds; {MB}.",
+    lambda result: megabytes(result.sent),
+)
+TIME = Column(
+    "seconds",
+    "Time",
+    meaning="wall time of all rounds with their evaluations, mean over seeds.",
+    value=lambda result: Number(result.time, duration),
+)
+PAPER = Column("paper", "Paper", "%")
+CHOSEN = Column("chosen", "Chosen")
+VALIDATION = Column("validation", "Validation", "%")
+
+
+def gained(
+    key: str,
+    title: str,
+    found: Mapping[Any, Difference | None],
+    meaning: str = "",
+    of: Callable[[Any], Any] = attrgetter("method"),
+) -> Column:
+    """Return a column of differences to local-only, which are `found` by what `of` returns for a row."""
+    return MINUS_LOCAL.but(key=key, title=title, meaning=meaning, value=lambda row: interval(found.get(of(row))))
+
+
+def gained_at(point: str, comparison: Comparison, title: str, meaning: str = "") -> Column:
+    """Return the column of the corrected difference to local-only at an evaluation point, or in a measure."""
+    return gained(f"{point}_minus_local", title, comparison.gains(point), meaning)
+
+
+def accuracy_at(point: str, best: MethodResult | None = None, meaning: str = "") -> Column:
+    """Return the column of the final accuracy at an evaluation point; `best` is set in bold."""
+    return Column(
+        point, point_title(point), "%", meaning, lambda result: accuracy(result.final.get(point), result is best)
+    )
 
 
 def comparison_table(comparison: Comparison, latex: str = "") -> Table:
@@ -19,18 +81,18 @@ def comparison_table(comparison: Comparison, latex: str = "") -> Table:
     lead, settings = comparison.headline, comparison.settings
     cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in comparison])
     shown = [
-        columns.METHOD,
+        METHOD,
         *(
             accuracy_at(point, comparison.clear_best(point))
             for point in dict.fromkeys((lead, AFTER_TRANSFER, AFTER_LOCAL))
         ),
-        gained_at(lead, comparison, f"{MINUS_LOCAL.title}{words.leading(lead)}", MINUS_LOCAL.meaning).but(
-            key=MINUS_LOCAL.key
+        gained(
+            MINUS_LOCAL.key, f"{MINUS_LOCAL.title}{words.leading(lead)}", comparison.gains(lead), MINUS_LOCAL.meaning
         ),
-        *(columns.TRAFFIC, columns.TIME),
-        *([columns.PAPER.but(value=lambda result: cited.get(result.method))] if cited else []),
+        *(TRAFFIC, TIME),
+        *([PAPER.but(value=lambda result: cited.get(result.method))] if cited else []),
     ]
-    meanings = notes.meanings(comparison)
+    meanings = meanings_of(comparison)
     shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]
     made = Table.of("table", shown, comparison.ranked(lead), latex=latex, tinted=tinted(comparison))
     if not (guesses := comparison.majority):
@@ -38,9 +100,46 @@ def comparison_table(comparison: Comparison, latex: str = "") -> Table:
     local = comparison.local
     theirs = dict(zip(local.seeds, local.final[AFTER_TRANSFER].per_seed, strict=True)) if local else {}
     found = paired(guesses, theirs) if lead == AFTER_TRANSFER else None  # not a method: shown and not tested
-    gained = signed(found.mean) if found else None
-    row = {"method": words.MAJORITY.title, AFTER_TRANSFER: mean([*guesses.values()]), MINUS_LOCAL.key: gained}
+    gain = signed(found.mean) if found else None
+    row = {"method": words.MAJORITY.title, AFTER_TRANSFER: mean([*guesses.values()]), MINUS_LOCAL.key: gain}
     return replace(made, rows=[*made.rows, row])
+
+
+def meanings_of(comparison: Comparison) -> dict[str, str]:
+    """Return the meanings of the main table's columns that depend on the comparison, by key."""
+    alike = ", ".join(result.title for result in comparison if _one_point(result))
+    lead = comparison.headline
+    first = {
+        AFTER_TRANSFER: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the "
+        "client was in the round's cohort or not."
+    }
+    if lead != AFTER_TRANSFER:
+        first[lead] = words.MEASURES[lead].meaning
+    first[lead] += " This is the headline."
+    one = f" Both are equal for methods in which knowledge comes back only before training: {alike}." if alike else ""
+    return {
+        **first,
+        AFTER_LOCAL: "the same clients before any knowledge came back in that round. It can be far from accuracy "
+        f"after transfer, so compare methods at the same point.{one}",
+        PAPER.key: papers_numbers(comparison),
+        **({} if comparison.local else {MINUS_LOCAL.key: NO_LOCAL}),
+    }
+
+
+def _one_point(result: MethodResult) -> bool:
+    """Return whether a method transfers knowledge before local training, so both evaluation points are the same."""
+    records = [record.accuracy for run in result.runs for record in run.evaluated]
+    both = any(result.traffic.values()) and AFTER_LOCAL in result.final
+    return both and all(record[AFTER_LOCAL] == record[AFTER_TRANSFER] for record in records)
+
+
+def papers_numbers(comparison: Comparison) -> str:
+    """Return the note on the paper's numbers: their source, or why they are not shown."""
+    settings = comparison.settings
+    if other := "; ".join(paper.differences(settings)):
+        return f"the paper's numbers are not shown, because its setting differs: {other}."
+    known = paper.cited(settings, [result.method for result in comparison])
+    return words.LANDMARK if known else "the paper has no number for this setting."
 
 
 def tinted(comparison: Comparison) -> list[str]:
@@ -70,61 +169,36 @@ def variant_columns(
 
     shown = [accuracy_at(point).but(key=title, title=title, value=ours)]
     if point == AFTER_TRANSFER and any(cited.values()):
-        shown.append(columns.PAPER.but(key=f"{title}: paper", title=f"{title}: paper", value=cited.get))
+        shown.append(PAPER.but(key=f"{title}: paper", title=f"{title}: paper", value=cited.get))
     return shown
 
 
 def methods_table(name: str, titles: Mapping[str, str], shown: Sequence[Column], latex: str) -> Table:
-    return Table.of(name, [columns.METHOD.but(value=lambda method: titles[method]), *shown], titles, latex=latex)
+    return Table.of(name, [METHOD.but(value=lambda method: titles[method]), *shown], titles, latex=latex)
 
 
-class Run(NamedTuple):
-    """One run of a result."""
-
-    variant: str  # the name of the variant of a study, or of the comparison
-    result: MethodResult
-    place: int  # the position of the run's seed in the result
-
-    @property
-    def method(self) -> str:
-        return self.result.method
-
-    @property
-    def title(self) -> str:
-        return self.result.title
-
-
-VARIANT = Column("variant", "Variant", value=lambda run: run.variant)
-"""The column with the name of a `Run`'s variant."""
+VARIANT = Column("variant", "Variant")
+"""The column of `runs` with the name of a variant of a study, or of a comparison."""
 
 
 def runs(
-    results: Iterable[tuple[str, MethodResult]],
-    first: Sequence[Column] = (columns.TITLE,),
-    points: Sequence[str] = ORDER,
+    results: Iterable[tuple[str, MethodResult]], first: Sequence[Column] = (TITLE,), points: Sequence[str] = ORDER
 ) -> Section:
     """Return the section with one row per run: its seed and accuracies, and its run and key in MLflow.
 
-    `results` are pairs of a variant's name and a result. The `first` columns, whose rows are `Run`s, come before all
-    other columns.
+    `results` are pairs of a variant's name and a result. The `first` columns, `TITLE` or `VARIANT` or both, come before
+    all other columns.
     """
-
-    def at(point: str) -> Column:
-        def value(run: Run) -> Entry:
-            final = run.result.final.get(point)
-            return percent(final.per_seed[run.place]) if final else None
-
-        return accuracy_at(point).but(value=value)
-
-    def key(run: Run) -> Entry:
-        return (run.result.runs[run.place].key or NONE) if run.result.runs else None
-
-    shown = [
-        *first,
-        Column("seed", "Seed", value=lambda run: str(run.result.seeds[run.place])),
-        *map(at, points),
-        Column("run_id", "MLflow run", value=lambda run: run.result.run_ids[run.place] or NONE),
-        Column("key", "Settings key", value=key),
+    shown = [*first, Column("seed", "Seed"), *map(accuracy_at, points)]
+    shown += [Column("run_id", "MLflow run"), Column("key", "Settings key")]
+    rows: list[dict[str, Entry]] = [
+        {
+            **{ID: result.method, TITLE.key: result.title, VARIANT.key: variant, "seed": str(seed)},
+            **{point: percent(result.final[point].per_seed[place]) for point in points if point in result.final},
+            "run_id": result.run_ids[place] or NONE,
+            "key": (result.runs[place].key or NONE) if result.runs else None,
+        }
+        for variant, result in results
+        for place, seed in enumerate(result.seeds)
     ]
-    rows = [Run(variant, result, place) for variant, result in results for place in range(len(result.seeds))]
-    return Section("Runs", [Table.of("runs", shown, rows).filled(), Text(words.RUNS)], folded=True)
+    return Section("Runs", [Table("runs", shown, rows).filled(), Text(words.RUNS)], folded=True)

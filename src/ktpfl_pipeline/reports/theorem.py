@@ -7,8 +7,7 @@ from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.analysis.theorem import MIXTURES
 from ktpfl_pipeline.reports import figures
-from ktpfl_pipeline.reports.columns import Column
-from ktpfl_pipeline.reports.model import Block, Picture, Table
+from ktpfl_pipeline.reports.model import Block, Column, Picture, Table
 from ktpfl_pipeline.reports.numbers import Entry, mean
 from ktpfl_pipeline.reports.words import aggregates
 

@@ -4,19 +4,19 @@ Test accuracies of the trials are not shown: neither in this report, nor on the 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ktpfl_pipeline.analysis.frames import frame, to_csv
 from ktpfl_pipeline.analysis.study import Cell, Study, highest
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.methods import slug, title
 from ktpfl_pipeline.reports import figures
-from ktpfl_pipeline.reports.columns import CHOSEN, METHOD, VALIDATION, Column
-from ktpfl_pipeline.reports.model import Picture, Section, Settings, Table, Text
+from ktpfl_pipeline.reports.model import Block, Column, Picture, Section, Settings, Table, Text
 from ktpfl_pipeline.reports.notes import warned
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, signed
 from ktpfl_pipeline.reports.report import Report
-from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, setting, too_few
+from ktpfl_pipeline.reports.tables import CHOSEN, METHOD, VALIDATION
+from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, sentences, setting, too_few
 from ktpfl_pipeline.reports.words import settings as written
 
 TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
@@ -25,7 +25,7 @@ TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
 def build(name: str, tuning: Study, values: str) -> Report:
     """Return the report on a tuning; `values` is the text of the chosen values that comparisons read."""
     settings, outcome = tuning.cells[0].settings, summary(tuning)
-    main = table(tuning, outcome)
+    main, (history, slices) = table(tuning, outcome), search(tuning)
     spaces = {
         title(method): {entry: _tried(tried) for entry, tried in space.items()}
         for method, space in tuning.asked["spaces"].items()
@@ -36,7 +36,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
             **{"method": cell.method, "trial": number, "values": _changes(cell) or "", "validation": cell.score},
             **{"chosen": int(chosen), "run_ids": " ".join(_run_ids(cell))},
         }
-        for number, cell, chosen in _trials(tuning)
+        for number, cell, chosen in trials(tuning)
     ]
     return Report(
         name=name,
@@ -51,7 +51,8 @@ def build(name: str, tuning: Study, values: str) -> Report:
         ],
         sections=[
             Section("", main.explained()),
-            *search_sections(tuning),
+            Section("Course of the search", history),
+            Section("Accuracy by hyperparameter", slices, folded=len(slices) > 3),
             Section("What was searched", [Settings(spaces)]),
             Section("Settings of all trials", [Settings({"": written(settings)})], folded=True),
             Section("Trials", [trial_table(tuning), Text(TRIALS)], folded=True),
@@ -62,29 +63,23 @@ def build(name: str, tuning: Study, values: str) -> Report:
     )
 
 
-def search_sections(tuning: Study) -> list[Section]:
-    """Return the sections with figures of the search; none unless a method has two finished candidates."""
+def search(tuning: Study) -> tuple[list[Block], list[Block]]:
+    """Return figures of the course of the search and of each method; none unless one has two finished candidates."""
     searched = {
         method: cells
         for method, cells in tuning.methods.items()
         if cells[0].value and sum(cell.score is not None for cell in cells) > 1
     }
     if not searched:
-        return []
-    history = "Validation accuracy of each candidate in the order of the trials; lines: the best so far. 1: configured."
+        return [], []
+    course = "Validation accuracy of each candidate in the order of the trials; lines: the best so far. 1: configured."
     by = "validation accuracy by the value of each hyperparameter; darker: later candidates."
-    slices = [
-        Picture(
-            f"slice_{slug(method)}",
-            figures.search_slices(tuning.asked["spaces"][method], cells),
-            f"{title(method)}: {by}",
-        )
+    spaces = tuning.asked["spaces"]
+    slices: list[Block] = [
+        Picture(f"slice_{slug(method)}", figures.search_slices(spaces[method], cells), f"{title(method)}: {by}")
         for method, cells in searched.items()
     ]
-    return [
-        Section("Course of the search", [Picture("history", figures.search_history(searched), history)]),
-        Section("Accuracy by hyperparameter", slices, folded=len(slices) > 3),
-    ]
+    return [Picture("history", figures.search_history(searched), course)], slices
 
 
 def summary(tuning: Study) -> str:
@@ -103,13 +98,10 @@ def summary(tuning: Study) -> str:
     ]
     beyond = (
         f"These values are at the end of the searched range, so values outside it may be better: {'; '.join(edges)}."
-        if edges
-        else ""
     )
     seeds = len(tuning.asked["seeds"])
     chance = f"With only {plural(seeds, 'seed')}, the order of close candidates may be due to chance."
-    few = chance if too_few(seeds) else ""
-    return " ".join(filter(None, (first, beyond, few)))
+    return sentences(first, beyond if edges else "", chance if too_few(seeds) else "")
 
 
 def _edges(space: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
@@ -169,28 +161,21 @@ def table(tuning: Study, latex: str = "") -> Table:
 
 def trial_table(tuning: Study) -> Table:
     """Return one row per trial: its values, its validation accuracy, and the ids of its runs in MLflow."""
-    shown = [
-        METHOD.but(value=lambda trial: trial.cell.title),
-        Column("trial", "Trial", value=lambda trial: str(trial.number)),
-        Column("values", "Values", value=lambda trial: _changes(trial.cell)),
-        VALIDATION.but(value=lambda trial: _validation(trial.cell)),
-        CHOSEN.but(value=lambda trial: "chosen" if trial.chosen else ""),
-        Column("run_ids", "MLflow runs", value=lambda trial: ", ".join(filter(None, _run_ids(trial.cell))) or NONE),
+    rows: list[dict[str, Entry]] = [
+        {
+            **{"method": cell.title, "trial": str(number), "values": _changes(cell), "validation": _validation(cell)},
+            **{"chosen": "chosen" * chosen, "run_ids": ", ".join(filter(None, _run_ids(cell))) or NONE},
+        }
+        for number, cell, chosen in trials(tuning)
     ]
-    return Table.of("trials", shown, _trials(tuning))
+    shown = [Column("trial", "Trial"), Column("values", "Values"), VALIDATION, CHOSEN, Column("run_ids", "MLflow runs")]
+    return Table("trials", [METHOD, *shown], rows)
 
 
-class Trial(NamedTuple):
-    """One candidate of a method."""
-
-    number: int  # the position in the search, from 1
-    cell: Cell
-    chosen: bool
-
-
-def _trials(tuning: Study) -> list[Trial]:
+def trials(tuning: Study) -> list[tuple[int, Cell, bool]]:
+    """Return all candidates: the position in the search, from 1, the cell, and whether it is chosen."""
     of_methods = tuning.methods.values()
-    return [Trial(number, cell, cell is highest(cells)) for cells in of_methods for number, cell in enumerate(cells, 1)]
+    return [(number, cell, cell is highest(cells)) for cells in of_methods for number, cell in enumerate(cells, 1)]
 
 
 def _changes(cell: Cell) -> str | None:

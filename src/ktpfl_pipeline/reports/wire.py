@@ -1,15 +1,14 @@
 """The bytes that the server and real clients exchanged, next to the traffic that a method counts."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
-from ktpfl_pipeline.reports.columns import TITLE, Column
-from ktpfl_pipeline.reports.model import Block, Notes, Table
+from ktpfl_pipeline.reports.model import Block, Column, Notes, Table
 from ktpfl_pipeline.reports.numbers import MB, Entry, megabytes
 from ktpfl_pipeline.reports.style import architecture_title
+from ktpfl_pipeline.reports.tables import TITLE
 from ktpfl_pipeline.reports.words import over_seeds
 
 RESUMED = (
@@ -17,25 +16,19 @@ RESUMED = (
     "was started."
 )
 
-
-class Row(NamedTuple):
-    """All clients of a method, or one client."""
-
-    result: MethodResult
-    client: int | None = None  # the client's position; None for all clients together
-
-    @property
-    def title(self) -> str:
-        return self.result.title
+SHOWN = [
+    *(Column("counted_up", "Counted up", "MB"), Column("sent_up", "Sent up", "MB")),
+    *(Column("counted_down", "Counted down", "MB"), Column("sent_down", "Sent down", "MB")),
+]
 
 
 def blocks(comparison: Comparison) -> list[Block]:
     """Return counted traffic and sent bytes, by method and by client; nothing if there were no real clients."""
     real = [result for result in comparison if all(run.wire for run in result.runs)]
     others = [result.title for result in comparison if result not in real and not result.runs[0].labels_known]
-    unknown: list[Block] = [Notes({"Not known": f"for {', '.join(others)}, {RESUMED}"})] if others else []
+    unknown = Notes({"Not known": f"for {', '.join(others)}, {RESUMED}" if others else ""})
     if not real:
-        return unknown
+        return [unknown]
     main = Comparison(real).main
     notes = {
         "Counted traffic": "the bytes that the method must exchange in its rounds, up from the clients and down to them"
@@ -48,33 +41,29 @@ def blocks(comparison: Comparison) -> list[Block]:
         "Secure aggregation": "is not used. It reveals only the sum of the uploads, but a server that weights the "
         "predictions of each client must see each of them. It would be possible for methods that only average models.",
     }
-    by_method = Table.of("wire", [TITLE, *_columns()], [Row(result) for result in real])
-    first = main.runs[0]
-    columns = [
-        Column("client", "Client", value=lambda row: str(first.client_names[row.client])),
-        Column("architecture", "Architecture", value=lambda row: architecture_title(first.architectures[row.client])),
-        *_columns(),
+    by_method = [{TITLE.key: result.title, **_sums(result)} for result in real]
+    first = zip(main.runs[0].client_names, main.runs[0].architectures, strict=True)
+    by_client = [
+        {"client": str(name), "architecture": architecture_title(architecture), **_sums(main, place)}
+        for place, (name, architecture) in enumerate(first)
     ]
-    rows = [Row(main, place) for place in range(main.clients)]
-    return [by_method, Table.of("wire_by_client", columns, rows), Notes(notes), *unknown]
+    clients = [Column("client", "Client"), Column("architecture", "Architecture"), *SHOWN]
+    tables = Table("wire", [TITLE, *SHOWN], by_method), Table("wire_by_client", clients, by_client)
+    return [*tables, Notes(notes), unknown]
 
 
-def _columns() -> list[Column]:
-    """Return the columns of a `Row` for counted traffic and sent bytes, up and down, averaged over seeds."""
+def _sums(result: MethodResult, client: int | None = None) -> dict[str, Entry]:
+    """Return counted traffic and sent bytes, as seen from all clients or from one, averaged over seeds, by column."""
 
-    def column(key: str, title: str, of_run: Callable[[FinishedRun], list[int]]) -> Column:
-        def value(row: Row) -> Entry:
-            by_run = [of_run(run) for run in row.result.runs]
-            return megabytes(fmean(sum(each) if row.client is None else each[row.client] for each in by_run))
+    def mean_of(by_run: Iterable[Sequence[int]]) -> Entry:
+        return megabytes(fmean(sum(each) if client is None else each[client] for each in by_run))
 
-        return Column(key, title, "MB", value=value)
-
-    return [  # as seen from the clients
-        column("counted_up", "Counted up", lambda run: ledger(run, "_up")),
-        column("sent_up", "Sent up", lambda run: run.wire["received"]),
-        column("counted_down", "Counted down", lambda run: ledger(run, "_down")),
-        column("sent_down", "Sent down", lambda run: run.wire["sent"]),
-    ]
+    return {
+        "counted_up": mean_of(ledger(run, "_up") for run in result.runs),
+        "sent_up": mean_of(run.wire["received"] for run in result.runs),
+        "counted_down": mean_of(ledger(run, "_down") for run in result.runs),
+        "sent_down": mean_of(run.wire["sent"] for run in result.runs),
+    }
 
 
 def ledger(run: FinishedRun, ending: str) -> list[int]:

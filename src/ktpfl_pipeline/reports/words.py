@@ -136,6 +136,10 @@ def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
     return how.format(**noise) + epsilon if noise else ""
 
 
+def sentences(*parts: str) -> str:
+    return " ".join(filter(None, parts))
+
+
 def few(names: Sequence[str], most: int = 10) -> str:
     more = f" and {len(names) - most} others" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"

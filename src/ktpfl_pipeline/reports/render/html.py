@@ -8,9 +8,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ktpfl_pipeline import __version__
-from ktpfl_pipeline.reports.columns import Column
 from ktpfl_pipeline.reports.figures.base import svg_on_page
-from ktpfl_pipeline.reports.model import Content, Picture, Table
+from ktpfl_pipeline.reports.model import Column, Content, Picture, Table
 from ktpfl_pipeline.reports.numbers import NONE, Entry, Number
 
 

@@ -48,9 +48,7 @@ def _group(title: str, values: Mapping[str, str]) -> list[str]:
 
 
 def table(given: Table) -> str:
-    """Return a table in GitHub's Markdown; empty without rows."""
-    if not given.rows:
-        return ""
+    """Return a table in GitHub's Markdown."""
     rows: list[Sequence[Entry]] = [given.headings, *given.entries]
     written = [[entry(each).replace("|", r"\|") for each in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*written, strict=True)]
