@@ -14,7 +14,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run compare paper external results viz ui docs docs-check test test-portable flower check lint types layers gpu-check lock clean
+.PHONY: help setup run compare paper external results viz ui docs docs-check test test-portable prose flower check lint types layers gpu-check lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -123,6 +123,9 @@ NOT_OF_NUMBERS := $(addprefix --ignore=tests/methods/test_,contract.py own_model
 
 test-portable: $(READY)  ## the tests of numbers, as on another processor
 	@$(PORTABLE) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(OF_NUMBERS) $(NOT_OF_NUMBERS)
+
+prose: $(READY)  ## write tests/reports/prose.txt, the sentences that tests compare, after a change of wording
+	@$(BIN)/python -m pytest tests/reports --write-prose
 
 # Flower forces other versions of packages than the project takes beside it: an environment and a lock of its own.
 FLOWER := .venv-flower

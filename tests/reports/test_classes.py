@@ -101,54 +101,44 @@ class TestNothingLearned:
             ],
         )
 
-    def test_is_said_first_with_likely_causes(self, study):
+    def test_is_said_first_with_likely_causes(self, prose, study):
         made = self.of(study, [1, 1], [1, 1], [1, 1], training={"learning_rate": 0.001, "epochs": 2})
-        assert comparison.summary(made) == (
-            "Nothing was learned: with every method, the model of each client predicts one class for all samples, as "
-            "always predicting the most frequent class does (60.0 %). So methods cannot be compared. Likely causes: a "
-            "learning rate that is too low or too high, too few rounds or epochs, or features of very different "
-            "scales. They were 1 round, learning_rate 0.001, epochs 2."
-        )
+        said = prose(comparison.summary(made))
+        assert all(told in said for told in ("Nothing was learned", "60.0 %", "learning_rate 0.001, epochs 2"))
         with blank.blank_figures():
             built = comparison.build("x", made)
         assert "Against local-only" not in [section.title for section in built.sections]
         assert "do not differ" not in built.markdown
 
-    def test_single_models_are_counted_by_method(self, study):
+    def test_single_models_are_counted_by_method(self, prose, study):
         made = self.of(study, [1, 3], [2, 3], [1, 1])
-        assert notes.alerts(made)["One class"].startswith(
-            "models predict one class for all of their client's test samples, which have several: 3 of 6 with KT-pFL, "
-            "6 of 6 with Local-only. Likely causes:"
-        )
-        assert comparison.summary(made).startswith("KT-pFL is 2.0 percentage points above")
+        assert "3 of 6 with KT-pFL, 6 of 6 with Local-only" in prose(notes.alerts(made)["One class"])
+        assert comparison.summary(made).startswith("KT-pFL is 2.0 ")
 
     def under_majority(self, study, majority, **settings):
         """The three methods where always predicting one class has this accuracy, with 1000 test samples a run."""
         runs = {"majority": [majority] * 2, "confusion": [[400, 100], [100, 400]]}
         return under(settings, [replace(each, runs=[replace(run, **runs) for run in each.runs]) for each in study])
 
-    def test_is_also_said_if_no_method_is_above_the_most_frequent_class(self, study):
+    def test_is_also_said_if_no_method_is_above_the_most_frequent_class(self, prose, study):
         level = [replace(study[0], method=each.method, title=each.title) for each in study]  # all with equal values
         best = max(final.mean for final in study[0].final.values())
         made = self.under_majority(level, best + 0.01)
-        assert comparison.summary(made).startswith(
-            "Nothing was learned: no method is above always predicting each client's most frequent class by more than "
-            f"chance: this reaches {100 * best + 1:.1f} %, and the best method, KT-pFL, "
-        )
-        assert "the same mean" not in comparison.summary(made)
-        assert comparison.summary(made).endswith("`headline: balanced_accuracy` may tell more.")
+        said = prose(comparison.summary(made))
+        assert said.startswith("Nothing was learned") and f"{100 * best + 1:.1f} %, and the best method, KT-pFL" in said
+        assert "the same mean" not in said and "`headline: balanced_accuracy`" in said
         assert self.under_majority(level, best - 0.01).nothing_learned, "within two standard errors of 3000 samples"
         assert not self.under_majority(level, best - 0.03).nothing_learned
 
-    def test_a_significant_difference_is_stated_also_below_the_most_frequent_class(self, study):
+    def test_a_significant_difference_is_stated_also_below_the_most_frequent_class(self, prose, study):
         made = self.under_majority(study, 0.9)
-        assert comparison.summary(made).startswith("Note that no method is above")
-        assert "KT-pFL is 2.0 percentage points above" in comparison.summary(made)
+        said = prose(comparison.summary(made))
+        assert said.startswith("Note that ") and "KT-pFL is 2.0 " in said
 
     def test_another_headline_than_accuracy_is_not_compared_with_it(self, judged):
         made = self.under_majority(judged(), 0.95, headline="auc")
         assert not made.above_majority
-        assert comparison.summary(made).startswith("KT-pFL is 10.0 percentage points above local-only training in AUC")
+        assert comparison.summary(made).startswith("KT-pFL is 10.0 ")
 
     def test_nothing_is_above_a_single_class(self, study):
         assert self.under_majority(study, 1.0).above_majority
@@ -162,13 +152,11 @@ class TestNothingLearned:
 
 
 class TestHeadline:
-    def test_another_metric_leads(self, judged):
+    def test_another_metric_leads(self, prose, judged):
         results = judged(headline="auc")
         assert Comparison(results).headline == "auc"
-        assert comparison.summary(Comparison(results)).startswith(
-            "KT-pFL is 10.0 percentage points above local-only training in AUC after transfer, a significant "
-            "difference: 95 % interval [+10.0, +10.0]"
-        )
+        said = prose(comparison.summary(Comparison(results)))
+        assert all(told in said for told in ("KT-pFL is 10.0 ", " in AUC ", "[+10.0, +10.0]"))
         table = tables.comparison_table(Comparison(results))
         assert [str(row[0]) for row in table.entries[:3]] == ["KT-pFL", "Local-only", "FedMD"]
         assert keys(table)[1] == "auc"
@@ -176,32 +164,27 @@ class TestHeadline:
         assert [column.title for column in table.columns[1:5]] == [
             *("AUC", "After transfer", "After local training", "Minus local-only in AUC")
         ]
-        meanings = notes.meanings(Comparison(results))
+        meanings = tables.meanings_of(Comparison(results))
         assert meanings["auc"].endswith("This is the headline.")
         assert "headline" not in meanings["after_transfer"]
         assert not any("most frequent class" in tile.note for tile in tiles(Comparison(results))), (
             "its accuracy is no AUC"
         )
 
-    def test_accuracy_leads_where_a_result_does_not_have_the_metric(self, study):
+    def test_accuracy_leads_where_a_result_does_not_have_the_metric(self, prose, study):
         led = [replace(each, settings={"headline": "auc"}) for each in study]
         assert Comparison(led).headline == "after_transfer"
-        assert notes.remarks(Comparison(led))["Headline"] == (
-            "headline is auc, but with some seed no client has AUC (KT-pFL, FedMD, Local-only), so accuracy leads this "
-            "report."
-        )
+        assert "(KT-pFL, FedMD, Local-only)" in prose(notes.remarks(Comparison(led))["Headline"])
         assert "Headline" not in notes.remarks(Comparison(study))
 
 
 class TestSubject:
-    def test_is_the_method_that_is_asked_for(self, judged):
+    def test_is_the_method_that_is_asked_for(self, prose, judged):
         results = judged(subject="fedmd")
         assert Comparison(results).main.method == "fedmd"
         assert "Subject" not in notes.remarks(Comparison(results))
-        assert notes.remarks(Comparison(judged(subject="feddf")))["Subject"].startswith(
-            "subject is feddf, which is not among these"
-        )
-        assert comparison.summary(Comparison(results)).startswith("FedMD is 8.0 percentage points below local-only")
+        assert "feddf" in prose(notes.remarks(Comparison(judged(subject="feddf")))["Subject"])
+        assert comparison.summary(Comparison(results)).startswith("FedMD is 8.0 ")
 
     def test_is_kt_pfl_where_it_is_compared(self, judged, result):
         assert Comparison(judged()[::-1]).main.method == "kt_pfl"
@@ -246,13 +229,11 @@ class TestTies:
         ]
         assert "highest mean" not in comparison.summary(Comparison(results))
 
-    def test_after_adaptation(self, run):
+    def test_after_adaptation(self, prose, run):
         rounds = [(0.8, 0.8)]
         results = []
         for name in ("kt_pfl", "fedproto", "local"):
             made = run(name, 0, rounds)
             history = [replace(r, accuracy={**r.accuracy, "adapted_1": [0.9, 0.9]}) for r in made.history]
             results.append(summarize([replace(made, history=history)], {}))
-        assert adapted(Comparison(results)).endswith(
-            " KT-pFL, Local-only and FedProto have the same highest mean, 90.0 %."
-        )
+        assert "KT-pFL, Local-only and FedProto " in prose(adapted(Comparison(results)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cases import case
+from prose import Prose, words_of
 
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance
@@ -186,7 +187,7 @@ def test_in_a_column_only_common_clients_are_compared(cell: Made) -> None:
     assert "diverged with FedMD in round 1" in left_out
 
 
-def test_the_page(cell: Made) -> None:
+def test_the_page(prose: Prose, cell: Made) -> None:
     """One cell that agrees, one that differs, one that is empty."""
     cells = [cell("kt_pfl", 0.74, 0.76, 0.77), cell("fedmd", 0.9, 0.91, 0.92), cell("sim_pfl", 0.9)]
     parts = {"table1": ("several architectures", "table"), "figure3": ("two labels", "curves")}
@@ -194,7 +195,7 @@ def test_the_page(cell: Made) -> None:
     report = reproduction.build(Evidence("Small.", parts, every, ["one machine", "a GPU"]), HERE)
     assert report.facts[-2:] == ["one machine", "a GPU"]
     assert report.facts[-3].endswith(" of training")
-    assert report.summary.startswith("2 of 4 cells finished.")
-    assert report.summary.endswith("best settings: 1 agrees, 2 differs.")
+    assert report.summary.startswith("2 of 4 cells ") and report.summary.endswith(": 1 agrees, 2 differs.")
+    prose(words_of(report))
     assert "| Sim-pFL |" in report.markdown
     assert "Nothing is finished yet." in report.html
