@@ -316,23 +316,24 @@ def minus_baselines(comparison: Comparison) -> list[Block]:
     main, lead = comparison.main, comparison.headline
     found, before = comparison.leads(lead), comparison.leads(AFTER_LOCAL)
 
-    def deviation(other: MethodResult) -> Entry:
-        gain = found[other.method]
-        return percent(gain.std) if gain and gain.std is not None else None
-
-    def in_common(other: MethodResult) -> Entry:
-        gain = found[other.method]
-        return str(gain.seeds if gain else 0)
-
     shown = [
-        TITLE.but(key="minus", title=f"{main.title} minus"),
-        Column("difference", point_title(lead), "points", value=lambda other: interval(found[other.method])),
-        Column("std", "Std over seeds", "points", value=deviation),
-        Column(AFTER_LOCAL, point_title(AFTER_LOCAL), "points", value=lambda other: interval(before[other.method])),
-        Column("seeds", "Seeds in common", value=in_common),
+        Column("minus", f"{main.title} minus"),
+        Column("difference", point_title(lead), "points"),
+        Column("std", "Std over seeds", "points"),
+        Column(AFTER_LOCAL, point_title(AFTER_LOCAL), "points"),
+        Column("seeds", "Seeds in common"),
+    ]
+    rows: list[dict[str, Entry]] = [
+        {
+            **{"minus": other.title, "difference": interval(gain), AFTER_LOCAL: interval(before[other.method])},
+            "std": percent(gain.std) if gain and gain.std is not None else None,
+            "seeds": str(gain.seeds if gain else 0),
+        }
+        for other in comparison.baselines
+        for gain in [found[other.method]]
     ]
     caption = f"{main.title} minus each baseline, after transfer and after local training, {CORRECTED}"
-    return Table.of("differences", shown, comparison.baselines).captioned(caption)
+    return Table("differences", shown, rows).captioned(caption)
 
 
 def by_class(comparison: Comparison) -> list[Block]:

@@ -26,15 +26,11 @@ def new_clients(comparison: Comparison) -> list[Block]:
         local = new.get("local", {})  # without it every difference is None
         gains = holm({name: paired(by_seed, local) for name, by_seed in new.items() if name != "local"})
         there = {name: [fmean(one.there[e]) for one in runs.values()] for name, runs in held.items()}
+        beside = f"Existing clients {when if e else 'after transfer'}"
         return [
             Column(f"new_{e}", f"New clients {when}", "%", value=lambda result: mean([*new[result.method].values()])),
             gained(f"new_{e}_minus_local", f"{MINUS_LOCAL.title} {when}", gains),
-            Column(
-                f"existing_{e}",
-                f"Existing clients {when if e else 'after transfer'}",
-                "%",
-                value=lambda result: mean(there[result.method]),
-            ),
+            Column(f"existing_{e}", beside, "%", value=lambda result: mean(there[result.method])),
         ]
 
     def joining(result: MethodResult) -> Entry:

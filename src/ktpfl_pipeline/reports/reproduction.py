@@ -6,8 +6,7 @@ A cell is empty until all of its seeds are finished. ``docs/how_to/paper.md`` li
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, groupby
-from typing import NamedTuple
+from itertools import combinations, groupby, starmap
 
 from ktpfl_pipeline.analysis.comparison import Comparison, paired_difference
 from ktpfl_pipeline.analysis.evidence import Evidence
@@ -56,14 +55,6 @@ NOTES = {
 }
 Row = dict[str, Entry]
 WHERE, VERDICT = Column("cell", "Cell"), Column("agrees", "Agrees")
-
-
-class Planned(NamedTuple):
-    """A row of the plan."""
-
-    cells: Sequence[Cell]  # the cells of one column
-    left: Mapping[str, Cell]  # the unfinished runs of this row, by key
-    shared: bool  # whether an earlier row has some of these runs too
 
 
 def build(evidence: Evidence, made: Provenance) -> Report:
@@ -144,32 +135,26 @@ def plan_table(groups: Iterable[Sequence[Cell]]) -> Table:
 
     The time of a run that several rows have is counted in the first of these rows.
     """
-    rows, counted = list[Planned](), set[str]()
+    rows, counted = list[Row](), set[str]()
     for group in groups:
         own = {key: cell for cell in group for key in cell.left if key not in counted}
-        rows.append(Planned(group, own, any(key in counted for cell in group for key in cell.left)))
+        shared, seeds = any(key in counted for cell in group for key in cell.left), group[0].seeds
         counted.update(own)
-
-    def left(row: Planned) -> Entry:
-        known = seconds_left([replace(cell, keys={0: key}) for key, cell in row.left.items()])
-        return "as above" if row.shared and not row.left else Number(known, duration) if row.left and known else None
-
-    def done(row: Planned) -> Entry:
-        return f"{sum(len(cell.runs) for cell in row.cells)} of {len(row.cells[0].seeds) * len(row.cells)}"
-
-    def known_by(row: Planned) -> Entry:
-        return ", ".join(dict.fromkeys(cell.judged for cell in row.left.values())) or None
-
-    shown = [
-        WHERE.but(title="Cells", value=lambda row: _place(row.cells[0])),
-        METHOD.but(title="Methods", value=lambda row: ", ".join(cell.title for cell in row.cells)),
-        Column("seeds", "Seeds", value=lambda row: ", ".join(map(str, row.cells[0].seeds))),
-        Column("done", "Runs done", value=done),
-        Column("left", "Time left", value=left),
-        Column("known_by", "Known by", value=known_by),
-        Column("failed", "Failed", value=lambda row: next((cell.failed for cell in row.cells if cell.failed), None)),
-    ]
-    return Table.of("plan", shown, rows).filled()
+        known = seconds_left([replace(cell, keys={0: key}) for key, cell in own.items()])
+        rows.append(
+            {
+                "cell": _place(group[0]),
+                "method": ", ".join(cell.title for cell in group),
+                "seeds": ", ".join(map(str, seeds)),
+                "done": f"{sum(len(cell.runs) for cell in group)} of {len(seeds) * len(group)}",
+                "left": "as above" if shared and not own else Number(known, duration) if own and known else None,
+                "known_by": ", ".join(dict.fromkeys(cell.judged for cell in own.values())) or None,
+                "failed": next((cell.failed for cell in group if cell.failed), None),
+            }
+        )
+    titles = {"seeds": "Seeds", "done": "Runs done", "left": "Time left", "known_by": "Known by", "failed": "Failed"}
+    shown = [WHERE.but(title="Cells"), METHOD.but(title="Methods"), *starmap(Column, titles.items())]
+    return Table("plan", shown, rows).filled()
 
 
 def _by_column(cells: Sequence[Cell]) -> Table:
