@@ -6,7 +6,7 @@ import pytest
 
 from ktpfl_pipeline.core import settings
 
-pytest_plugins = ["shared", "finished_runs", "empty_store", "projects", "prose"]
+pytest_plugins = ["shared", "finished_runs", "empty_store", "projects", "report_prose"]
 
 LONGEST = [
     "test_campaign.py",

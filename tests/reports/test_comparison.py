@@ -8,7 +8,7 @@ import blank
 import pytest
 from cases import case
 from finished_runs import under
-from prose import words_of
+from report_prose import words_of
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.provenance import Provenance

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from finished_runs import make_clients as made
 from finished_runs import under
-from prose import Prose, words_of
+from report_prose import Prose, words_of
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.results import MethodResult, summarize

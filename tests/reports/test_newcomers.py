@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from finished_runs import make_run
-from prose import Prose
+from report_prose import Prose
 from written import row
 
 from ktpfl_pipeline.analysis.comparison import Comparison

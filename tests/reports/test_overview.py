@@ -7,7 +7,7 @@ import blank
 import pytest
 from cases import case
 from finished_runs import make_settings, under
-from prose import words_of
+from report_prose import words_of
 from written import column, keys, row, rows
 
 from ktpfl_pipeline.analysis.statistics import Difference

@@ -1,6 +1,6 @@
 """The stored sentences of reports, see the fixture `prose`."""
 
-import prose
+import report_prose as prose
 
 
 def test_each_stored_text_belongs_to_a_test() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cases import case
-from prose import Prose, words_of
+from report_prose import Prose, words_of
 
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import Provenance

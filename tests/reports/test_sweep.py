@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cases import case
 from matplotlib.figure import Figure
-from prose import Prose, words_of
+from report_prose import Prose, words_of
 from written import column, keys, rows
 
 from ktpfl_pipeline.analysis.comparison import Comparison

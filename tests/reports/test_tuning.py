@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cases import case
 from experiment import ONE_ARCHITECTURE
-from prose import Prose, words_of
+from report_prose import Prose, words_of
 from written import column, records
 
 from ktpfl_pipeline.analysis.results import MethodResult
