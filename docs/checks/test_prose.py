@@ -15,7 +15,7 @@ REWRITTEN = (
         "docs/how_to/resume.md",
     ),
     *("docs/how_to/difficult_clients.md", "docs/how_to/compress_predictions.md", "docs/how_to/private_training.md"),
-    *("docs/results", "docs/kt_pfl", "docs/methods", "docs/fair_comparisons.md", "docs/project/", "docs/comparison.md"),
+    *("docs/results", "docs/kt_pfl", "docs/methods", "docs/fair_comparisons.md", "docs/comparison.md"),
     *("docs/architecture.md", "docs/adding_a_method.md", "docs/index.md", "docs/gallery.md", "CHANGELOG.md"),
     *("benchmarks/README.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "src/ktpfl_pipeline/methods/"),
     *("docs/reference/", "docs/how_to/speed.md", "docs/how_to/text.md"),
