@@ -1,6 +1,7 @@
 """FedAPEN: an own and a shared model that predict together, and how much each of them counts."""
 
 from dataclasses import replace
+from functools import partial
 
 import by_hand
 import pytest
@@ -13,7 +14,9 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.methods.fedapen import FedAPEN, FedAPENState, learned_share, train_pair
+from ktpfl_pipeline.core.weights import Params
+from ktpfl_pipeline.methods.fedapen import FedAPEN, FedAPENState, learned_share
+from ktpfl_pipeline.methods.shared import mutual
 
 EVERYONE = list(toy.IDS)
 METHOD = FedAPEN("conv", mutual=0.7, rate=0.5, epochs=3)
@@ -21,6 +24,12 @@ METHOD = FedAPEN("conv", mutual=0.7, rate=0.5, epochs=3)
 
 def federation(**settings: object) -> Federation:
     return toy.federation(architectures=("linear", "conv"), dtype="float64", **settings)
+
+
+def trained(
+    fed: Federation, own: Params, common: Params, t: int, shares: dict[int, float], n: int = 3
+) -> tuple[Params, Params]:
+    return mutual.train(Workspace(fed), n, own, common, t, "conv", partial(METHOD.loss, shares)).value
 
 
 def test_an_ensemble_is_the_weighted_mean_of_both_logits() -> None:
@@ -47,9 +56,7 @@ def test_training_is_that_of_a_plain_implementation() -> None:
             gap = kl_div(log_softmax(own, dim=1), softmax(fixed, dim=1), reduction="batchmean")
             both = cross_entropy(weight * own + (1 - weight) * fixed, labels)
             by_hand.descend([*module.parameters()], cross_entropy(own, labels) + 0.7 * gap + both, 0.1)
-    own, copy = train_pair(
-        Workspace(fed), 3, fed.initial_model("linear"), fed.initial_model("conv"), share, 1, METHOD, "conv"
-    ).value
+    own, copy = trained(fed, fed.initial_model("linear"), fed.initial_model("conv"), 1, {3: share})
     assert by_hand.differ(own, mine.state_dict()) < 1e-12
     assert by_hand.differ(copy, theirs.state_dict()) < 1e-12
 
@@ -97,7 +104,7 @@ def test_a_round_averages_copies_and_learns_shares_with_the_average() -> None:
     space, copies = Workspace(fed), {}
     for n in cohort:
         share = 0.9 if n == 3 else 0.5
-        own, copies[n] = train_pair(space, n, before.models[n], before.common, share, 2, METHOD, "conv").value
+        own, copies[n] = trained(fed, before.models[n], before.common, 2, before.shares, n)
         assert toy.same(after.models[n], own)
         assert toy.same(report.after_local[n], joint.ensemble(own, copies[n], "conv", share))
     assert toy.same(after.common, fed.average(copies))

@@ -85,7 +85,7 @@ def test_public_samples_count_as_work() -> None:
     fed = toy.federation()
     batch, params = fed.public_batch(1), fed.initial_model("linear")
     for weight, samples in ((0.0, 32), (0.5, 32 + 4 * 13)):
-        outcome = train_client(Workspace(fed), 3, params, torch.eye(13), batch, weight, 1)
+        outcome = train_client(Workspace(fed), 3, params, 1, torch.eye(13), batch, weight)
         assert sum(outcome.samples.values()) == samples
 
 

@@ -14,8 +14,9 @@ from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Params, average
 from ktpfl_pipeline.methods import create
-from ktpfl_pipeline.methods.fml import FML, train_pair
+from ktpfl_pipeline.methods.fml import FML
 from ktpfl_pipeline.methods.local import Local
+from ktpfl_pipeline.methods.shared import mutual
 
 EVERYONE = list(toy.IDS)
 SCHEDULE = Schedule(rounds=3, participation=0.6)
@@ -94,7 +95,7 @@ class TestRound:
         after, report = method.round(before, cohort, 2, fed)
         models = {n: before.models[n] for n in cohort}
         pairs = models, dict.fromkeys(models, before.common)
-        trained, copies = fed.train_together(train_pair, pairs, 2, method, method.architecture(fed))
+        trained, copies = fed.train_together(mutual.train, pairs, 2, method.architecture(fed), method.loss)
         images = dict(zip(toy.IDS, toy.SIZES, strict=True))
         total = sum(images[n] for n in cohort)
         for name, value in after.common.items():

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import LocalTraining
 from ktpfl_pipeline.core.weights import Models, Params
-from ktpfl_pipeline.methods.fml import FML, train_pair
+from ktpfl_pipeline.methods.fml import FML
+from ktpfl_pipeline.methods.shared import mutual
 
 FOUR = (*toy.ARCHITECTURES, "both")
 
@@ -26,7 +27,7 @@ def run(
     t: int = 1,
 ) -> tuple[Models, Models]:
     method, pairs = FML(architecture, alpha, beta), (models, dict.fromkeys(models, common))
-    trained, copies = fed.train_together(train_pair, pairs, t, method, method.architecture(fed))
+    trained, copies = fed.train_together(mutual.train, pairs, t, method.architecture(fed), method.loss)
     return trained, copies
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import kl_div, log_softmax, softmax
 
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.methods.fedmd import FedMD
-from ktpfl_pipeline.methods.rhfl import RHFL, reverse_cross_entropy
+from ktpfl_pipeline.methods.rhfl import RHFL
 
 EVERYONE = list(toy.IDS)
 
@@ -19,7 +19,7 @@ def test_reverse_cross_entropy_by_hand() -> None:
     """-log 10⁻⁴ times the mean probability of other classes."""
     logits = torch.tensor([[0.0, log(2.0), 0.0], [log(2.0), 0.0, 0.0]], dtype=torch.float64)
     others = (1 / 2 + 3 / 4) / 2  # of (1/4, 1/2, 1/4) without class 1, and of (1/2, 1/4, 1/4) without class 2
-    found = reverse_cross_entropy(logits, torch.tensor([1, 2]))
+    found = RHFL(0.0, 1.0).symmetric(logits.sum(), logits, torch.tensor([1, 2]))
     assert float(found) == pytest.approx(4 * log(10.0) * others)
 
 

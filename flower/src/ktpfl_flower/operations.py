@@ -137,7 +137,7 @@ OPERATIONS = {
         "training toward prototypes",
         fedproto.train_client,
         "model",
-        (MODEL, PROTOTYPES, SHOWN, WEIGHT, ROUND, EPOCHS),
+        (MODEL, ROUND, PROTOTYPES, SHOWN, WEIGHT, EPOCHS),
     ),
 }
 

@@ -6,7 +6,7 @@ These operations hide batches, devices and dtypes (`client/` for one client, `ex
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from typing import Any, cast
@@ -129,8 +129,7 @@ class Federation(Setting):
             if twice := [n for n in models if (n, t) in self.current.privately_trained]:
                 raise NotCoveredError(f"trains client {twice[0]} twice in round {t}")
             self.current.privately_trained.update((n, t) for n in models)
-        operation = dp_sgd.train if self.private else operations.train
-        return self.run_training("train", operation, {n: (params, t) for n, params in models.items()}, models)
+        return self.train_with(dp_sgd.train if self.private else operations.train, models, t)
 
     def train_by(
         self,
@@ -166,13 +165,20 @@ class Federation(Setting):
         found = self.run_training(phase, rules.train, calls, before)
         return {n: params for n, (params, _) in found.items()}, {n: vectors for n, (_, vectors) in found.items()}
 
+    def train_with(self, operation: Operation[Params], models: Models, t: int, *arguments: Any) -> Models:
+        """Return each model trained by a method's own ``operation(workspace, n, model, t, *arguments)``.
+
+        With t = 0 the models are trained for an evaluation only; see `fine_tune`.
+        """
+        calls = {n: (params, t, *arguments) for n, params in models.items()}
+        return self.run_training("train" if t else "fine_tune", operation, calls, models)
+
     def train_together(
         self, operation: Operation[Any], models: tuple[Models, ...], t: int, *arguments: Any
     ) -> tuple[Models, ...]:
-        """Return several models of each client, trained together by a method's own operation.
+        """Return several models of each client as `train_with` does, trained together by one operation.
 
-        With t = 0 the models are trained for an evaluation only; see `fine_tune`. The operation is called as
-        ``operation(workspace, n, *models, t, *arguments)``, and returns the same number of models.
+        It is called as ``operation(workspace, n, *models, t, *arguments)``, and returns the same number of models.
         """
         before = {n: tuple(part[n] for part in models) for n in models[0]}
         calls = {n: (*own, t, *arguments) for n, own in before.items()}
@@ -185,8 +191,15 @@ class Federation(Setting):
         Samples are shuffled with the streams of round 0, which no training round uses, so every evaluation has the same
         order. The learning rate is η₁ without the factor of the schedule.
         """
-        calls = {n: (params, 0, epochs) for n, params in models.items()}
-        return self.run_training("fine_tune", operations.train, calls, models)
+        return self.train_with(operations.train, models, 0, epochs)
+
+    def fuse(self, name: str, operation: Operation[Params], model: Params, *arguments: Any, recipe: Recipe) -> Params:
+        """Return a model of the server trained by a method's own ``operation(workspace, name, model, *arguments)``.
+
+        `name` is the model's name in messages and records. `recipe` is the recipe of the training, of which the
+        operation must be told too.
+        """
+        return self.run_training("fuse", operation, {name: (model, *arguments)}, {name: model}, recipe=recipe)[name]
 
     def logits(self, models: Models, batch: Tensor, t: int = 0, *, uploaded: bool = True) -> Tensor:
         """Return the logits that each client uploads, (|S|, B, K), in the models' order; models are in eval mode.
@@ -244,6 +257,10 @@ class Federation(Setting):
         if limit is None or limit >= len(samples):
             return samples
         return samples.take(torch.randperm(len(samples), generator=self.stream("held out", split, n))[:limit])
+
+    def class_counts(self, clients: Iterable[int]) -> Tensor:
+        """Return how many training samples of each class the clients have, (|S|, K) int64 on the host."""
+        return torch.stack([self.held_out(n, "train").labels.bincount(minlength=self.classes) for n in clients])
 
     def cross_logits(self, models: Models, split: Split, limit: int | None = None) -> dict[int, Tensor]:
         """Return every model's logits on every client's samples, (V_n, |S|, K) by client; models are in eval mode.

@@ -296,11 +296,11 @@ class Shared(Method[Any]):
         """Start from the common initial model."""
         return SharedState(fed.initial_model(fed.architecture))
 
-    def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
+    def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:
         """Return the common model for each client."""
         return dict.fromkeys(clients, state.model)
 
-    def join(self, state: SharedState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+    def join(self, state: Any, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Give newcomers the common model."""
         return joining.given(dict.fromkeys(newcomers, state.model))
 

@@ -63,17 +63,20 @@ class FCCL(Personal):
         earlier = {n: tuple(each[n] for each in (state.previous, state.pretrained) if n in each) for n in cohort}
         calls = {n: (state.models[n], earlier[n], self, t) for n in cohort}
         trained = fed.run_training("train", train_client, calls, select(state.models, cohort))
-        learned, traffic = self.collaborate(exchange.predict(fed, state.models, trained, t), t, fed)
+        upload = exchange.predict(fed, state.models, trained, t)
+        mean, batch = upload.logits.double().mean(dim=0), sent(upload.batch, fed.device)  # z̄, (B, K)
+        learned, more = self.collaborate(upload.models, mean, batch, t, fed)
+        traffic = Traffic(mean.float().nbytes, mean.float().nbytes, public_down=fed.public_bytes()) + more
         pretrained = {**trained, **state.pretrained} if self.pretrains else {}
         after = FCCLState({**state.models, **learned}, {**state.previous, **trained}, pretrained)
         return after, RoundReport(trained, dict.fromkeys(cohort, traffic))
 
-    def collaborate(self, upload: exchange.Upload, t: int, fed: Federation) -> tuple[Models, Traffic]:
-        """Return each model after it learned from the mean logits, and a client's traffic."""
-        mean, batch = upload.logits.double().mean(dim=0), sent(upload.batch, fed.device)  # z̄, (B, K)
-        calls = {n: (params, mean, batch, self.off_diagonal, t) for n, params in upload.models.items()}
-        learned = fed.run_training("distill", correlate, calls, upload.models, recipe=fed.distillation)
-        return learned, Traffic(mean.float().nbytes, mean.float().nbytes, public_down=fed.public_bytes())
+    def collaborate(
+        self, models: Models, mean: Tensor, batch: Tensor, t: int, fed: Federation
+    ) -> tuple[Models, Traffic]:
+        """Return each model after it learned from the mean logits, and a client's traffic for anything else."""
+        calls = {n: (params, mean, batch, self.off_diagonal, t) for n, params in models.items()}
+        return fed.run_training("distill", correlate, calls, models, recipe=fed.distillation), Traffic()
 
     def forgotten(self, logits: Tensor, earlier: Tensor, labels: Tensor) -> Tensor:
         """Return KL(earlier model ‖ model), (), from the logits of both, (b, K) each; labels, (b,), are not used."""
@@ -119,12 +122,8 @@ def correlation_loss(logits: Tensor, mean: Tensor, weight: float) -> Tensor:
     M_uv is the correlation over samples of a model's logit of class u with the mean logit of class v, -1 to 1; it is 0
     if one of them is the same for all samples. `logits` and `mean` are (b, K).
     """
-    m = standardized(logits).T @ standardized(mean)  # (K, K)
+    own, common = (F.normalize(each - each.mean(dim=0), dim=0) for each in (logits, mean))
+    m = own.T @ common  # (K, K)
     same = m.diagonal()
     apart = (1.0 + m).square().sum() - (1.0 + same).square().sum()
     return (1.0 - same).square().sum() + weight * apart
-
-
-def standardized(logits: Tensor) -> Tensor:
-    """Return logits, (b, K), with mean 0 and norm 1 in each column."""
-    return F.normalize(logits - logits.mean(dim=0), dim=0)

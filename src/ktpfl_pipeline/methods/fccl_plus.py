@@ -4,7 +4,7 @@ Huang, Ye, Shi, Du: Generalizable Heterogeneous Federated Cross-Correlation and 
 2024 (online 2023), https://arxiv.org/abs/2309.16286
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -12,14 +12,13 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client import batch_norm, operations, sgd
-from ktpfl_pipeline.core.client.features import features
+from ktpfl_pipeline.core.client import sgd
+from ktpfl_pipeline.core.client.features import features, seen_of_public
+from ktpfl_pipeline.core.client.operations import train_on_public
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.metrics import Traffic
-from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.fccl import FCCL, correlation_loss
 
@@ -53,17 +52,16 @@ class FCCLPlus(FCCL):
     similarity: Annotated[float, Ge(0)] = 3.0
     sharpness: Annotated[float, Gt(0)] = 0.02
 
-    def collaborate(self, upload: exchange.Upload, t: int, fed: Federation) -> tuple[Models, Traffic]:
-        """Return each model after it was aligned with mean logits and similarities, and a client's traffic."""
-        mean, batch = upload.logits.double().mean(dim=0), sent(upload.batch, fed.device)  # z̄, (B, K)
-        found = fed.run("predict", similarities, {n: (params, batch, t) for n, params in upload.models.items()})
+    def collaborate(
+        self, models: Models, mean: Tensor, batch: Tensor, t: int, fed: Federation
+    ) -> tuple[Models, Traffic]:
+        """Return each model after it was aligned with mean logits and similarities, and the latter's traffic."""
+        found = fed.run("predict", similarities, {n: (params, batch, t) for n, params in models.items()})
         check_finite("similarities", found)
         alike = torch.stack([*found.values()]).double().mean(dim=0)  # (L,)
-        calls = {n: (params, mean, alike, batch, self, t) for n, params in upload.models.items()}
-        learned = fed.run_training("distill", align, calls, upload.models, recipe=fed.distillation)
-        size, numbers = mean.float().nbytes, alike.float().nbytes
-        traffic = Traffic(size, size, similarities_up=numbers, similarities_down=numbers)
-        return learned, replace(traffic, public_down=fed.public_bytes())
+        calls = {n: (params, mean, alike, batch, self, t) for n, params in models.items()}
+        learned = fed.run_training("distill", align, calls, models, recipe=fed.distillation)
+        return learned, Traffic(similarities_up=alike.float().nbytes, similarities_down=alike.float().nbytes)
 
     def forgotten(self, logits: Tensor, earlier: Tensor, labels: Tensor) -> Tensor:
         """Return T² Σ_{k≠y} q_k (log q_k - log p_k), averaged over samples, (), where y is the label.
@@ -81,20 +79,10 @@ class FCCLPlus(FCCL):
         )
 
 
-def order(space: Workspace, t: int) -> torch.Generator:
-    """Return the stream that orders round t's public samples, the same for all clients."""
-    return space.setting.stream("public shuffle", t)
-
-
 def similarities(space: Workspace, n: int, params: Params, batch: Tensor, t: int) -> Outcome[Tensor]:
     """Return the cosines of the features of public samples in each mini-batch of `align`, (b, b) each, flat, (L,)."""
-    settings, module, inputs = space.setting.distillation, space.module(n, params), space.public(batch)
-    with (
-        batch_norm.predicting(module, settings.batch_norm, inputs, space.numbers, settings.batch_size),
-        features(space.head(n, module)[1]) as seen,
-    ):
-        operations.predict(space, module, inputs)
-    directions, shuffle = F.normalize(torch.cat(seen), dim=1), order(space, t)
+    settings, shuffle = space.setting.distillation, space.setting.stream("public shuffle", t)  # as in `align`
+    directions = F.normalize(seen_of_public(space, n, params, batch), dim=1)
     parts = [
         directions[part]
         for _ in range(settings.passes(len(batch)))
@@ -120,7 +108,8 @@ def align(
             apart = similarity_loss(own @ own.T, taught.view(len(part), -1), method.sharpness)
             return correlation_loss(logits, target[part], method.off_diagonal) + method.similarity * apart
 
-        return operations.train_on_public(space, n, params, batch, t, loss, order(space, t))
+        order = space.setting.stream("public shuffle", t)  # the same for all clients
+        return train_on_public(space, n, params, batch, t, loss, order)
 
 
 def similarity_loss(own: Tensor, taught: Tensor, temperature: float) -> Tensor:

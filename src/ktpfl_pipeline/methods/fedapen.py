@@ -4,27 +4,27 @@ Qin, Deng, Zhao, Yan: FedAPEN: Personalized Cross-silo Federated Learning with A
 Heterogeneity, KDD 2023, https://doi.org/10.1145/3580305.3599344. Both models learn from each other, as in FML.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Gt
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client import joint, sgd
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
-from ktpfl_pipeline.core.method import CommonState, Method, RoundReport, SmallCommon
+from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
 from ktpfl_pipeline.core.transfer import fetched
-from ktpfl_pipeline.core.weights import Models, Params, params_of, select
+from ktpfl_pipeline.core.weights import Models, Params
 from ktpfl_pipeline.methods.shared import mutual
 
 
@@ -40,7 +40,7 @@ class FedAPENState(CommonState):
 
 
 @dataclass(frozen=True)
-class FedAPEN(SmallCommon, Method[FedAPENState]):
+class FedAPEN(SmallCommon, Personal):
     """FedAPEN (Qin et al., 2023): an ensemble of a private and a shared model adapts to how alike the clients are.
 
     Attributes:
@@ -75,17 +75,18 @@ class FedAPEN(SmallCommon, Method[FedAPENState]):
 
     def train(
         self, state: FedAPENState, clients: Iterable[int], t: int, fed: Federation, epochs: int | None = None
-    ) -> tuple[Models, Models]:
-        """Return own models and copies of the shared one after training together; see `train_pair`."""
-        start = {n: (own, state.common) for n, own in self.own(state, clients, fed).items()}
-        last = self, self.architecture(fed), epochs
-        calls = {n: (*both, state.shares.get(n, 0.5), t, *last) for n, both in start.items()}
-        found = fed.run_training("train" if t else "fine_tune", train_pair, calls, start)
-        return {n: own for n, (own, _) in found.items()}, {n: copy for n, (_, copy) in found.items()}
+    ) -> tuple[Models, ...]:
+        """Return own models and copies of the shared one after training together on `loss`."""
+        own = super().personal(state, clients, fed)
+        pairs, loss = (own, dict.fromkeys(own, state.common)), partial(self.loss, state.shares)
+        return fed.train_together(mutual.train, pairs, t, self.architecture(fed), loss, epochs)
 
-    def own(self, state: FedAPENState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return the clients' own models; those of new clients are the initial ones."""
-        return select({**fed.initial_models(), **state.models}, clients)
+    def loss(self, shares: Mapping[int, float], n: int, of: mutual.Losses) -> Tensor:
+        """Return each model's CE + CE of the ensemble + KL(other ‖ this one), without gradient through the other."""
+        share = shares.get(n, 0.5)  # λ
+        mine, theirs = share * of.own_logits, (1.0 - share) * of.common_logits
+        both = of.cross_entropy(mine + theirs.detach()) + of.cross_entropy(mine.detach() + theirs)
+        return of.own + of.common + both + self.mutual * (of.own_gap + of.common_gap)
 
     def ensembles(self, state: FedAPENState, own: Models, common: Models, fed: Federation) -> Models:
         """Return each client's own and shared model as one model, whose logits are λ z_own + (1 - λ) z_shared."""
@@ -94,46 +95,17 @@ class FedAPEN(SmallCommon, Method[FedAPENState]):
 
     def personal(self, state: FedAPENState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the ensemble of each client's own model and the shared one."""
-        own = self.own(state, clients, fed)
+        own = super().personal(state, clients, fed)
         return self.ensembles(state, own, dict.fromkeys(own, state.common), fed)
 
     def adapt(self, state: FedAPENState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the ensembles after both models were trained on labels only, with constant weights."""
-        return self.ensembles(state, *replace(self, mutual=0.0).train(state, models, 0, fed, epochs), fed)
+        own, common = replace(self, mutual=0.0).train(state, models, 0, fed, epochs)
+        return self.ensembles(state, own, common, fed)
 
     def join(self, state: FedAPENState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the shared model, which forms an ensemble with their initial ones."""
         return given(self.personal(state, newcomers, fed), dict.fromkeys(newcomers, state.common))
-
-
-def train_pair(
-    space: Workspace,
-    n: int,
-    own: Params,
-    common: Params,
-    share: float,
-    t: int,
-    method: FedAPEN,
-    architecture: str,
-    epochs: int | None = None,
-) -> Outcome[tuple[Params, Params]]:
-    """Train both models on the same batches of client n's data for E epochs, or `epochs`; return both.
-
-    Each minimizes CE + CE of the ensemble + KL(other model ‖ this one), without gradient through the other model.
-    `share` is λ, the weight of the own model's logits in the ensemble.
-    """
-    samples = PrivateSamples(space, n, t)
-    module, companion = space.module(n, own).train(), space.module(architecture, common, "common").train()
-    of = mutual.losses(space, n, t, samples, module, companion)
-
-    def loss(batch: Tensor) -> Tensor:
-        found = of(batch)
-        mine, theirs = share * found.own_logits, (1.0 - share) * found.common_logits
-        both = samples.loss(mine + theirs.detach(), batch) + samples.loss(mine.detach() + theirs, batch)
-        return found.own + found.common + both + method.mutual * (found.own_gap + found.common_gap)
-
-    outcome = samples.descend(nn.ModuleList([module, companion]), loss, epochs)
-    return outcome.giving((params_of(module), params_of(companion)))
 
 
 def learned_share(

@@ -72,8 +72,7 @@ class FedCP(PartlyShared):
 
     def train(self, models: Models, t: int, fed: Federation, epochs: int | None = None) -> Models:
         """Return the models after local training of everything except the global head."""
-        calls = {n: (params, self, t, epochs) for n, params in models.items()}
-        return fed.run_training("train" if t else "fine_tune", train_client, calls, models)
+        return fed.train_with(train_client, models, t, self, epochs)
 
     def uploaded(self, trained: Params, common: Params) -> Params:
         """Return the extractor, the policy, and the mean of the own and the global head."""
@@ -87,7 +86,7 @@ class FedCP(PartlyShared):
 
 
 def train_client(
-    space: Workspace, n: int, params: Params, method: FedCP, t: int, epochs: int | None
+    space: Workspace, n: int, params: Params, t: int, method: FedCP, epochs: int | None
 ) -> Outcome[Params]:
     """Train client n's model on CE + λ·MMD(features, features of the received extractor)."""
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()

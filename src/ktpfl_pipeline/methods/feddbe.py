@@ -13,8 +13,7 @@ from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.features import seen
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -59,9 +58,8 @@ class FedDBE(Shared):
         """Start from the common initial model, without biases."""
         return FedDBEState(super().init(fed).model, {}, None)
 
-    def round(self, state: SharedState, cohort: list[int], t: int, fed: Federation) -> tuple[FedDBEState, RoundReport]:
+    def round(self, state: FedDBEState, cohort: list[int], t: int, fed: Federation) -> tuple[FedDBEState, RoundReport]:
         """Run a round of FedAvg with the biases; the first round, without them, finds z^g instead."""
-        assert isinstance(state, FedDBEState)
         width, mean, moved = fed.head(fed.architecture, "biased").width, state.mean, dict[int, Params]()
         if mean is None:
             trained, also = fed.train(dict.fromkeys(cohort, state.model), t), Traffic(prototypes_up=4 * width)
@@ -77,17 +75,15 @@ class FedDBE(Shared):
 
     def train(
         self, state: FedDBEState, clients: Iterable[int], t: int, fed: Federation, epochs: int | None = None
-    ) -> tuple[Models, Models]:
+    ) -> tuple[Models, ...]:
         """Return the global model and z^p, after each client trained both."""
         zeros: Params = {"bias": torch.zeros_like(state.model[f"{fed.head(fed.architecture).name}.weight"][0])}
         biases = {n: state.biases.get(n, zeros) for n in clients}
         pairs = dict.fromkeys(biases, state.model), biases
-        models, moved = fed.train_together(train_client, pairs, t, state.mean, self, epochs)
-        return models, moved
+        return fed.train_together(train_client, pairs, t, state.mean, self, epochs)
 
-    def personal(self, state: SharedState, clients: Iterable[int], fed: Federation) -> Models:
+    def personal(self, state: FedDBEState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the global model with each client's z^p, if it has one."""
-        assert isinstance(state, FedDBEState)
         return {n: shifted(state.model, fed, state.biases.get(n, {})) for n in clients}
 
     def adapt(self, state: FedDBEState, models: Models, epochs: int, fed: Federation) -> Models:
@@ -107,10 +103,8 @@ def shifted(model: Params, fed: Federation, own: Params) -> Params:
 
 def mean_feature(space: Workspace, n: int, params: Params, width: int) -> Outcome[Tensor]:
     """Return the mean feature of client n's training samples, (f,) float64; the model is in eval mode."""
-    module = space.module(n, params)
-    with features(space.head(n, module)[1], width) as seen:
-        predict(space, module, space.split(n, "train").inputs)
-    return Outcome(torch.cat(seen).double().mean(dim=0))
+    inputs = space.split(n, "train").inputs
+    return Outcome(seen(space, n, space.module(n, params), inputs, width).double().mean(dim=0))
 
 
 def train_client(
@@ -118,17 +112,17 @@ def train_client(
 ) -> Outcome[tuple[Params, Params]]:
     """Train the model and z^p on the cross-entropy of head(x + z^p), plus (κ/2)·MSE(running mean of x, z^g)."""
     samples, module = PrivateSamples(space, n, t), space.module(n, params).train()
-    memory, seen = nn.ParameterDict({"bias": own["bias"].clone()}), list[Tensor]()
+    memory, passed = nn.ParameterDict({"bias": own["bias"].clone()}), list[Tensor]()
     cross_entropy, target = samples.cross_entropy(module), mean.to(space.device, space.dtype)
     running = [torch.zeros_like(target)]
 
     def shift(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        seen.append(inputs[0])
+        passed.append(inputs[0])
         return (inputs[0] + memory["bias"],)
 
     def loss(batch: Tensor) -> Tensor:
         fit = cross_entropy(batch)
-        now = running.pop().lerp(seen.pop().to(target).mean(dim=0), method.momentum)
+        now = running.pop().lerp(passed.pop().to(target).mean(dim=0), method.momentum)
         running.append(now.detach())
         return fit + method.weight / 2 * (now - target).square().mean()
 

@@ -6,7 +6,7 @@ the predictor shared, https://arxiv.org/abs/2105.10056. All other steps are the 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -74,21 +74,16 @@ class FedGen(LGFedAvg):
         alike = torch.full((fed.classes,), 1.0 / fed.classes, dtype=torch.float64, device=fed.device)
         return FedGenState(start.models, start.head, params, alike)
 
-    def round(
-        self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[CommonHeadState, RoundReport]:
+    def round(self, state: FedGenState, cohort: list[int], t: int, fed: Federation) -> tuple[FedGenState, RoundReport]:
         """Send head and generator, train with both, average the heads, and train the generator on the heads."""
-        old = cast("FedGenState", state)
-        pairs = select(old.models, cohort), dict.fromkeys(cohort, old.head)
-        trained, heads = fed.train_together(train_client, pairs, t, old.generator, old.labels.cpu(), self.weight)
-        counts = torch.stack([fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in cohort]).sum(dim=0)
-        labels = counts.double() / counts.sum()
-        recipe = Recipe(self.steps, self.batch, self.rate)
-        server = {"generator": (old.generator, [*heads.values()], labels, recipe, t)}
-        fitted = fed.run_training("fuse", train_generator, server, {"generator": old.generator}, recipe=recipe)
-        up, down = wire_bytes(old.head), wire_bytes(old.head) + wire_bytes(old.generator)
-        models, common = {**old.models, **trained}, fed.average(heads)
-        after = FedGenState(models, common, fitted["generator"], sent(labels, fed.device))
+        pairs = select(state.models, cohort), dict.fromkeys(cohort, state.head)
+        trained, heads = fed.train_together(train_client, pairs, t, state.generator, state.labels.cpu(), self.weight)
+        counts = fed.class_counts(cohort).sum(dim=0)
+        labels, recipe = counts.double() / counts.sum(), Recipe(self.steps, self.batch, self.rate)
+        last = [*heads.values()], labels, recipe, t
+        generator = fed.fuse("generator", train_generator, state.generator, *last, recipe=recipe)
+        up, down = wire_bytes(state.head), wire_bytes(state.head) + wire_bytes(state.generator)
+        after = FedGenState({**state.models, **trained}, fed.average(heads), generator, sent(labels, fed.device))
         traffic = dict.fromkeys(cohort, Traffic(parameters_up=up, parameters_down=down))
         return after, RoundReport(trained, traffic)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Gt
 from torch import Tensor
@@ -60,23 +59,16 @@ class FedGH(LGFedAvg):
 
     def init(self, fed: Federation) -> FedGHState:
         """Start from the initial models and one head, without prototypes."""
-        start, empty = (
-            super().init(fed),
-            torch.zeros(fed.classes, self.dimension, dtype=torch.float64, device=fed.device),
-        )
-        return FedGHState(start.models, start.head, empty, empty.new_zeros(fed.classes, dtype=torch.bool))
+        start = super().init(fed)
+        return FedGHState(start.models, start.head, *common_head.no_prototypes(fed, self.dimension))
 
-    def round(
-        self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[FedGHState, RoundReport]:
+    def round(self, state: FedGHState, cohort: list[int], t: int, fed: Federation) -> tuple[FedGHState, RoundReport]:
         """Train with the shared head, upload class means, and train the head on the class means at the server."""
-        assert isinstance(state, FedGHState)
         trained, _ = common_head.train(fed, select(state.models, cohort), self.heads(state, cohort, fed), t)
         means, owned = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded means
         recipe = Recipe(self.steps, len(labels), self.rate)
-        calls = {"head": (state.head, means[owned], labels, recipe, t)}
-        head = fed.run_training("fuse", train_head, calls, {"head": state.head}, recipe=recipe)["head"]
+        head = fed.fuse("head", train_head, state.head, means[owned], labels, recipe, t, recipe=recipe)
         down = self.download(state, fed)
         traffic = {
             n: replace(down, prototypes_up=4 * self.dimension * own)
@@ -85,25 +77,24 @@ class FedGH(LGFedAvg):
         averages = common_head.averaged(means, owned, state.prototypes, state.known)
         return FedGHState({**state.models, **trained}, head, *averages), RoundReport(trained, traffic)
 
-    def download(self, state: CommonHeadState, fed: Federation) -> Traffic:
+    def download(self, state: FedGHState, fed: Federation) -> Traffic:
         """Return the traffic of what the server sends to a client."""
         prototypes = 0 if self.prediction == "head" else 4 * self.dimension * fed.classes
         return Traffic(parameters_down=wire_bytes(state.head), prototypes_down=prototypes)
 
-    def classified(self, models: Models, state: CommonHeadState, fed: Federation) -> Models:
+    def classified(self, models: Models, state: FedGHState, fed: Federation) -> Models:
         """Return models with the shared head as the client uses them."""
-        assert isinstance(state, FedGHState)
         return common_head.classified(fed, models, state.prototypes, state.known, self.prediction)
 
-    def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
+    def personal(self, state: FedGHState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own extractors with the shared head or the prototypes."""
         return self.classified(super().personal(state, clients, fed), state, fed)
 
-    def adapt(self, state: CommonHeadState, models: Models, epochs: int, fed: Federation) -> Models:
+    def adapt(self, state: FedGHState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the clients' extractors after training together with a copy of the shared head."""
         return self.classified(super().adapt(state, models, epochs, fed), state, fed)
 
-    def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+    def join(self, state: FedGHState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients what the server sends to others; their extractors are the initial ones."""
         models = self.classified(super().join(state, there, newcomers, fed).models, state, fed)
         return Joined(models, dict.fromkeys(newcomers, self.download(state, fed)))

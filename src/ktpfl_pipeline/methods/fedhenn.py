@@ -15,8 +15,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core.client import batch_norm
-from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.features import features, seen_of_public
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -51,15 +50,14 @@ class FedHeNN(Personal):
         check_finite("similarities", kernels)
         mean = torch.stack([*kernels.values()]).double().mean(dim=0)  # K̄, (B, B)
         weight = self.coupling * math.sqrt(max(t - 1, 0))
-        calls = {n: (params, mean, batch, weight, t) for n, params in models.items()}
-        trained = fed.run_training("train", train_client, calls, models)
+        trained = fed.train_with(train_client, models, t, mean, batch, weight)
         size, public = 2 * len(batch) * (len(batch) + 1), fed.public_bytes() * len(batch) // fed.public_batch_size
         traffic = Traffic(similarities_up=size, similarities_down=size, public_down=public)
         return PersonalState({**state.models, **trained}), RoundReport(trained, dict.fromkeys(cohort, traffic))
 
 
 def train_client(
-    space: Workspace, n: int, params: Params, kernel: Tensor, batch: Tensor, weight: float, t: int
+    space: Workspace, n: int, params: Params, t: int, kernel: Tensor, batch: Tensor, weight: float
 ) -> Outcome[Params]:
     """Train E epochs on CE + η·(1 - CKA(K̄, K)) over client n's data; K is of all public samples in each step.
 
@@ -90,13 +88,7 @@ def train_client(
 
 def kernel_of(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
     """Return the inner products of client n's features of the public samples `batch`, (B, B), in eval mode."""
-    settings, module, inputs = space.setting.distillation, space.module(n, params), space.public(batch)
-    with (
-        batch_norm.predicting(module, settings.batch_norm, inputs, space.numbers, settings.batch_size),
-        features(space.head(n, module)[1]) as seen,
-    ):
-        predict(space, module, inputs)
-    found = torch.cat(seen)
+    found = seen_of_public(space, n, params, batch)
     return Outcome(found @ found.T)
 
 

@@ -11,12 +11,11 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from annotated_types import Ge, Interval
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core import linalg
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, SmallCommon
@@ -139,24 +138,20 @@ def train_pair(
     Returns:
         The mentor, W^h, and the compressed update of the mentee.
     """
-    setting, samples = space.setting, PrivateSamples(space, n, t)
-    mentor = space.module(n, own).train()
-    mentee = space.module(architecture, common, "common").train()
-    between, of = space.linear(own_map), mutual.losses(space, n, t, samples, mentor, mentee)
-    divergence = 1.0 / setting.classes if method.divergence_weight is None else method.divergence_weight
-
-    _, head = space.head(n, mentor)
-    _, small_head = space.head(architecture, mentee)
+    between, divergence = space.linear(own_map), method.divergence_weight
+    divergence = 1.0 / space.setting.classes if divergence is None else divergence
+    _, head = space.head(n, space.module(n, own))
+    _, small_head = space.head(architecture, space.module(architecture, common, "common"))
     with features(head, method.dimension) as large, features(small_head, method.dimension) as small:
 
-        def loss(batch: Tensor) -> Tensor:
-            mine, theirs, my_gap, their_gap, *_ = of(batch)
-            apart = method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
-            return mine + theirs + (divergence * (my_gap + their_gap) + apart) / (mine + theirs).detach()
+        def loss(n: int, of: mutual.Losses) -> Tensor:
+            fit, apart = of.own + of.common, method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
+            return fit + (divergence * (of.own_gap + of.common_gap) + apart) / fit.detach()
 
-        outcome = samples.descend(nn.ModuleList([mentor, mentee, between]), loss)
-    update = {name: tensor - common[name] for name, tensor in params_of(mentee).items()}
-    return outcome.giving((params_of(mentor), params_of(between), encoded(update, energy)))
+        outcome = mutual.train(space, n, own, common, t, architecture, loss, also=(between,))
+    mentor, mentee = outcome.value
+    update = {name: tensor - common[name] for name, tensor in mentee.items()}
+    return outcome.giving((mentor, params_of(between), encoded(update, energy)))
 
 
 def encoded(update: Params, energy: float) -> Params:

@@ -16,8 +16,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.features import seen
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -68,31 +67,25 @@ class FedPAC(PartlyShared):
 
     def init(self, fed: Federation) -> FedPACState:
         """Start from the initial model, without centroids."""
-        start, width = super().init(fed), fed.head(fed.architecture, "linear").width
-        empty = torch.zeros(fed.classes, width, dtype=torch.float64, device=fed.device)
-        return FedPACState({}, start.common, empty, empty.new_zeros(fed.classes, dtype=torch.bool))
+        empty = common_head.no_prototypes(fed, fed.head(fed.architecture, "linear").width)
+        return FedPACState({}, super().init(fed).common, *empty)
 
-    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[FedPACState, RoundReport]:
+    def round(self, state: FedPACState, cohort: list[int], t: int, fed: Federation) -> tuple[FedPACState, RoundReport]:
         """Send θ, φ_n and c; train; upload them with class means and statistics; average, and combine heads."""
-        assert isinstance(state, FedPACState)
         starts, width = self.personal(state, cohort, fed), state.prototypes.shape[1]
         found = fed.run("prototypes", statistics, {n: (params, width) for n, params in starts.items()})
-        calls = {n: (params, state.prototypes, state.known, self, t) for n, params in starts.items()}
-        trained = fed.run_training("train", train_client, calls, starts)
+        trained = fed.train_with(train_client, starts, t, state.prototypes, state.known, self)
         means, owned = common_head.upload_means(fed, trained, width)  # (|S|, K, f), (|S|, K)
-        counts = torch.stack([fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in cohort])  # (|S|, K)
-        weights = owned if self.centroids == "uniform" else sent(counts, fed.device)
+        weights = owned if self.centroids == "uniform" else sent(fed.class_counts(cohort), fed.device)  # (|S|, K)
         prototypes = common_head.averaged_means(means, weights, state.prototypes)
         bodies = {n: self.uploaded(params, state.common) for n, params in trained.items()}
         shares = combination(*(torch.stack(part).cpu() for part in zip(*found.values(), strict=True)))  # α, (|S|, |S|)
         combined = dict(zip(cohort, mix(list(trained.values()), shares), strict=True))  # of which heads are used
-        after = FedPACState(
-            {**state.models, **combined}, fed.average(bodies), prototypes, state.known | owned.any(dim=0)
-        )
-        models, table = exchange.both_ways(trained), 4 * prototypes.numel()
-        uploads = [8 * width * classes + 4 for classes in owned.sum(dim=1).tolist()]  # means, h_n and V_n
-        sent_too = [Traffic(prototypes_up=up, prototypes_down=table) for up in uploads]
-        traffic = {n: models[n] + also for n, also in zip(cohort, sent_too, strict=True)}
+        known = state.known | owned.any(dim=0)
+        after = FedPACState({**state.models, **combined}, fed.average(bodies), prototypes, known)
+        models, tables = exchange.both_ways(trained), exchange.prototypes(cohort, owned, width)
+        use = {n: Traffic(prototypes_up=table.prototypes_up + 4) for n, table in tables.items()}  # h_n and V_n
+        traffic = {n: models[n] + tables[n] + use[n] for n in cohort}
         shown = among(sent(shares, fed.device), fed.rows(cohort), len(fed.clients))
         return after, RoundReport(trained, traffic, shown)
 
@@ -120,16 +113,14 @@ def statistics(space: Workspace, n: int, params: Params, width: int) -> Outcome[
 
     h_n, (K, f): its share of each class times the class's mean feature. V_n, (): (mean ‖x‖² - ‖h_n‖²) / D_n.
     """
-    samples, module = space.split(n, "train"), space.module(n, params)
-    with features(space.head(n, module)[1], width) as seen:
-        predict(space, module, samples.inputs)
-    found = torch.cat(seen).double()  # (D_n, f)
+    samples = space.split(n, "train")
+    found = seen(space, n, space.module(n, params), samples.inputs, width).double()  # (D_n, f)
     h = F.one_hot(samples.labels, space.setting.classes).to(found).T @ found / len(found)
     return Outcome((h, (found.square().sum() / len(found) - h.square().sum()) / len(found)))
 
 
 def train_client(
-    space: Workspace, n: int, params: Params, prototypes: Tensor, known: Tensor, method: FedPAC, t: int
+    space: Workspace, n: int, params: Params, t: int, prototypes: Tensor, known: Tensor, method: FedPAC
 ) -> Outcome[Params]:
     """Train the head on the cross-entropy, and then the extractor on `fedproto.aligned` with this head."""
     module = space.module(n, params).train()

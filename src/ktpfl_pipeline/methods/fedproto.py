@@ -7,9 +7,8 @@ by averaging neighboring entries.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
-import torch
 from annotated_types import Ge
 from torch import Tensor, nn
 
@@ -68,8 +67,7 @@ class FedProto(Personal):
 
     def init(self, fed: Federation) -> FedProtoState:
         """Start from the initial models, without prototypes."""
-        empty = torch.zeros(fed.classes, self.dimension, dtype=torch.float64, device=fed.device)
-        return FedProtoState(fed.initial_models(), empty, empty.new_zeros(fed.classes, dtype=torch.bool))
+        return FedProtoState(fed.initial_models(), *common_head.no_prototypes(fed, self.dimension))
 
     def round(
         self, state: FedProtoState, cohort: list[int], t: int, fed: Federation
@@ -81,7 +79,7 @@ class FedProto(Personal):
         traffic = exchange.prototypes(cohort, owned, self.dimension)
         return replace(after, models={**state.models, **trained}), RoundReport(trained, traffic)
 
-    def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
+    def aggregate(self, state: Any, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
         """Return the state with the unweighted averages of `common_head.averaged` as prototypes."""
         prototypes, known = common_head.averaged(means, owned, state.prototypes, state.known)
         return replace(state, prototypes=prototypes, known=known)
@@ -96,18 +94,13 @@ class FedProto(Personal):
 
     def adapt(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the clients' own models after plain local training, which also trains their own heads."""
-        return self.classified(fed.fine_tune(self.own(state, models, fed), epochs), state, fed)
-
-    def own(self, state: FedProtoState, clients: Iterable[int], fed: Federation) -> Models:
-        """Return models with their own heads; those of new clients are the initial ones."""
-        return select({**fed.initial_models(), **state.models}, clients)
+        return self.classified(fed.fine_tune(super().personal(state, models, fed), epochs), state, fed)
 
     def train(
         self, models: Models, prototypes: Tensor, known: Tensor, t: int, fed: Federation, epochs: int | None = None
     ) -> Models:
         """Return each model after training with its features pulled toward class prototypes; see `train_client`."""
-        calls = {n: (params, prototypes, known, self.weight, t, epochs) for n, params in models.items()}
-        return fed.run_training("train" if t else "fine_tune", train_client, calls, models)
+        return fed.train_with(train_client, models, t, prototypes, known, self.weight, epochs)
 
     def join(self, state: FedProtoState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the prototypes; their models are the initial ones."""
@@ -117,7 +110,8 @@ class FedProto(Personal):
 
     def settle(self, state: FedProtoState, models: Models, epochs: int, fed: Federation) -> Models:
         """Train new clients toward the prototypes of the last round."""
-        trained = self.train(self.own(state, models, fed), state.prototypes, state.known, 0, fed, epochs)
+        models = super().personal(state, models, fed)
+        trained = self.train(models, state.prototypes, state.known, 0, fed, epochs)
         return self.classified(trained, state, fed)
 
 
@@ -125,10 +119,10 @@ def train_client(
     space: Workspace,
     n: int,
     params: Params,
+    t: int,
     prototypes: Tensor,
     known: Tensor,
     weight: float,
-    t: int,
     epochs: int | None = None,
 ) -> Outcome[Params]:
     """Train E epochs on CE + λ·MSE(feature, prototype of the sample's class) over client n's data.

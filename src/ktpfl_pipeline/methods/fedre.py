@@ -52,8 +52,7 @@ class FedRE(LGFedAvg):
         check_finite("prototypes", {n: mixture for n, (mixture, _) in found.items()})
         mixtures, labels = (torch.stack(each) for each in zip(*found.values(), strict=True))  # (|S|, F), (|S|, K)
         recipe = Recipe(self.epochs, self.batch, self.rate)
-        calls = {"head": (state.head, mixtures, labels, recipe, t, "sum")}
-        head: Params = fed.run_training("fuse", train_head, calls, {"head": state.head}, recipe=recipe)["head"]
+        head = fed.fuse("head", train_head, state.head, mixtures, labels, recipe, t, "sum", recipe=recipe)
         size = 4 * (self.dimension + fed.classes)
         traffic = dict.fromkeys(cohort, Traffic(prototypes_up=size, parameters_down=wire_bytes(state.head)))
         return CommonHeadState({**state.models, **trained}, head), RoundReport(trained, traffic)

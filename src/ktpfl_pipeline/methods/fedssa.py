@@ -8,7 +8,7 @@ LG-FedAvg: its input is pooled to a common dimension F by averaging neighboring 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -56,36 +56,27 @@ class FedSSA(LGFedAvg):
         start = super().init(fed)
         return FedSSAState(start.models, start.head, {}, 0)
 
-    def round(
-        self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[FedSSAState, RoundReport]:
+    def round(self, state: FedSSAState, cohort: list[int], t: int, fed: Federation) -> tuple[FedSSAState, RoundReport]:
         """Fuse global and own rows, train, upload the rows of own classes, and average each over its owners."""
-        before = cast("FedSSAState", state)
         trained, heads = common_head.train(fed, select(state.models, cohort), self.heads(state, cohort, fed), t)
-        owned = classes_of(cohort, fed)  # (|S|, K)
+        owned = fed.class_counts(cohort) > 0  # (|S|, K)
         head = {name: averaged([heads[n][name] for n in cohort], owned, old) for name, old in state.head.items()}
         sizes = (4 * (self.dimension + 1) * owned.sum(dim=1)).tolist()
         traffic = {n: Traffic(parameters_up=size, parameters_down=size) for n, size in zip(cohort, sizes, strict=True)}
-        after = FedSSAState({**state.models, **trained}, head, {**before.own, **heads}, t)
+        after = FedSSAState({**state.models, **trained}, head, {**state.own, **heads}, t)
         return after, RoundReport(trained, traffic)
 
-    def heads(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
+    def heads(self, state: FedSSAState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the head with which each of `clients` would start the next round.
 
         The row of a class that the client has is φ + μ φ_n, where φ is the global row, φ_n its own, and
         μ = μ₀ cos(π t / (2 T_stable)) up to round t = T_stable, then 0. The rows of other classes are its own. A client
         that never took part starts from the global head.
         """
-        now, asked = cast("FedSSAState", state), list(clients)
-        mu = self.start * math.cos(math.pi * now.round / (2 * self.stable)) if now.round <= self.stable else 0.0
-        owned = dict(zip(asked, classes_of(asked, fed), strict=True))
-        return {n: fused(now.own[n], state.head, owned[n], mu) if n in now.own else state.head for n in asked}
-
-
-def classes_of(clients: list[int], fed: Federation) -> Tensor:
-    """Return which classes each client has training samples of, (|S|, K) bool."""
-    counts = [fed.by_id[n].train.labels.bincount(minlength=fed.classes) for n in clients]
-    return torch.stack(counts) > 0
+        asked, last = list(clients), state.round
+        mu = self.start * math.cos(math.pi * last / (2 * self.stable)) if last <= self.stable else 0.0
+        owned = dict(zip(asked, fed.class_counts(asked) > 0, strict=True))
+        return {n: fused(state.own[n], state.head, owned[n], mu) if n in state.own else state.head for n in asked}
 
 
 def averaged(heads: list[Tensor], owned: Tensor, old: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ FedProto.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
@@ -58,19 +58,18 @@ class FedTGP(FedProto):
         start = super().init(fed)
         return FedTGPState(start.models, start.prototypes, start.known, params_of(generator.to(fed.device)))
 
-    def aggregate(self, state: FedProtoState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
+    def aggregate(self, state: FedTGPState, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedTGPState:
         """Train the generator on the uploaded prototypes, and return the state with the generated prototypes."""
-        before = cast("FedTGPState", state)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded prototypes
         recipe = Recipe(self.steps, len(labels), self.rate)
         delta = margin(super().aggregate(state, means, owned, t, fed).prototypes[owned.any(dim=0)], self.threshold)
-        calls = {"prototypes": (before.generator, means[owned], labels, delta, recipe, t)}
-        found = fed.run_training("fuse", train_generator, calls, {"prototypes": before.generator}, recipe=recipe)
+        last = means[owned], labels, delta, recipe, t
+        generator = fed.fuse("prototypes", train_generator, state.generator, *last, recipe=recipe)
         known = state.known | owned.any(dim=0)
         with torch.no_grad():
-            made = rebuilt(found["prototypes"])(torch.arange(fed.classes, device=fed.device))
+            made = rebuilt(generator)(torch.arange(fed.classes, device=fed.device))
             prototypes = torch.where(known[:, None], made, 0.0)
-        return FedTGPState(state.models, prototypes, known, found["prototypes"])
+        return FedTGPState(state.models, prototypes, known, generator)
 
 
 def generator_of(classes: int, dimension: int) -> nn.Module:

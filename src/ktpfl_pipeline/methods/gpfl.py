@@ -65,9 +65,9 @@ class GPFL(PartlyShared):
     def seen(self, models: Models, fed: Federation) -> Models:
         """Return the models with their valves' inputs: the means of embeddings over classes and over own samples."""
         name = fed.head(fed.architecture, "linear").name
-        counts = [fed.by_id[n].train.labels.bincount(minlength=fed.classes).double() for n in models]
-        shares = [torch.stack([torch.ones_like(own) / len(own), own / own.sum()]) for own in counts]  # (2, K) each
-        pairs = zip(models.items(), sent(torch.stack(shares), fed.device), strict=True)
+        counts = fed.class_counts(models).double()
+        shares = torch.stack([torch.ones_like(counts) / fed.classes, counts / counts.sum(dim=1, keepdim=True)], dim=1)
+        pairs = zip(models.items(), sent(shares, fed.device), strict=True)  # (2, K) for each client
         return {
             n: {**params, f"{name}.contexts": own.to(table := params[f"{name}.embedding"]) @ table}
             for (n, params), own in pairs
@@ -75,8 +75,7 @@ class GPFL(PartlyShared):
 
     def train(self, models: Models, t: int, fed: Federation, epochs: int | None = None) -> Models:
         """Return the models after local training."""
-        calls = {n: (params, self, t, epochs) for n, params in models.items()}
-        found = fed.run_training("train" if t else "fine_tune", train_client, calls, models)
+        found = fed.train_with(train_client, models, t, self, epochs)
         return self.seen(found, fed) if self.embeddings == "own" else found
 
     def adapt(self, state: CommonState, models: Models, epochs: int, fed: Federation) -> Models:
@@ -84,7 +83,7 @@ class GPFL(PartlyShared):
         return replace(self, weight=0.0).train(models, 0, fed, epochs)
 
 
-def train_client(space: Workspace, n: int, params: Params, method: GPFL, t: int, epochs: int | None) -> Outcome[Params]:
+def train_client(space: Workspace, n: int, params: Params, t: int, method: GPFL, epochs: int | None) -> Outcome[Params]:
     """Train client n's model for both tasks.
 
     The loss is CE of the head on personalized features, plus CE of the cosines of generic features and embeddings. Two

@@ -125,7 +125,7 @@ def first_matrix(update: str, fed: Federation, clients: Sequence[int]) -> Tensor
     if update == "label_overlap":
         if fed.private:
             raise NotCoveredError("reads the labels of training samples")
-        counts = [fed.held_out(n, "train").labels.bincount(minlength=fed.classes) for n in clients]
-        shares = sent(torch.stack([own / own.sum() for own in counts]).double(), fed.device)  # (n, K)
+        counts = fed.class_counts(clients)
+        shares = sent((counts / counts.sum(dim=1, keepdim=True)).double(), fed.device)  # (n, K)
         return by_overlap(overlap(shares, shares), fed.data_weights(list(clients)))
     return uniform(len(clients), fed.device)

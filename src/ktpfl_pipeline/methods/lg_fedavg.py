@@ -7,7 +7,7 @@ linear layer, whose input is pooled to a common dimension F by averaging neighbo
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from annotated_types import Ge
 
@@ -27,7 +27,7 @@ class CommonHeadState(PersonalState):
 
 
 @dataclass(frozen=True)
-class LGFedAvg(Method[CommonHeadState]):
+class LGFedAvg(Method[Any]):
     """LG-FedAvg (Liang et al., 2020): the feature extractor is personal, the head is shared.
 
     Attributes:
@@ -44,29 +44,27 @@ class LGFedAvg(Method[CommonHeadState]):
         """Start from the initial models and one head."""
         return CommonHeadState(fed.initial_models(), common_head.initial(fed, self.dimension))
 
-    def round(
-        self, state: CommonHeadState, cohort: list[int], t: int, fed: Federation
-    ) -> tuple[CommonHeadState, RoundReport]:
+    def round(self, state: Any, cohort: list[int], t: int, fed: Federation) -> tuple[CommonHeadState, RoundReport]:
         """Send the head, train it together with the clients' extractors, and average it by numbers of samples."""
         starts = select(state.models, cohort), self.heads(state, cohort, fed)
         trained, heads = common_head.train(fed, *starts, t)
         after = CommonHeadState({**state.models, **trained}, fed.average(heads))
         return after, RoundReport(trained, exchange.both_ways(heads))
 
-    def heads(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
+    def heads(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:
         """Return the head on F features that each of `clients` would use now: the shared head."""
         return dict.fromkeys(clients, state.head)
 
-    def personal(self, state: CommonHeadState, clients: Iterable[int], fed: Federation) -> Models:
+    def personal(self, state: Any, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own extractors with the head that they would use now."""
         models = select(state.models, clients)
         return common_head.with_heads(fed, models, self.heads(state, models, fed))
 
-    def adapt(self, state: CommonHeadState, models: Models, epochs: int, fed: Federation) -> Models:
+    def adapt(self, state: Any, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the clients' extractors after training together with a copy of this head."""
         return common_head.train(fed, models, self.heads(state, models, fed), 0, epochs)[0]
 
-    def join(self, state: CommonHeadState, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
+    def join(self, state: Any, there: Models, newcomers: Sequence[int], fed: Federation) -> Joined:
         """Send new clients the shared head; their extractors are the initial ones."""
         models = common_head.with_heads(
             fed, select(fed.initial_models(), newcomers), dict.fromkeys(newcomers, state.head)

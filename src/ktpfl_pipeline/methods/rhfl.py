@@ -65,7 +65,7 @@ class RHFL(Personal):
 
     def round(self, state: RHFLState, cohort: list[int], t: int, fed: Federation) -> tuple[RHFLState, RoundReport]:
         """Train, predict, send the loss, weight the others by confidence, and distill."""
-        trained = self.train(select(state.models, cohort), t, fed)
+        trained = fed.train_with(train_client, select(state.models, cohort), t, self)
         upload = exchange.predict(fed, state.models, trained, t)
         found = fed.run("confidence", private_loss, {n: (params, self) for n, params in trained.items()})
         rows, now = fed.rows(cohort), torch.stack([*found.values()])  # (|S|,)
@@ -96,26 +96,29 @@ class RHFL(Personal):
         mixture = torch.where(sums[:, None] > 0, others / sums[:, None], itself)  # one client alone teaches itself
         return mixture, torch.where((before > 0).any(), sums, 1.0)
 
-    def train(self, models: Models, t: int, fed: Federation, epochs: int | None = None) -> Models:
-        """Return each model after local training on the symmetric cross-entropy."""
-        calls = {n: (params, self, t, epochs) for n, params in models.items()}
-        return fed.run_training("train" if t else "fine_tune", train_client, calls, models)
-
     def adapt(self, state: RHFLState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return models trained on the symmetric cross-entropy, as in a round."""
-        return self.train(models, 0, fed, epochs)
+        return fed.train_with(train_client, models, 0, self, epochs)
+
+    def symmetric(self, cross_entropy: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the local loss λ·CE + γ·RCE, (), from its cross-entropy, (), logits, (b, K), and labels, (b,).
+
+        RCE is -Σ_k p_k log y_k, averaged over samples: -log 10⁻⁴ times the probability of all other classes.
+        """
+        others = 1.0 - F.one_hot(labels, logits.shape[1]).to(logits)
+        reverse = -LOG_ZERO * (torch.softmax(logits, dim=1).clamp_min(1e-7) * others).sum(dim=1).mean()
+        return self.cross_entropy * cross_entropy + self.reverse * reverse
 
 
 def train_client(
-    space: Workspace, n: int, params: Params, method: RHFL, t: int, epochs: int | None = None
+    space: Workspace, n: int, params: Params, t: int, method: RHFL, epochs: int | None = None
 ) -> Outcome[Params]:
-    """Train E epochs, or `epochs`, on λ·CE + γ·`reverse_cross_entropy` over client n's data."""
+    """Train E epochs, or `epochs`, on the symmetric cross-entropy over client n's data."""
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
 
     def loss(batch: Tensor) -> Tensor:
         logits = module(own.inputs(batch))
-        found = method.cross_entropy * own.loss(logits, batch)
-        return found + method.reverse * reverse_cross_entropy(logits, own.labels[batch]) if method.reverse else found
+        return method.symmetric(own.loss(logits, batch), logits, own.labels[batch])
 
     return own.descend(module, loss, epochs).giving(params_of(module))
 
@@ -124,11 +127,4 @@ def private_loss(space: Workspace, n: int, params: Params, method: RHFL) -> Outc
     """Return the mean local loss over client n's training samples, () float64; the model is in eval mode."""
     samples = space.split(n, "train")
     logits = predict(space, space.module(n, params), samples.inputs).double()
-    reverse = method.reverse * reverse_cross_entropy(logits, samples.labels)
-    return Outcome(method.cross_entropy * F.cross_entropy(logits, samples.labels) + reverse)
-
-
-def reverse_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return -Σ_k p_k log y_k, averaged over samples, (): -log 10⁻⁴ times the probability of all other classes."""
-    others = 1.0 - F.one_hot(labels, logits.shape[1]).to(logits)
-    return -LOG_ZERO * (torch.softmax(logits, dim=1).clamp_min(1e-7) * others).sum(dim=1).mean()
+    return Outcome(method.symmetric(F.cross_entropy(logits, samples.labels), logits, samples.labels))

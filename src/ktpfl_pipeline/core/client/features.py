@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client.operations import predict
+from ktpfl_pipeline.core.client.operations import predict, predicting
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.pooling import Pool, pooled
 from ktpfl_pipeline.core.client.private import PrivateSamples
@@ -36,16 +36,29 @@ def features(head: nn.Module, dimension: int | None = None) -> Iterator[list[Ten
     `head` is the layer that makes the model's logits; features have the dtype of its weights. If the head is not a
     linear layer, such as a convolution, features are averaged over positions.
     """
-    seen: list[Tensor] = []
+    parts: list[Tensor] = []
     dtype = next(head.parameters()).dtype
 
     def see(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         whole = isinstance(head, nn.Linear) or inputs[0].dim() < 3
         found = (inputs[0].flatten(1) if whole else inputs[0].flatten(2).mean(dim=2)).to(dtype)
-        seen.append(found if dimension is None else pooled(found, dimension))
+        parts.append(found if dimension is None else pooled(found, dimension))
 
     with head.register_forward_pre_hook(see):
-        yield seen
+        yield parts
+
+
+def seen(space: Workspace, n: int, module: nn.Module, inputs: Tensor, dimension: int | None = None) -> Tensor:
+    """Return the `features`, (M, F), of raw inputs, (M, ...), in client n's `module` in eval mode."""
+    with features(space.head(n, module)[1], dimension) as parts:
+        predict(space, module, inputs)
+    return torch.cat(parts)
+
+
+def seen_of_public(space: Workspace, n: int, params: Params, batch: Tensor) -> Tensor:
+    """Return the features, (B, f), of public samples in client n's model, with the BatchNorm of predictions."""
+    with predicting(space, n, params, batch) as (module, inputs):
+        return seen(space, n, module, inputs)
 
 
 @contextmanager
@@ -138,10 +151,8 @@ def class_means(space: Workspace, n: int, params: Params, dimension: int) -> Out
     The latter are (K,) bool; the mean feature of any other class is zero. The model is in eval mode, and `dimension` is
     F. The numbers of samples are not returned, because no method needs them.
     """
-    samples, module = space.split(n, "train"), space.module(n, params)
-    with features(space.head(n, module)[1], dimension) as seen:
-        predict(space, module, samples.inputs)
-    found = torch.cat(seen).double()  # (D_n, F)
+    samples = space.split(n, "train")
+    found = seen(space, n, space.module(n, params), samples.inputs, dimension).double()  # (D_n, F)
     member = F.one_hot(samples.labels, space.setting.classes).to(found)  # (D_n, K)
     counts = member.sum(dim=0)
     return Outcome((member.T @ found / counts.clamp_min(1.0)[:, None], counts > 0))

@@ -4,7 +4,8 @@ Batches, devices, dtypes and optimizers are handled only in this package, whose 
 all operations share.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -84,9 +85,16 @@ def distillation_loss(logits: Tensor, teacher: Tensor, temperature: float, loss:
 
 def logits(space: Workspace, n: int, params: Params, batch: Tensor) -> Outcome[Tensor]:
     """Return client n's logits, (B, K), on the public samples `batch`, in eval mode; see `batch_norm`."""
+    with predicting(space, n, params, batch) as (module, inputs):
+        return Outcome(predict(space, module, inputs))
+
+
+@contextmanager
+def predicting(space: Workspace, n: int, params: Params, batch: Tensor) -> Iterator[tuple[nn.Module, Tensor]]:
+    """Yield client n's module and raw public samples, (B, ...), which it predicts inside the block."""
     settings, module, inputs = space.setting.distillation, space.module(n, params), space.public(batch)
     with batch_norm.predicting(module, settings.batch_norm, inputs, space.numbers, settings.batch_size):
-        return Outcome(predict(space, module, inputs))
+        yield module, inputs
 
 
 def cross_logits(space: Workspace, n: int, params: Params, inputs: Tensor) -> Outcome[Tensor]:

@@ -40,6 +40,12 @@ def with_heads(fed: Federation, models: Models, heads: Models) -> Models:
     return {n: features.fitted(params, names[n], heads[n]) for n, params in models.items()}
 
 
+def no_prototypes(fed: Federation, dimension: int) -> tuple[Tensor, Tensor]:
+    """Return prototypes before any upload, (K, F) float64 zeros, and which classes have one: none, (K,) bool."""
+    empty = torch.zeros(fed.classes, dimension, dtype=torch.float64, device=fed.device)
+    return empty, empty.new_zeros(fed.classes, dtype=torch.bool)
+
+
 def upload_means(fed: Federation, models: Models, dimension: int) -> tuple[Tensor, Tensor]:
     """Return each client's mean feature of each class, (|S|, K, F), and which classes it has, (|S|, K) bool.
 
@@ -78,9 +84,7 @@ def averaged(means: Tensor, owned: Tensor, prototypes: Tensor, known: Tensor) ->
         prototypes: (K, F), the prototypes so far.
         known: (K,) bool, which of them exist.
     """
-    owners = owned.sum(dim=0)  # (K,)
-    mean = means.sum(dim=0) / owners.clamp_min(1)[:, None]
-    return torch.where((owners > 0)[:, None], mean, prototypes), known | (owners > 0)
+    return averaged_means(means, owned, prototypes), known | owned.any(dim=0)
 
 
 def classified(fed: Federation, models: Models, prototypes: Tensor, known: Tensor, prediction: Prediction) -> Models:

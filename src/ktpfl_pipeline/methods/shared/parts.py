@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,7 +55,7 @@ class PartlyShared(PersonalParameters):
         """Return the initial model, of which never-sampled clients use their own part."""
         return dict.fromkeys(clients, self.initial(fed))
 
-    def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
+    def round(self, state: Any, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the shared part, train, upload and average it."""
         trained = self.train(self.personal(state, cohort, fed), t, fed)
         parts: Models = {n: self.uploaded(trained[n], state.common) for n in cohort}
