@@ -93,6 +93,7 @@ class Federation(Setting):
     def __post_init__(self) -> None:
         """Check the setting, and make the executor if none is given."""
         super().__post_init__()
+        self.check()
         if self.executor is None:
             object.__setattr__(self, "executor", executors.create(self.compute))
 

@@ -51,11 +51,9 @@ class Client:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """All that a round depends on besides the method's state.
+    """All that a round depends on besides the method's state: the data of a federation, and what follows from them.
 
-    Raises InputError if two clients have the same id, the public batch is larger than the public set, a setting is
-    invalid, or an architecture does not pass its trial. The encoding, augmentation and private training that the
-    settings ask for must be possible.
+    A setting is plain data, which workers copy. `check` checks it, once for each `Federation`.
     """
 
     clients: tuple[Client, ...]  #: N clients, with distinct ids
@@ -87,8 +85,16 @@ class Setting:
     known: dict[str, tuple[Callable[[str], nn.Module], ModelFacts]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        """Check ids and settings, and import modules that workers need before these workers are forked."""
+        """Fix the ids from which clients are drawn: a copy with other clients keeps them."""
         object.__setattr__(self, "population", self.population or tuple(self.by_id))
+
+    def check(self) -> None:
+        """Check ids and settings, try each architecture, and keep the warnings of the trials in `warnings`.
+
+        Raises InputError if two clients have the same id, the public batch is larger than the public set, a setting is
+        invalid, or an architecture does not pass its trial. The encoding, augmentation and private training that the
+        settings ask for must be possible.
+        """
         for name in ("training", "distillation", "compute", "adversaries", "reliability", "knowledge"):
             check(getattr(self, name), name)
         if wrong := compatibility.problems(None, self):
@@ -108,8 +114,6 @@ class Setting:
         for each in own:
             warn(each.kind, each.text)
         object.__setattr__(self, "warnings", tuple(dict.fromkeys((*self.warnings, *own))))
-        if not (self.training.plain and self.distillation.plain):
-            torch.optim.SGD([torch.zeros(1)], 0.0)  # the first optimizer imports torch's compiler, which takes seconds
         if self.training.privacy is not None:
             shape, kind = tuple(self.public.shape[1:]), kinds.of(self.public)
             check_possible(self.models(), self.build, shape, kind, self.compute)
@@ -118,23 +122,22 @@ class Setting:
 
     def _check_single_samples(self) -> None:
         """Check that architectures whose batches may have a single sample can train on it; with BatchNorm often not."""
-        training, distillation = self.training, self.distillation
-        public, policy = min(distillation.batch_size, self.public_batch_size), distillation.batch_norm
+        unable = sorted(name for name in self.models() if not self.facts(name).takes_one)
+        single = sorted({each.architecture for each in self.clients if len(each.train) == 1}.intersection(unable))
+        size, policy = min(self.distillation.batch_size, self.public_batch_size), self.distillation.batch_norm
         by_batch = policy == "train" or (policy == "domain_specific" and self.public_batch_size > 1)
-        causes = {
-            "training.batch_size is 1": self.clients if training.batch_size == 1 and training.privacy is None else (),
-            "a client has a single training sample": [each for each in self.clients if len(each.train) == 1],
-            f"distillation.batch_size or public.batch is 1, and distillation.batch_norm is {policy}": (
-                self.clients if public == 1 and by_batch else ()
-            ),
-        }
-        for cause, clients in causes.items():
-            names = sorted({client.architecture for client in clients})
-            if unable := [name for name in names if not self.facts(name).takes_one]:
-                raise InputError(
-                    f"{cause}, and {', '.join(unable)} cannot be trained on a batch of one sample, as its BatchNorm "
-                    "needs more: set at least 2 samples, or take architectures without BatchNorm."
-                )
+        if unable and self.training.batch_size == 1 and self.training.privacy is None:
+            cause = "training.batch_size is 1"
+        elif single:
+            cause, unable = "a client has a single training sample", single
+        elif unable and size == 1 and by_batch:
+            cause = f"distillation.batch_size or public.batch is 1, and distillation.batch_norm is {policy}"
+        else:
+            return
+        raise InputError(
+            f"{cause}, and {', '.join(unable)} cannot be trained on a batch of one sample, as its BatchNorm needs "
+            "more: set at least 2 samples, or take architectures without BatchNorm."
+        )
 
     def models(self) -> list[str]:
         """Return the names of the clients' architectures, without repetition."""

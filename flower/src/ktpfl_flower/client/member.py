@@ -366,6 +366,7 @@ class Member:
             knowledge=told.knowledge,
             compute=Compute(device=self.own.device, **asdict(told.compute)),
         )
+        setting.check()
         return Participation(told, setting, self._place(told.run), standardization)
 
 

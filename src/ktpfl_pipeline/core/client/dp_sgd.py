@@ -42,7 +42,8 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     steps, share = sampling(len(own), settings.batch_size)
     choice = setting.stream("private sampling", t, n)
     rate = settings.rate(t, setting.rounds)
-    steps_by = optimizers.make(trained(module), settings, rate, space.optimizer_state)
+    start = space.take_state()
+    steps_by = optimizers.make(trained(module), settings, rate, start)
     optimizer = DPOptimizer(
         steps_by,
         noise_multiplier=privacy.noise_multiplier,
@@ -64,7 +65,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
                 total += step(optimizer, loss, batch)
                 seen += len(batch)
                 counted += space.counted([module], len(batch))
-    state = None if space.optimizer_state is None else optimizers.state_of(steps_by)
+    state = None if start is None else optimizers.state_of(steps_by)
     return Outcome(params_of(module), total / max(seen, 1), samples=counted, optimizer_state=state)
 
 

@@ -25,7 +25,7 @@ def descend(
 ) -> Outcome[None]:
     """Take a recipe's steps; return the mean loss over the last epoch, () on the device (0 without an epoch).
 
-    The optimizer starts from `Workspace.optimizer_state`, unless this is None; the outcome then has its new state.
+    The optimizer starts from `Workspace.take_state`, unless this is None; the outcome then has its new state.
 
     Args:
         space: the workspace of the process.
@@ -39,7 +39,8 @@ def descend(
     parameters = trained(module)
     device = parameters[0].device
     rate = recipe.rate(t, space.setting.rounds)
-    optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, space.optimizer_state)
+    start = space.take_state()
+    optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, start)
     models = list(module) if isinstance(module, nn.ModuleList) else [module]
     total, counted = torch.zeros((), device=device, dtype=torch.float64), Counter[str]()
     passes, left, seen = recipe.passes(samples), recipe.steps, 0
@@ -55,7 +56,7 @@ def descend(
             if epoch == passes:
                 total += value * len(batch)
         counted += space.counted(models, seen)
-    state = None if optimizer is None or space.optimizer_state is None else optimizers.state_of(optimizer)
+    state = None if optimizer is None or start is None else optimizers.state_of(optimizer)
     return Outcome(None, total / max(seen, 1), samples=counted, optimizer_state=state)
 
 

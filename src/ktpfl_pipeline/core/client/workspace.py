@@ -43,14 +43,21 @@ class Workspace:
         self._heads: dict[tuple[Any, ...], nn.Linear] = {}
         self._splits: dict[tuple[int, str], LabeledDataset] = {}
         self._public: Tensor | None = None
-        # the state from which the current training's optimizer starts; None for a fresh one. See `outcome.Resuming`.
-        self.optimizer_state: Params | None = None
+        self.optimizer_state: Params | None = None  # see `take_state`
         if torch.get_num_threads() != setting.compute.threads:
             torch.set_num_threads(setting.compute.threads)
         setting.claim()
         if self.device.type == "cuda":  # sums of bfloat16 in float32, and the same kernels every time
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+
+    def take_state(self) -> Params | None:
+        """Return the state from which the first optimizer of an operation starts, set by `outcome.Resuming`.
+
+        None stands for a fresh optimizer whose state is not kept, such as the second one of an operation.
+        """
+        state, self.optimizer_state = self.optimizer_state, None
+        return state
 
     def architecture(self, n: int | str) -> str:
         """Return the architecture of client n, or n itself if it is the architecture of a model of the server."""

@@ -151,6 +151,8 @@ class ProcessesExecutor(Executor):
         check(self.workers, setting.compute.threads)
         torch.set_num_threads(1)  # the server's computations must round as in the serial executor too
         self._setting = setting
+        if not (setting.training.plain and setting.distillation.plain):
+            torch.optim.SGD([torch.zeros(1)], 0.0)  # imports torch's compiler once for all workers, which takes seconds
         forkable = setting.device.type == "cpu" and torch.accelerator.device_count() == 0  # even unused GPUs matter
         self._parcel = None if forkable else _Parcel(setting)
         for position in range(min(self.workers, len(setting.clients))):
