@@ -1,6 +1,6 @@
 """A training recipe: optimizer, learning rate and schedule, the same settings for local training and distillation.
 
-The arithmetic is torch's, in `core/client/optimizers.py`.
+The arithmetic is torch's, in `core/client/sgd.py`.
 """
 
 import math

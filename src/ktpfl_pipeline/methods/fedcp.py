@@ -2,7 +2,7 @@
 
 Zhang, Hua, Wang, Song, Xue, Ma, Guan: FedCP: Separating Feature Information for Personalized Federated Learning via
 Conditional Policy, KDD 2023, Algorithm 1, https://arxiv.org/abs/2307.01217. The heads and the policy are
-`core/client/heads.py`'s `Gated`.
+`core/client/joint.py`'s `Gated`.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.heads import Gated, full, replaced
+from ktpfl_pipeline.core.client.joint import Gated, full, replaced
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace

@@ -9,7 +9,7 @@ import toy
 from torch import nn
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.client.criterion import balanced
+from ktpfl_pipeline.core.client.private import balanced
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor

@@ -11,8 +11,8 @@ import toy
 from torch import nn
 
 from ktpfl_pipeline.core.client import features
+from ktpfl_pipeline.core.client.joint import pooled
 from ktpfl_pipeline.core.client.operations import train
-from ktpfl_pipeline.core.client.pooling import pooled
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import toy
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client import optimizers, sgd
+from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.settings import Distillation, LocalTraining
@@ -97,7 +97,7 @@ class TestSteps:
         before = torch.cat([p.detach().flatten() for p in parameters])
         recipe = LocalTraining(clip=1.0)
         gradients = (torch.tensor([[4.0]]), torch.tensor([[0.5]]))
-        optimizers.step(optimizers.make(parameters, recipe, 0.1, None), list(pair), gradients, 1.0)
+        sgd.step_by(sgd.make(parameters, recipe, 0.1, None), list(pair), gradients, 1.0)
         moved = before - torch.cat([p.detach().flatten() for p in parameters])
         assert moved.tolist() == pytest.approx([0.1, 0.05], abs=1e-6)
 
@@ -105,7 +105,7 @@ class TestSteps:
         pair = [nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))]
         shared = torch.tensor([3.0])
         module = nn.ParameterList(pair)
-        optimizers.step(optimizers.make(pair, LocalTraining(clip=1.0), 1.0, None), [module], (shared, shared), 1.0)
+        sgd.step_by(sgd.make(pair, LocalTraining(clip=1.0), 1.0, None), [module], (shared, shared), 1.0)
         assert [p.item() for p in pair] == pytest.approx([-(0.5**0.5)] * 2, abs=1e-5)
 
 

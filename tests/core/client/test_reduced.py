@@ -8,7 +8,7 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import settings
-from ktpfl_pipeline.core.client import reduced
+from ktpfl_pipeline.core.client import workspace
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.settings import Compute
 
@@ -26,7 +26,7 @@ def results(kind: str, in_bfloat16: bool) -> list[Tensor]:
     """Return logits and gradients of a module, and logits without a gradient."""
     module = copy.deepcopy(MODULES[kind])
     if in_bfloat16:
-        reduced.reduce(module, "cpu")
+        workspace.reduce(module, "cpu")
     inputs = torch.randn(INPUTS[kind], generator=torch.Generator().manual_seed(0))
     logits = module(inputs)
     gradients = torch.autograd.grad(logits.square().sum(), list(module.parameters()))

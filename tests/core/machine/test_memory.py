@@ -10,8 +10,8 @@ from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError, used_up
+from ktpfl_pipeline.core.executors.base import call_failed
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
-from ktpfl_pipeline.core.executors.remote import call_failed
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 

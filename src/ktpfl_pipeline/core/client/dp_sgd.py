@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client import operations, optimizers
+from ktpfl_pipeline.core.client import operations, sgd
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
@@ -43,7 +43,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
     choice = setting.stream("private sampling", t, n)
     rate = settings.rate(t, setting.rounds)
     start = space.take_state()
-    steps_by = optimizers.make(trained(module), settings, rate, start)
+    steps_by = sgd.make(trained(module), settings, rate, start)
     optimizer = DPOptimizer(
         steps_by,
         noise_multiplier=privacy.noise_multiplier,
@@ -65,7 +65,7 @@ def train(space: Workspace, n: int, params: Params, t: int) -> Outcome[Params]:
                 total += step(optimizer, loss, batch)
                 seen += len(batch)
                 counted += space.counted([module], len(batch))
-    state = None if start is None else optimizers.state_of(steps_by)
+    state = None if start is None else sgd.state_of(steps_by)
     return Outcome(params_of(module), total / max(seen, 1), samples=counted, optimizer_state=state)
 
 

@@ -1,10 +1,23 @@
-"""A client's training samples as all local training uses them: augmented batches, and their loss."""
+"""A client's training samples as all local training uses them: augmented batches, and their loss.
+
+With `training.class_weights: balanced` a sample of class k has the weight D_n / (K_n · D_n,k) in client n's local
+training. D_n is its number of training samples, D_n,k its number of samples of class k, and K_n its number of classes.
+So all its classes count equally, and the mean weight over its training samples is 1. The loss of a batch is the
+weighted mean over the batch, Σ w ℓ / Σ w. With label smoothing, the part of ℓ that is spread over all classes has the
+weight of each class instead, as in torch. Weights come only from the client's own training labels, and evaluation uses
+none.
+
+This applies to every cross-entropy of local training, including common heads and second models. It does not apply to
+losses that are not a cross-entropy on private labels (distances to prototypes, distillation), to training on the
+server, or to FedRoD's balanced softmax, which weights classes by its own prior.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import augmentation, rng
@@ -27,8 +40,9 @@ class PrivateSamples:
         self._batch = self._images = torch.empty(0)  # the last batch, and its augmented images
         self._drawn = 0
         self.labels = self._split.labels  # (D_n,) all labels, in the order of the indices of a batch
-        self._criterion = space.criterion
-        self._criterion.follow(self.labels)
+        weighted = self._recipe.class_weights == "balanced"
+        weights = balanced(self.labels, space.setting.classes) if weighted else None
+        self._weights = weights if weights is None else weights.to(space.dtype)  # (K,)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -47,8 +61,9 @@ class PrivateSamples:
         return self._space.numbers(self._images)
 
     def loss(self, logits: Tensor, batch: Tensor, reduction: str = "mean") -> Tensor:
-        """Return the cross-entropy of logits, (b, K), with the labels at `batch`; see `Criterion`."""
-        return self._criterion(logits, self.labels[batch], reduction)
+        """Return the cross-entropy, (), of logits, (b, K), with the labels at `batch`; the reduction is mean or sum."""
+        smoothing, labels = self._recipe.label_smoothing, self.labels[batch]
+        return F.cross_entropy(logits, labels, weight=self._weights, reduction=reduction, label_smoothing=smoothing)
 
     def cross_entropy(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
         """Return the function from the indices of a batch, (b,), to the module's mean cross-entropy on it."""
@@ -76,3 +91,10 @@ class PrivateSamples:
         setting = self._space.setting
         with rng.seeded(rng.derive(setting.seed, "dropout", *self._names), self._space.device):
             yield setting.stream("private shuffle", *self._names)
+
+
+def balanced(labels: Tensor, classes: int) -> Tensor:
+    """Return D_n / (K_n · D_n,k) for each of K classes, (K,) float64; 0 for a class without samples."""
+    counts = F.one_hot(labels, classes).sum(dim=0).double()  # `bincount` would wait for a GPU
+    weights = counts.sum() / ((counts > 0).sum() * counts.clamp_min(1.0))
+    return torch.where(counts > 0, weights, 0.0)

@@ -1,17 +1,17 @@
-"""Descent on one client's data: batches in a named order, and the steps of a recipe."""
+"""Descent on one client's data: batches in a named order, and the steps of a recipe, plain or of torch's optimizers."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client import optimizers
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.recipe import Recipe, batch_sizes
 from ktpfl_pipeline.core.transfer import sent
-from ktpfl_pipeline.core.weights import trained
+from ktpfl_pipeline.core.weights import Params, trained
 
 
 def descend(
@@ -40,7 +40,7 @@ def descend(
     device = parameters[0].device
     rate = recipe.rate(t, space.setting.rounds)
     start = space.take_state()
-    optimizer = None if recipe.plain else optimizers.make(parameters, recipe, rate, start)
+    optimizer = None if recipe.plain else make(parameters, recipe, rate, start)
     models = list(module) if isinstance(module, nn.ModuleList) else [module]
     total, counted = torch.zeros((), device=device, dtype=torch.float64), Counter[str]()
     passes, left, seen = recipe.passes(samples), recipe.steps, 0
@@ -52,11 +52,11 @@ def descend(
             if optimizer is None:
                 step(parameters, gradients, rate)
             else:
-                optimizers.step(optimizer, models, gradients, recipe.clip)
+                step_by(optimizer, models, gradients, recipe.clip)
             if epoch == passes:
                 total += value * len(batch)
         counted += space.counted(models, seen)
-    state = None if optimizer is None or start is None else optimizers.state_of(optimizer)
+    state = None if optimizer is None or start is None else state_of(optimizer)
     return Outcome(None, total / max(seen, 1), samples=counted, optimizer_state=state)
 
 
@@ -82,3 +82,41 @@ def batches(samples: int, size: int, shuffle: torch.Generator, device: torch.dev
     """
     order = torch.randperm(samples, generator=shuffle)
     return list(torch.split(order if device is None else sent(order, device), batch_sizes(samples, size)))
+
+
+def make(
+    parameters: Sequence[nn.Parameter], recipe: Recipe, rate: float, state: Params | None
+) -> torch.optim.Optimizer:
+    """Return the recipe's optimizer at a learning rate, with the `state` of an earlier optimizer if given."""
+    given: dict[str, Any] = {"lr": rate, "weight_decay": recipe.weight_decay}
+    optimizer: torch.optim.Optimizer
+    if recipe.optimizer == "sgd":
+        optimizer = torch.optim.SGD(parameters, **given, momentum=recipe.momentum, nesterov=recipe.nesterov)
+    else:
+        optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer](parameters, **given)
+    for name, tensor in (state or {}).items():
+        place, _, key = name.partition(".")
+        own = tensor.cpu() if key == "step" else tensor  # torch keeps the step count on the CPU
+        optimizer.state[parameters[int(place)]][key] = own.clone()
+    return optimizer
+
+
+def step_by(
+    optimizer: torch.optim.Optimizer, modules: Sequence[nn.Module], gradients: Sequence[Tensor], clip: float | None
+) -> None:
+    """Take one step with the given gradients; the gradient norm of each module is first clipped to `clip`, if any."""
+    for parameter, gradient in zip(optimizer.param_groups[0]["params"], gradients, strict=True):
+        parameter.grad = gradient if clip is None else gradient.clone()  # two parameters may share a gradient
+    if clip is not None:
+        for module in modules:
+            nn.utils.clip_grad_norm_(module.parameters(), clip)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> Params:
+    """Return an optimizer's state by name, ``<position of the parameter>.<torch's name>``, which `make` takes."""
+    states = [optimizer.state.get(parameter, {}) for parameter in optimizer.param_groups[0]["params"]]
+    return {
+        f"{place}.{key}": value for place, own in enumerate(states) for key, value in own.items() if value is not None
+    }

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import Any
 
@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import kinds, rng, weights
-from ktpfl_pipeline.core.client import heads, joint, reduced
-from ktpfl_pipeline.core.client.criterion import Criterion
+from ktpfl_pipeline.core.client import joint
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.model_facts import prepared
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split
@@ -36,7 +35,6 @@ class Workspace:
         self.dtype = DTYPES[setting.compute.dtype]
         images = kinds.of(setting.public).pixels  # only pixels have channels
         self.format = FORMATS[setting.compute.memory_format if images else "contiguous"]
-        self.criterion = Criterion(setting.training, setting.classes, self.device, self.dtype)
         # by architecture, role, and the common architecture of a model of two, which is empty for others
         self._modules: dict[tuple[str, str, str], nn.Module] = {}
         self._tensors: dict[tuple[str, str, str], Params] = {}
@@ -70,7 +68,7 @@ class Workspace:
         of a joint model includes the common extractor.
         """
         name, common = self.architecture(n), joint.common_of(params)
-        if kind := heads.kind_of(params):
+        if kind := joint.kind_of(params):
             role = f"{role} {kind.PART}"
         if (key := (name, role, common)) not in self._modules:
             with rng.seeded(0):  # initial weights are overwritten at once
@@ -78,7 +76,7 @@ class Workspace:
                 there = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
                 built = there.to(memory_format=self.format).train()  # all of its parts
             if self.setting.compute.dtype == "bfloat16":
-                reduced.reduce(built, self.device.type)
+                reduce(built, self.device.type)
             self._modules[key], self._tensors[key] = built, state_of(built)
         module = self._modules[key]
         weights.load(module, self._tensors[key], params)
@@ -157,3 +155,42 @@ class Workspace:
         if self._public is None:
             self._public = sent(self.setting.public, self.device)
         return self._public.index_select(0, sent(batch, self.device))
+
+
+def reduce(module: nn.Module, device: str) -> None:
+    """Make the module compute its products in bfloat16, forward and backward; the module returns float32.
+
+    A product has factors with 8 significant bits, is summed in float32, and is rounded to 8 bits (torch's autocast).
+    On a CPU there are two exceptions. Grouped (depthwise) convolutions train in float32, because their backward pass in
+    oneDNN is several times slower in bfloat16. LSTMs always compute in float32, because oneDNN has no bfloat16 LSTM for
+    some CPUs.
+    """
+    for part in module.modules() if device == "cpu" else ():
+        layer: Any = part
+        if getattr(part, "groups", 1) > 1:
+            layer.forward = _in_float32(layer.forward, training_only=True)
+        elif isinstance(part, nn.LSTM):  # oneDNN's bfloat16 LSTM needs support by the CPU
+            layer.forward = _in_float32(layer.forward, training_only=False)
+    built: Any = module
+    forward: Callable[[Tensor], Tensor] = built.forward
+
+    def reduced(inputs: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return forward(inputs).float()
+
+    built.forward = reduced
+
+
+def _in_float32(forward: Callable[..., Any], *, training_only: bool) -> Callable[..., Any]:
+    """Return a layer's `forward` on a CPU with inputs and states in float32.
+
+    With `training_only`, only passes with gradients enabled are in float32.
+    """
+
+    def whole(inputs: Tensor, *states: tuple[Tensor, ...] | None) -> Any:
+        if training_only and not torch.is_grad_enabled():
+            return forward(inputs)
+        with torch.autocast("cpu", enabled=False):
+            return forward(inputs.float(), *(state and tuple(part.float() for part in state) for state in states))
+
+    return whole

@@ -3,14 +3,14 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.errors import ClientsMissing, InputError
+from ktpfl_pipeline.core.errors import ClientsMissing, InputError, named
 from ktpfl_pipeline.core.setting import Setting
 from ktpfl_pipeline.core.transfer import fetched
 from ktpfl_pipeline.core.weights import Params
@@ -21,6 +21,8 @@ Operation = Callable[..., Outcome[Value]]
 """Called as ``operation(workspace, n, *arguments)``; n is a client, or the architecture of a model of the server."""
 Calls = Mapping[Key, tuple[Any, ...]]
 """The arguments of an operation after workspace and n, by n."""
+ATTEMPTS = 2
+"""The number of workers that one client's call may end before the run stops."""
 Progress = Callable[[str, int, int], None]
 """Called as ``progress(phase, done, total)`` after each client."""
 
@@ -102,3 +104,16 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free memory and end workers; the next phase loads or starts them again."""
+
+
+def fields_of(setting: Setting, **changes: Any) -> dict[str, Any]:
+    """Return the arguments with which another process makes a copy of `setting`, with `changes`."""
+    return {entry.name: getattr(setting, entry.name) for entry in fields(Setting)} | changes
+
+
+def call_failed(n: int | str, phase: str, workers: str, how: str) -> InputError:
+    """Return the error for a call of client n that ended `ATTEMPTS` workers; `how` says how the last one ended."""
+    return InputError(
+        f"{named(n)}'s {phase} ended {ATTEMPTS} {workers}, the last by {how}; the usual reason is too little memory: "
+        "set fewer workers in compute.executor, or serial, and give the same command again."
+    )

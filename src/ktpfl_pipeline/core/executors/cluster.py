@@ -21,7 +21,17 @@ from torch import Tensor
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError, plural
-from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
+from ktpfl_pipeline.core.executors.base import (
+    ATTEMPTS,
+    Calls,
+    Executor,
+    Key,
+    Operation,
+    Progress,
+    Value,
+    call_failed,
+    fields_of,
+)
 from ktpfl_pipeline.core.executors.ray_session import (
     Session,
     about,
@@ -30,7 +40,6 @@ from ktpfl_pipeline.core.executors.ray_session import (
     check_versions,
     receive_on,
 )
-from ktpfl_pipeline.core.executors.remote import ATTEMPTS, call_failed, fields_of
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.settings import Ray

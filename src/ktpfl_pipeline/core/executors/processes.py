@@ -31,8 +31,17 @@ import torch
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, plural
-from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
-from ktpfl_pipeline.core.executors.remote import ATTEMPTS, call_failed, fields_of
+from ktpfl_pipeline.core.executors.base import (
+    ATTEMPTS,
+    Calls,
+    Executor,
+    Key,
+    Operation,
+    Progress,
+    Value,
+    call_failed,
+    fields_of,
+)
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
 from ktpfl_pipeline.core.machine import resources
