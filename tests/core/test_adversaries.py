@@ -7,10 +7,10 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.adversaries import false_predictions
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.knowledge.channel import false_predictions
 from ktpfl_pipeline.core.rng import drawn
 from ktpfl_pipeline.core.settings import Adversaries
 from ktpfl_pipeline.methods import METHODS, create

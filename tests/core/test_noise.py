@@ -8,10 +8,9 @@ import torch
 import toy
 
 from ktpfl_pipeline.core import engine, exchange
-from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.federation import ClientStates, Federation
 from ktpfl_pipeline.core.knowledge.channel import noisy
 from ktpfl_pipeline.core.settings import Adversaries, Knowledge
 from ktpfl_pipeline.methods import create

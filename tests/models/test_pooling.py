@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ktpfl_pipeline.models.pooling import MaxPool, pooled_relu
+from ktpfl_pipeline.models.images import MaxPool, pooled_relu
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 6, 7, 5), (1, 1, 2, 3), (2, 9, 7, 6)])

@@ -13,10 +13,9 @@ import toy
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.federation import ClientStates, Federation
 from ktpfl_pipeline.core.rounds import cohort
 from ktpfl_pipeline.core.settings import Compute, LocalTraining
 from ktpfl_pipeline.methods import ANY_ARCHITECTURES, create

@@ -15,15 +15,13 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core import compatibility, executors
-from ktpfl_pipeline.core.adversaries import false_predictions
 from ktpfl_pipeline.core.client import dp_sgd, operations, rules
 from ktpfl_pipeline.core.client.measures import Evaluation
 from ktpfl_pipeline.core.client.outcome import Resuming
-from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import DivergedError, InputError, NotCoveredError, listed, named, plural
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, PhaseResult, Progress, Value, silent
-from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver, noisy
+from ktpfl_pipeline.core.knowledge.channel import Delivery, Message, deliver, false_predictions, noisy
 from ktpfl_pipeline.core.matrix.teachers import check_teachers
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.setting import Setting, Split
@@ -34,6 +32,40 @@ from ktpfl_pipeline.core.work import Cost, cost_of
 logger = logging.getLogger(__name__)
 EVALUATED_ONLY = ("fine_tune", "adapt")
 """Phases whose models are trained only for an evaluation and then discarded."""
+
+States = dict[str, dict[Any, Params]]
+"""States by phase, then by client id or, for a model of the server, by architecture."""
+
+
+@dataclass
+class ClientStates:
+    """What clients keep between rounds besides their models; the checkpoint contains it.
+
+    This is the state of a client's optimizer, by training phase and, for encoded predictions (`knowledge/channel.py`),
+    the cache and the error feedback. A round's states are kept when it ends. Absent clients keep their last states.
+    """
+
+    kept: States = field(default_factory=dict)  # the states after the finished rounds
+    fresh: States = field(default_factory=dict)  # the states of the current round
+
+    def before(self, phase: str, n: int | str) -> Params:
+        """Return the state from which client n, or model n of the server, starts a phase; empty before the first."""
+        kept = self.kept.get(phase, {}).get(n, {})
+        return self.fresh.get(phase, {}).get(n, kept)
+
+    def add(self, phase: str, states: Mapping[Any, Params]) -> None:
+        """Add the states after a phase of the current round."""
+        self.fresh.setdefault(phase, {}).update(states)
+
+    def start_attempt(self) -> None:
+        """Discard the states of the current round, because the round starts again."""
+        self.fresh = {}
+
+    def end_round(self) -> None:
+        """Keep the states of the current round."""
+        for phase, states in self.fresh.items():
+            self.kept.setdefault(phase, {}).update(states)
+        self.fresh = {}
 
 
 @dataclass

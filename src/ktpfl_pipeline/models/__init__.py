@@ -1,29 +1,24 @@
-"""The models: one family per file, and the registry `MODELS`.
+"""The models, one file per kind of input or library, and the registry `MODELS`.
 
 A model maps numbers, (n, ...), or token ids, (n, length), to logits, (n, classes). Its initial weights are drawn from
-torch's global generator, which the caller seeds. To add a model, write a builder in a new file and add one line to
-`MODELS`. A model outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. Models of other
-libraries are named ``torchvision:<name>``, ``timm:<name>`` or ``transformers:<folder>``. A library is imported when one
-of its models is built.
+torch's global generator, which the caller seeds. To add a model, write a builder and add one line to `MODELS`. A model
+outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. Models of other libraries are named
+``torchvision:<name>``, ``timm:<name>`` or ``transformers:<folder>``. A library is imported when one of its models is
+built.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 
+import torch
 from torch import nn
 
+from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError, unknown
-from ktpfl_pipeline.core.extensions import is_path, load
+from ktpfl_pipeline.core.extensions import called, is_path, load, raised
 from ktpfl_pipeline.core.weights import Params
-from ktpfl_pipeline.models import own, pretrained, text, transformers, zoo
-from ktpfl_pipeline.models.alexnet import alexnet
-from ktpfl_pipeline.models.lenet import lenet
-from ktpfl_pipeline.models.mcmahan_cnn import mcmahan_2nn, mcmahan_cnn, mcmahan_unpadded
-from ktpfl_pipeline.models.resnet import resnet18
-from ktpfl_pipeline.models.series import cnn1d, gru
-from ktpfl_pipeline.models.shufflenet import shufflenet_v2
-from ktpfl_pipeline.models.small import cnn, cnn_bn, logistic, mlp
+from ktpfl_pipeline.models import images, numbers, pretrained, shapes, text, transformers, zoo
 
 Builder = Callable[[Shape, int], nn.Module]
 """``builder(shape, classes)`` returns a new model for inputs of `shape`, such as (channels, height, width).
@@ -33,23 +28,23 @@ The shape of a text, (length,), has the attributes ``vocabulary`` and ``padding`
 
 MODELS: dict[str, Builder] = {
     # The paper's four heterogeneous architectures.
-    "lenet": lenet,
-    "alexnet": alexnet,
-    "resnet18": resnet18,
-    "shufflenet_v2": shufflenet_v2,
+    "lenet": images.lenet,
+    "alexnet": images.alexnet,
+    "resnet18": images.resnet18,
+    "shufflenet_v2": images.shufflenet_v2,
     # The paper's homogeneous architecture.
-    "mcmahan_cnn": mcmahan_cnn,
+    "mcmahan_cnn": images.mcmahan_cnn,
     # Other projects' models for images of one channel, to repeat their numbers.
-    "mcmahan_unpadded": mcmahan_unpadded,
-    "mcmahan_2nn": mcmahan_2nn,
+    "mcmahan_unpadded": images.mcmahan_unpadded,
+    "mcmahan_2nn": numbers.mcmahan_2nn,
     # For tests and laptops.
-    "logistic": logistic,
-    "mlp": mlp,
-    "cnn": cnn,
-    "cnn_bn": cnn_bn,
+    "logistic": numbers.logistic,
+    "mlp": numbers.mlp,
+    "cnn": images.cnn,
+    "cnn_bn": images.cnn_bn,
     # For series.
-    "cnn1d": cnn1d,
-    "gru": gru,
+    "cnn1d": numbers.cnn1d,
+    "gru": numbers.gru,
     # For tokens.
     "fasttext": text.fasttext,
     "text_cnn": text.text_cnn,
@@ -128,7 +123,37 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] |
         raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
     plain = shape if isinstance(shape, TokenShape) else tuple(shape)
     ours = name in MODELS or is_family(name)
-    model = builder(plain, classes) if ours else own.build(name, builder, plain, classes)
+    model = builder(plain, classes) if ours else _built(name, builder, plain, classes)
     if weights and name in weights:
         pretrained.load(name, model, weights[name])
+    return model
+
+
+def _built(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
+    """Return a new model of a user's own builder, which `core.model_trial` tries before it is trained.
+
+    On torch's device ``meta``, where only names and shapes are needed, the generator is left as it was. Raises
+    InputError if the model cannot be built.
+    """
+    if torch.get_default_device().type == "meta":
+        try:
+            return _made(name, builder, shape, classes)
+        except InputError:  # a builder may compute with values, which this device lacks
+            with rng.seeded(0), torch.device("cpu"):
+                return _made(name, builder, shape, classes)
+    return _made(name, builder, shape, classes)
+
+
+def _made(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
+    try:
+        model = builder(shape, classes)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the user's own code raises
+        raise InputError(
+            f"The model {name!r} cannot be built for inputs of {shapes.sides(shape)} and {classes} classes; it raised "
+            f"{raised(error, name)}: it must be a function of (shape, classes) that takes these."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise InputError(f"The builder {name!r} returned {called(model)}; it must return a torch.nn.Module.")
     return model

@@ -22,7 +22,6 @@ import toy
 
 from ktpfl_pipeline.core import engine, executors
 from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.engine import Observer, Run, Schedule
 from ktpfl_pipeline.core.errors import InputError, LostError
 from ktpfl_pipeline.core.executors import cluster, ray_session
@@ -30,7 +29,7 @@ from ktpfl_pipeline.core.executors.base import Executor
 from ktpfl_pipeline.core.executors.cluster import ClusterExecutor, RemoteParams
 from ktpfl_pipeline.core.executors.ray_session import FOLDER, clear_dead
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.federation import ClientStates, Federation
 from ktpfl_pipeline.core.machine.files import HOST
 from ktpfl_pipeline.core.recipe import RateSchedule
 from ktpfl_pipeline.core.setting import Setting

@@ -18,6 +18,9 @@ from ktpfl_pipeline.core.shares import rounded_up
 from ktpfl_pipeline.core.transfer import sent as moved
 from ktpfl_pipeline.core.weights import Params
 
+FACTOR = -10.0
+"""The factor of ``scaled`` predictions. The least likely class of a sample gets nearly all of the probability."""
+
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
@@ -84,6 +87,22 @@ def noisy(logits: Tensor, deviation: float, stream: torch.Generator) -> Tensor:
     noise = deviation * torch.randn(logits.shape, generator=stream, dtype=torch.float64)
     found = project(torch.softmax(logits.double(), dim=1) + moved(noise, logits.device))
     return found.clamp_min(TINY).log().to(logits)
+
+
+def false_predictions(kind: str, logits: Tensor, stream: torch.Generator) -> Tensor:
+    """Return what a malicious client uploads instead of its `logits`, (B, K); `kind` is `Adversaries.kind`.
+
+    Malicious clients train, learn from their teachers and are evaluated as others are; only their uploads are false.
+    Each kind is the counterpart, for predictions, of a known attack: `random` of the Gaussian attack (Blanchard et al.,
+    NeurIPS 2017), `reversed` of label flipping y → K - 1 - y (Fang et al., USENIX Security 2020), and `scaled` of sign
+    flipping with a larger size (Li et al., RSA, AAAI 2019). Noise is drawn from `stream` as in `noisy`.
+    """
+    if kind == "reversed":
+        return logits.flip(-1)
+    if kind == "scaled":
+        return FACTOR * logits
+    noise = moved(torch.randn(logits.shape, generator=stream), logits.device).to(logits.dtype)
+    return logits.mean() + logits.std() * noise
 
 
 def most_confident(logits: Tensor, due: Tensor, share: float) -> Tensor:

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client_states import ClientStates
 from ktpfl_pipeline.core.errors import InputError, plural
-from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.federation import ClientStates, Federation
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import LEDGERS, Newcomers
 from ktpfl_pipeline.core.rounds.evaluation import adapted
