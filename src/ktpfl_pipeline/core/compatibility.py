@@ -2,7 +2,7 @@
 
 Rules between the settings of one group are in the `conflicts` method of the group (`core.settings`, `core.recipe`).
 
-These rules are checked when a section of conf/ is read, when a `Setting` is built, and at the start of `engine.run`.
+These rules are checked when a section of conf/ is read, when a `Federation` is made, and when `engine.run` starts.
 So a federation built in Python follows the same rules as a section of conf/.
 """
 

@@ -12,11 +12,9 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from ktpfl_pipeline.core.client import sgd
+from ktpfl_pipeline.core.client import Outcome, Workspace, sgd
 from ktpfl_pipeline.core.client.features import features, seen_of_public
 from ktpfl_pipeline.core.client.operations import train_on_public
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.weights import Models, Params

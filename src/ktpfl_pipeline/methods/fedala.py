@@ -14,10 +14,8 @@ import torch
 from annotated_types import Ge, Gt, Le
 
 from ktpfl_pipeline.core import exchange, rng
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.sgd import batches, gradients_of
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import BesideCommon, CommonState, RoundReport
 from ktpfl_pipeline.core.model_facts import layer_of

@@ -16,10 +16,8 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client import joint, sgd
+from ktpfl_pipeline.core.client import Outcome, Workspace, joint, sgd
 from ktpfl_pipeline.core.client.operations import predict
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon

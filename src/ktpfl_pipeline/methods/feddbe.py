@@ -13,10 +13,8 @@ from annotated_types import Ge, Interval
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import seen
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import RoundReport, Shared, SharedState
 from ktpfl_pipeline.core.metrics import Traffic

@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from annotated_types import Ge, Interval
 from torch import Tensor
 
+from ktpfl_pipeline.core.client import Outcome, Workspace
 from ktpfl_pipeline.core.client.operations import predict
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix import TINY
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport

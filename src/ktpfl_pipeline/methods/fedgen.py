@@ -14,10 +14,9 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import Outcome, Workspace
 from ktpfl_pipeline.core.client.features import train_common_head
-from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic

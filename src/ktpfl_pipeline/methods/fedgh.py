@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client import Outcome, Workspace
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import RoundReport

@@ -14,11 +14,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from ktpfl_pipeline.core.client import batch_norm
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace, batch_norm
 from ktpfl_pipeline.core.client.features import features, seen_of_public
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic

@@ -14,9 +14,8 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import linalg
+from ktpfl_pipeline.core.client import Outcome, Workspace
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.metrics import Traffic

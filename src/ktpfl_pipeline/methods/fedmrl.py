@@ -12,11 +12,9 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange, rng
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.joint import common_of, projector_name
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon

@@ -16,10 +16,8 @@ from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import seen
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.matrix.blocks import among
 from ktpfl_pipeline.core.method import CommonState, RoundReport

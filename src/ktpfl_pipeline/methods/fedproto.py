@@ -13,10 +13,8 @@ from annotated_types import Ge
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import exchange
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport

@@ -12,9 +12,8 @@ import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
 
+from ktpfl_pipeline.core.client import Outcome, Workspace
 from ktpfl_pipeline.core.client.features import class_means
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.method import RoundReport
 from ktpfl_pipeline.core.metrics import Traffic

@@ -14,9 +14,8 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client import Outcome, Workspace
 from ktpfl_pipeline.core.client.sgd import descend
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.recipe import Recipe
 from ktpfl_pipeline.core.weights import Params, loaded, params_of

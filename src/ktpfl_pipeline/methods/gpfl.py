@@ -15,11 +15,9 @@ from annotated_types import Ge
 from torch import Tensor
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.client.joint import Valved, full, replaced
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import CommonState
 from ktpfl_pipeline.core.transfer import sent

@@ -14,8 +14,7 @@ from annotated_types import Ge, Gt, Interval
 from torch import Tensor
 
 from ktpfl_pipeline.core import exchange, linalg
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.client import Outcome, Workspace
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalRound, PersonalState
 from ktpfl_pipeline.core.transfer import fetched, sent

@@ -9,3 +9,9 @@ all operations share, and that their docstrings do not repeat:
     t: the round, which names the random streams.
     batch: (B,) indices of public samples.
 """
+
+from ktpfl_pipeline.core.client.outcome import Outcome
+from ktpfl_pipeline.core.client.private import PrivateSamples
+from ktpfl_pipeline.core.client.workspace import Workspace
+
+__all__ = ["Outcome", "PrivateSamples", "Workspace"]

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
+from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.operations import distillation_loss
-from ktpfl_pipeline.core.client.outcome import Outcome
-from ktpfl_pipeline.core.client.private import PrivateSamples
-from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.weights import Params, params_of
 
 
