@@ -226,13 +226,15 @@ class Federation(Setting):
         """
         return self.train_with(operations.train, models, 0, epochs)
 
-    def fuse(self, name: str, operation: Operation[Params], model: Params, *arguments: Any, recipe: Recipe) -> Params:
-        """Return a model of the server trained by a method's own ``operation(workspace, name, model, *arguments)``.
+    def fuse(
+        self, name: str, operation: Operation[Params], model: Params, recipe: Recipe, t: int, *arguments: Any
+    ) -> Params:
+        """Return a model of the server trained by a method's own operation; `name` is its name in messages and records.
 
-        `name` is the model's name in messages and records. `recipe` is the recipe of the training, of which the
-        operation must be told too.
+        The operation is called as ``operation(workspace, name, model, recipe, t, *arguments)``.
         """
-        return self.run_training("fuse", operation, {name: (model, *arguments)}, {name: model}, recipe=recipe)[name]
+        calls = {name: (model, recipe, t, *arguments)}
+        return self.run_training("fuse", operation, calls, {name: model}, recipe=recipe)[name]
 
     def logits(self, models: Models, batch: Tensor, t: int = 0, *, uploaded: bool = True) -> Tensor:
         """Return the logits that each client uploads, (|S|, B, K), in the models' order; models are in eval mode.

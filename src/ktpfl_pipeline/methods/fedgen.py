@@ -79,8 +79,7 @@ class FedGen(LGFedAvg):
         trained, heads = fed.train_together(train_client, pairs, t, state.generator, state.labels.cpu(), self.weight)
         counts = fed.class_counts(cohort).sum(dim=0)
         labels, recipe = counts.double() / counts.sum(), Recipe(self.steps, self.batch, self.rate)
-        last = [*heads.values()], labels, recipe, t
-        generator = fed.fuse("generator", train_generator, state.generator, *last, recipe=recipe)
+        generator = fed.fuse("generator", train_generator, state.generator, recipe, t, [*heads.values()], labels)
         up, down = wire_bytes(state.head), wire_bytes(state.head) + wire_bytes(state.generator)
         after = FedGenState({**state.models, **trained}, fed.average(heads), generator, sent(labels, fed.device))
         traffic = dict.fromkeys(cohort, Traffic(parameters_up=up, parameters_down=down))
@@ -141,7 +140,7 @@ def train_client(
 
 
 def train_generator(
-    space: Workspace, name: str, params: Params, heads: list[Params], labels: Tensor, recipe: Recipe, t: int
+    space: Workspace, name: str, params: Params, recipe: Recipe, t: int, heads: list[Params], labels: Tensor
 ) -> Outcome[Params]:
     """Train the generator on the cross-entropy of the heads' mean logits for its features (Eq. 4).
 

@@ -67,7 +67,7 @@ class FedGH(LGFedAvg):
         means, owned = common_head.upload_means(fed, trained, self.dimension)  # (|S|, K, F), (|S|, K)
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded means
         recipe = Recipe(self.steps, len(labels), self.rate)
-        head = fed.fuse("head", train_head, state.head, means[owned], labels, recipe, t, recipe=recipe)
+        head = fed.fuse("head", train_head, state.head, recipe, t, means[owned], labels)
         down = self.download(state, fed)
         traffic = {
             n: replace(down, prototypes_up=4 * self.dimension * own)
@@ -103,10 +103,10 @@ def train_head(
     space: Workspace,
     name: str,
     head: Params,
-    means: Tensor,
-    labels: Tensor,
     recipe: Recipe,
     t: int,
+    means: Tensor,
+    labels: Tensor,
     reduction: str = "mean",
 ) -> Outcome[Params]:
     """Train the server's head on the cross-entropy of the class means, (M, F), and their classes `labels`.

@@ -51,7 +51,7 @@ class FedRE(LGFedAvg):
         check_finite("prototypes", {n: mixture for n, (mixture, _) in found.items()})
         mixtures, labels = (torch.stack(each) for each in zip(*found.values(), strict=True))  # (|S|, F), (|S|, K)
         recipe = Recipe(self.epochs, self.batch, self.rate)
-        head = fed.fuse("head", train_head, state.head, mixtures, labels, recipe, t, "sum", recipe=recipe)
+        head = fed.fuse("head", train_head, state.head, recipe, t, mixtures, labels, "sum")
         size = 4 * (self.dimension + fed.classes)
         traffic = dict.fromkeys(cohort, Traffic(prototypes_up=size, parameters_down=wire_bytes(state.head)))
         return CommonHeadState({**state.models, **trained}, head), RoundReport(trained, traffic)

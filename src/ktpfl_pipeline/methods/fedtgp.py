@@ -62,8 +62,8 @@ class FedTGP(FedProto):
         labels = owned.nonzero()[:, 1]  # (M,) of the M uploaded prototypes
         recipe = Recipe(self.steps, len(labels), self.rate)
         delta = margin(super().aggregate(state, means, owned, t, fed).prototypes[owned.any(dim=0)], self.threshold)
-        last = means[owned], labels, delta, recipe, t
-        generator = fed.fuse("prototypes", train_generator, state.generator, *last, recipe=recipe)
+        last = means[owned], labels, delta
+        generator = fed.fuse("prototypes", train_generator, state.generator, recipe, t, *last)
         known = state.known | owned.any(dim=0)
         with torch.no_grad():
             made = rebuilt(generator)(torch.arange(fed.classes, device=fed.device))
@@ -88,7 +88,7 @@ def margin(centers: Tensor, threshold: float) -> float:
 
 
 def train_generator(
-    space: Workspace, name: str, params: Params, uploaded: Tensor, labels: Tensor, delta: float, recipe: Recipe, t: int
+    space: Workspace, name: str, params: Params, recipe: Recipe, t: int, uploaded: Tensor, labels: Tensor, delta: float
 ) -> Outcome[Params]:
     """Train the generator with the contrastive loss of FedTGP, whose margin is δ.
 
@@ -96,10 +96,10 @@ def train_generator(
     Euclidean distances from the generated prototypes, and e, (K,), is the one-hot vector of its class.
 
     Args:
+        recipe: the server's optimizer.
         uploaded: (M, F), the prototypes from the clients of the cohort.
         labels: (M,), the classes of the uploaded prototypes.
         delta: δ.
-        recipe: the server's optimizer.
     """
     setting = space.setting
     module = rebuilt(params)
