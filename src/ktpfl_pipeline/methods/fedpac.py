@@ -24,7 +24,6 @@ from ktpfl_pipeline.core.method import CommonState, RoundReport
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Params, mix, params_of, trained_outside
-from ktpfl_pipeline.methods.fedproto import aligned
 from ktpfl_pipeline.methods.shared import common_head
 from ktpfl_pipeline.methods.shared.parts import PartlyShared, head_names
 
@@ -120,12 +119,13 @@ def statistics(space: Workspace, n: int, params: Params, width: int) -> Outcome[
 def train_client(
     space: Workspace, n: int, params: Params, t: int, prototypes: Tensor, known: Tensor, method: FedPAC
 ) -> Outcome[Params]:
-    """Train the head on the cross-entropy, and then the extractor on `fedproto.aligned` with this head."""
+    """Train the head on the cross-entropy, and then the extractor on `common_head.aligned` with this head."""
     module = space.module(n, params).train()
     _, head = space.head(n, module)
     epochs = min(method.head_epochs, space.setting.training_of(n).epochs)  # none if E is 0
     own = PrivateSamples(space, n, t, "head")
     first = own.descend(head, own.cross_entropy(module), epochs, method.head_rate)
     own = PrivateSamples(space, n, t)
-    then = own.descend(trained_outside(module, head), aligned(space, n, own, module, prototypes, known, method.weight))
+    loss = common_head.aligned(space, n, own, module, prototypes, known, method.weight)
+    then = own.descend(trained_outside(module, head), loss)
     return replace(then, samples=Counter(first.samples) + Counter(then.samples)).giving(params_of(module))

@@ -5,16 +5,15 @@ Algorithm 1, https://arxiv.org/abs/2105.00243. A feature is the input of a model
 by averaging neighboring entries.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from annotated_types import Ge
-from torch import Tensor, nn
+from torch import Tensor
 
 from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
-from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport
@@ -134,23 +133,5 @@ def train_client(
         epochs: the number of epochs; None takes E.
     """
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
-    outcome = own.descend(module, aligned(space, n, own, module, prototypes, known, weight), epochs)
+    outcome = own.descend(module, common_head.aligned(space, n, own, module, prototypes, known, weight), epochs)
     return outcome.giving(params_of(module))
-
-
-def aligned(
-    space: Workspace, n: int, own: PrivateSamples, module: nn.Module, prototypes: Tensor, known: Tensor, weight: float
-) -> Callable[[Tensor], Tensor]:
-    """Return the loss of `train_client` as a function of the indices of a batch of client n's samples, (b,)."""
-    _, head = space.head(n, module)
-    targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
-    cross_entropy = own.cross_entropy(module)
-
-    def loss(batch: Tensor) -> Tensor:
-        labels = own.labels[batch]
-        with features(head, targets.shape[1]) as seen:
-            fit = cross_entropy(batch)
-        error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
-        return fit + weight * (error * counted[labels]).mean()
-
-    return loss

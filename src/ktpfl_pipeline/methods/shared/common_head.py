@@ -3,13 +3,14 @@
 Clients may have different architectures: features are pooled to a common dimension F (`core/client/features.py`).
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.client import features
+from ktpfl_pipeline.core.client import PrivateSamples, Workspace, features
 from ktpfl_pipeline.core.federation import Federation, check_finite
 from ktpfl_pipeline.core.weights import Models, Params, select
 
@@ -93,3 +94,24 @@ def classified(fed: Federation, models: Models, prototypes: Tensor, known: Tenso
         return models
     calls = {n: (params, prototypes, known, prediction == "nearest_own_prototype") for n, params in models.items()}
     return fed.run("classify", features.with_prototypes, calls)
+
+
+def aligned(
+    space: Workspace, n: int, own: PrivateSamples, module: nn.Module, prototypes: Tensor, known: Tensor, weight: float
+) -> Callable[[Tensor], Tensor]:
+    """Return CE + λ·MSE(feature, prototype of the sample's class) as a function of a batch of client n's samples, (b,).
+
+    λ is `weight`. The second term is zero for a class without a prototype, one that is not `known`, (K,) bool.
+    """
+    _, head = space.head(n, module)
+    targets, counted = prototypes.to(space.device, space.dtype), known.to(space.device, space.dtype)
+    cross_entropy = own.cross_entropy(module)
+
+    def loss(batch: Tensor) -> Tensor:
+        labels = own.labels[batch]
+        with features.features(head, targets.shape[1]) as seen:
+            fit = cross_entropy(batch)
+        error = (seen.pop() - targets[labels]).square().mean(dim=1)  # (b,)
+        return fit + weight * (error * counted[labels]).mean()
+
+    return loss
