@@ -29,7 +29,7 @@ def federation(**settings: object) -> Federation:
 def trained(
     fed: Federation, own: Params, common: Params, t: int, shares: dict[int, float], n: int = 3
 ) -> tuple[Params, Params]:
-    return mutual.train(Workspace(fed), n, own, common, t, "conv", partial(METHOD.loss, shares)).value
+    return mutual.train_pair(Workspace(fed), n, own, common, t, "conv", partial(METHOD.loss, shares)).value
 
 
 def test_an_ensemble_is_the_weighted_mean_of_both_logits() -> None:

@@ -95,7 +95,7 @@ class TestRound:
         after, report = method.round(before, cohort, 2, fed)
         models = {n: before.models[n] for n in cohort}
         pairs = models, dict.fromkeys(models, before.common)
-        trained, copies = fed.train_together(mutual.train, pairs, 2, method.architecture(fed), method.loss)
+        trained, copies = fed.train_together(mutual.train_pair, pairs, 2, method.architecture(fed), method.loss)
         images = dict(zip(toy.IDS, toy.SIZES, strict=True))
         total = sum(images[n] for n in cohort)
         for name, value in after.common.items():

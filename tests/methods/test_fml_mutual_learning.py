@@ -27,7 +27,7 @@ def run(
     t: int = 1,
 ) -> tuple[Models, Models]:
     method, pairs = FML(architecture, alpha, beta), (models, dict.fromkeys(models, common))
-    trained, copies = fed.train_together(mutual.train, pairs, t, method.architecture(fed), method.loss)
+    trained, copies = fed.train_together(mutual.train_pair, pairs, t, method.architecture(fed), method.loss)
     return trained, copies
 
 

@@ -23,7 +23,7 @@ from ktpfl_pipeline.core.joining import Joined, given
 from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
 from ktpfl_pipeline.core.transfer import fetched
 from ktpfl_pipeline.core.weights import Models, Params
-from ktpfl_pipeline.methods.shared import mutual
+from ktpfl_pipeline.methods.shared.mutual import Losses, train_pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,9 @@ class FedAPEN(SmallCommon, Personal):
         """Return own models and copies of the shared one after training together on `loss`."""
         own = super().personal(state, clients, fed)
         pairs, loss = (own, dict.fromkeys(own, state.common)), partial(self.loss, state.shares)
-        return fed.train_together(mutual.train, pairs, t, self.architecture(fed), loss, epochs)
+        return fed.train_together(train_pair, pairs, t, self.architecture(fed), loss, epochs)
 
-    def loss(self, shares: Mapping[int, float], n: int, of: mutual.Losses) -> Tensor:
+    def loss(self, shares: Mapping[int, float], n: int, of: Losses) -> Tensor:
         """Return each model's CE + CE of the ensemble + KL(other ‖ this one), without gradient through the other."""
         share = shares.get(n, 0.5)  # λ
         mine, theirs = share * of.own_logits, (1.0 - share) * of.common_logits

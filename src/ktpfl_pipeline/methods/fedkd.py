@@ -21,7 +21,7 @@ from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, Sma
 from ktpfl_pipeline.core.metrics import Traffic
 from ktpfl_pipeline.core.transfer import on_host, sent
 from ktpfl_pipeline.core.weights import Models, Params, params_of, wire_bytes
-from ktpfl_pipeline.methods.shared import mutual
+from ktpfl_pipeline.methods.shared.mutual import Losses, train_pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class FedKD(SmallCommon, Personal):
         before = {n: (state.models[n], state.maps[n], nothing) for n in cohort}
         architecture = self.architecture(fed)
         calls = {n: (*before[n][:2], state.common, self, architecture, energy, t) for n in cohort}
-        found = fed.run_training("train", train_pair, calls, before)
+        found = fed.run_training("train", train_client, calls, before)
         trained, maps, uploads = (dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True))
         mean = fed.average({n: decoded(update, state.common) for n, update in uploads.items()})
         update = encoded(mean, energy)
@@ -109,7 +109,7 @@ class FedKD(SmallCommon, Personal):
         return after, RoundReport(trained, traffic)
 
 
-def train_pair(
+def train_client(
     space: Workspace,
     n: int,
     own: Params,
@@ -143,11 +143,11 @@ def train_pair(
     _, small_head = space.head(architecture, space.module(architecture, common, "common"))
     with features(head, method.dimension) as large, features(small_head, method.dimension) as small:
 
-        def loss(n: int, of: mutual.Losses) -> Tensor:
+        def loss(n: int, of: Losses) -> Tensor:
             fit, apart = of.own + of.common, method.feature_weight * F.mse_loss(large.pop(), between(small.pop()))
             return fit + (divergence * (of.own_gap + of.common_gap) + apart) / fit.detach()
 
-        outcome = mutual.train(space, n, own, common, t, architecture, loss, also=(between,))
+        outcome = train_pair(space, n, own, common, t, architecture, loss, also=(between,))
     mentor, mentee = outcome.value
     update = {name: tensor - common[name] for name, tensor in mentee.items()}
     return outcome.giving((mentor, params_of(between), encoded(update, energy)))

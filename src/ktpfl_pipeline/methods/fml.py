@@ -14,7 +14,7 @@ from ktpfl_pipeline.core import exchange
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import CommonState, Personal, RoundReport, SmallCommon
 from ktpfl_pipeline.core.weights import select
-from ktpfl_pipeline.methods.shared import mutual
+from ktpfl_pipeline.methods.shared.mutual import Losses, train_pair
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class FML(SmallCommon, Personal):
     def round(self, state: CommonState, cohort: list[int], t: int, fed: Federation) -> tuple[CommonState, RoundReport]:
         """Send the shared model, train both models on each other, and average the copies by numbers of samples."""
         pairs = select(state.models, cohort), dict.fromkeys(cohort, state.common)
-        trained, copies = fed.train_together(mutual.train, pairs, t, self.architecture(fed), self.loss)
+        trained, copies = fed.train_together(train_pair, pairs, t, self.architecture(fed), self.loss)
         after = CommonState({**state.models, **trained}, fed.average(copies))
         return after, RoundReport(trained, exchange.both_ways(copies))
 
-    def loss(self, n: int, of: mutual.Losses) -> Tensor:
+    def loss(self, n: int, of: Losses) -> Tensor:
         """Return α·CE + (1 - α)·KL(shared ‖ own) of the own model, plus β·CE + (1 - β)·KL(own ‖ shared) of the shared.
 
         With α = 1 the training of the own model equals local-only training bit for bit.

@@ -33,7 +33,7 @@ class Losses(NamedTuple):
     cross_entropy: Callable[[Tensor], Tensor]
 
 
-def train(
+def train_pair(
     space: Workspace,
     n: int,
     own: Params,
