@@ -118,76 +118,69 @@ class Evaluator(Generic[State]):
     def _measured(
         self, ended: Ended[State], adapt: Sequence[int], pool: LabeledDataset | None, away: Collection[int]
     ) -> RoundRecord:
-        """Return the record with all measurements of the clients that are not `away`.
+        """Return the record with all measurements of the clients that are not `away`, and the others' earlier values.
 
         `AT_ONCE` clients are evaluated at a time, so that not all models that `personal` makes are in memory at once.
         """
         method, fed = self.method, self.fed
         after, history, cohort = ended.after, ended.history, ended.report.after_local
-        ids = [client.id for client in fed.clients]
+        ids = list(fed.by_id)
         everyone = [n for n in ids if n not in away]
-        earlier = history[-1].accuracy.get(AFTER_TRANSFER, []) if history else []
-        stands = {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
+        stands = _last(ids, [record.accuracy.get(AFTER_TRANSFER, []) for record in history[-1:]])
         validated = {client.id for client in fed.clients if len(client.validation)}
         validated = validated if validated.difference(fed.adversary_ids) else set()  # a mean is over benign clients
         points = [AFTER_LOCAL, AFTER_TRANSFER, *[VALIDATION] * bool(validated), *(f"{ADAPTED}{e}" for e in adapt)]
-        accuracy: dict[str, list[float]] = {point: [] for point in points}
-        measured: dict[str, list[float]] = {name: [] for name in MEASURES}
-        loss: list[float] = []
+        accuracy: dict[str, dict[int, float]] = {point: {} for point in points}
+        measured: dict[str, dict[int, float]] = {name: {} for name in MEASURES}
+        loss: dict[int, float] = {}
         for start in range(0, len(everyone), AT_ONCE):
             some = everyone[start : start + AT_ONCE]
             absent = [n for n in some if n not in cohort and n not in stands]
             stored = method.personal(ended.before, absent, fed) if absent else {}
             trained = select({**stored, **cohort}, [n for n in some if n in stored or n in cohort])
             local = {n: found.accuracy for n, found in self.of_models(trained, "test").items()}
-            accuracy[AFTER_LOCAL] += [local[n] if n in local else stands[n] for n in some]
+            accuracy[AFTER_LOCAL] |= {n: local[n] if n in local else stands[n] for n in some}
             personal = method.personal(after, some, fed)
             test = self.of_models(personal, "test")
-            accuracy[AFTER_TRANSFER] += [test[n].accuracy for n in some]
-            loss += [test[n].loss for n in some]
+            accuracy[AFTER_TRANSFER] |= {n: found.accuracy for n, found in test.items()}
+            loss |= {n: found.loss for n, found in test.items()}
             if validated:
-                validation = self.of_models(select(personal, [n for n in some if n in validated]), "validation")
-                accuracy[VALIDATION] += [validation[n].accuracy if n in validated else math.nan for n in some]
+                known = self.of_models(select(personal, [n for n in some if n in validated]), "validation")
+                accuracy[VALIDATION] |= {n: known[n].accuracy if n in validated else math.nan for n in some}
             for name in MEASURES:
-                measured[name] += [getattr(test[n], name) for n in some]
+                measured[name] |= {n: getattr(found, name) for n, found in test.items()}
             if pool is not None:
-                measured.setdefault("global_accuracy", []).extend(accuracies_on(fed, pool, personal))
+                measured.setdefault("global_accuracy", {}).update(accuracies_on(fed, pool, personal))
             untuned = method.untuned(after, personal, fed) if adapt else {}
             for e in adapt:
-                accuracy[f"{ADAPTED}{e}"] += adapted(method, after, untuned, e, fed)
+                accuracy[f"{ADAPTED}{e}"] |= dict(zip(some, adapted(method, after, untuned, e, fed), strict=True))
         # `on_divergence` does not apply: mixing hides which client diverged, and an evaluation must not change a run
-        if found := {n: f"its test loss is {x}" for n, x in zip(everyone, loss, strict=True) if not math.isfinite(x)}:
-            raise DivergedError(found)
-        loss_by_phase = {**ended.record.loss, "test": loss}
-        record = replace(ended.record, accuracy=accuracy, measures=measured, loss=loss_by_phase)
-        return _with_earlier(record, ids, everyone, history) if away else record
+        if odd := {n: f"its test loss is {x}" for n, x in loss.items() if not math.isfinite(x)}:
+            raise DivergedError(odd)
+        if away and not everyone and not any(record.accuracy for record in history):
+            return ended.record  # no client has replied so far
+
+        def whole(kind: str, name: str, values: dict[int, float]) -> list[float]:
+            """Return the values of all clients; one that is away has its last earlier value, or NaN without one."""
+            earlier = [getattr(record, kind).get(name, []) for record in history] if away else []
+            return [{**_last(ids, earlier), **values}.get(n, math.nan) for n in ids]
+
+        found = {point: whole("accuracy", point, values) for point, values in accuracy.items()}
+        return replace(
+            ended.record,
+            accuracy={point: values for point, values in found.items() if not (away and all(map(math.isnan, values)))},
+            measures={name: whole("measures", name, values) for name, values in measured.items()},
+            loss={**ended.record.loss, "test": whole("loss", "test", loss)},
+            stale=[n for n in ids if n in away],
+        )
 
 
-def _with_earlier(found: RoundRecord, ids: list[int], there: list[int], history: Sequence[RoundRecord]) -> RoundRecord:
-    """Return a record of values for the clients `there`, filled up to all clients with their last earlier values.
-
-    A client without an earlier value has NaN. An evaluation point without any value is left out.
-    """
-    if not there and not any(record.accuracy for record in history):
-        losses = {phase: values for phase, values in found.loss.items() if phase != "test"}
-        return replace(found, accuracy={}, measures={}, loss=losses)
-
-    def whole(kind: str, name: str, values: list[float]) -> list[float]:
-        known: dict[int, float] = {}
-        for record in history:
-            earlier = getattr(record, kind).get(name, [])
-            known |= {n: x for n, x in zip(ids, earlier, strict=bool(earlier)) if not math.isnan(x)}
-        known |= dict(zip(there, values, strict=True))
-        return [known.get(n, math.nan) for n in ids]
-
-    accuracy = {name: whole("accuracy", name, values) for name, values in found.accuracy.items()}
-    return replace(
-        found,
-        accuracy={name: values for name, values in accuracy.items() if not all(map(math.isnan, values))},
-        measures={name: whole("measures", name, values) for name, values in found.measures.items()},
-        loss={**found.loss, "test": whole("loss", "test", found.loss["test"])},
-        stale=[n for n in ids if n not in there],
-    )
+def _last(ids: list[int], records: Sequence[list[float]]) -> dict[int, float]:
+    """Return each client's last known value in `records`, the values of all clients or none, from the earliest on."""
+    known: dict[int, float] = {}
+    for values in records:
+        known |= {n: x for n, x in zip(ids, values, strict=bool(values)) if not math.isnan(x)}
+    return known
 
 
 def pooled_test(fed: Federation, limit: int) -> LabeledDataset:
@@ -200,11 +193,12 @@ def pooled_test(fed: Federation, limit: int) -> LabeledDataset:
     return LabeledDataset(torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts]))
 
 
-def accuracies_on(fed: Federation, samples: LabeledDataset, models: Models) -> list[float]:
-    """Return each model's accuracy on the same samples, which belong to no client."""
+def accuracies_on(fed: Federation, samples: LabeledDataset, models: Models) -> dict[int, float]:
+    """Return each model's accuracy on the same samples, which belong to no client, by client."""
     inputs, labels = sent(samples.inputs, fed.device), sent(samples.labels, fed.device)
     answers = fed.run("evaluate", operations.cross_logits, {n: (params, inputs) for n, params in models.items()})
-    return fetched([(answers[n].argmax(dim=1) == labels).double().mean() for n in models])
+    found = fetched([(answers[n].argmax(dim=1) == labels).double().mean() for n in models])
+    return dict(zip(models, found, strict=True))
 
 
 def adapted(method: Method[State], state: State, models: Models, epochs: int, fed: Federation) -> list[float]:
