@@ -64,7 +64,7 @@ def train_pair(
         a = mine(inputs)
         with rng.seeded(rng.derive(space.setting.seed, "common dropout", t, n, next(step)), space.device):
             b = theirs(inputs)
-        gaps = (distillation_loss(x, torch.softmax(y.detach(), dim=1), 1.0) for x, y in ((a, b), (b, a)))
+        gaps = [distillation_loss(x, torch.softmax(y.detach(), dim=1), 1.0) for x, y in ((a, b), (b, a))]
         fits = samples.loss(a, batch), samples.loss(b, batch)
         return loss(n, Losses(*fits, *gaps, a, b, lambda logits: samples.loss(logits, batch)))
 
