@@ -160,3 +160,11 @@ def test_what_goes_up_and_down() -> None:
         n: Traffic(prototypes_up=4 * up, prototypes_down=4 * 3 * 36, parameters_up=4 * 167, parameters_down=4 * 167)
         for n, up in expected.items()
     }
+
+
+def test_a_model_without_an_extractor_trains_its_head() -> None:
+    fed = toy.alike()
+    before = fed.initial_model("linear")
+    state, report = FedPAC().round(FedPAC().init(fed), [3, 7], 1, fed)
+    assert state.common == {}
+    assert all(not toy.same(params, before) for params in report.after_local.values())
