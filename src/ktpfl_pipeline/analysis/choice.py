@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import DIGITS
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN, VALIDATION
 from ktpfl_pipeline.core.settings import Choice
@@ -70,9 +70,7 @@ def with_choice(results: Sequence[MethodResult], local: MethodResult | None, how
     alone, changed = {run.seed: run for run in local.runs} if local else {}, list[MethodResult]()
     for each in results:
         runs = [run for one in each.runs if one.seed in alone and (run := _chosen(one, alone[one.seed], how))]
-        whole = 0 < len(runs) == len(each.runs)
-        again = replace(summarize(runs, each.hyperparameters, each.settings), title=each.title) if whole else each
-        changed.append(again)
+        changed.append(each.having(runs) if 0 < len(runs) == len(each.runs) else each)
     return changed
 
 

@@ -168,7 +168,7 @@ class Comparison:
 
     def gains(self, point: str = AFTER_TRANSFER) -> Differences:
         """Return the difference of each other method to local-only at a point; empty without local-only."""
-        return self._differences(point)["gains"]
+        return self._differences(point, "")["gains"]
 
     def leads(self, point: str = AFTER_TRANSFER, subject: str = "") -> Differences:
         """Return the difference of a method, by default the subject, to each other one except local-only training."""
@@ -176,11 +176,14 @@ class Comparison:
 
     def margins(self, point: str = AFTER_TRANSFER) -> Differences:
         """Return the difference of the first of the `leaders` to each other method at a point."""
-        return self._differences(point)["margins"]
+        return self._differences(point, "")["margins"]
 
     @once
-    def _differences(self, point: str, subject: str = "") -> dict[str, Differences]:
-        """Return the families of differences at a point by name. Each family is corrected by itself."""
+    def _differences(self, point: str, subject: str) -> dict[str, Differences]:
+        """Return the families of differences at a point by name, for this subject or else the report's.
+
+        Each family is corrected by itself.
+        """
         main, local, leader = self.methods.get(subject, self.main), self.local, [*self.leaders(point), None][0]
         pairs: dict[str, list[tuple[MethodResult, MethodResult | None, MethodResult | None]]] = {
             "gains": [(each, each, local) for each in self.results if each is not local],

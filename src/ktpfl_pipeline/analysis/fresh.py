@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, RoundRecord
 
 NO_VALUE, DIVERGED, ABSENT, UNTRAINED = "not evaluated", "diverged", "absent", "in no cohort"
@@ -62,10 +62,7 @@ def fresh(results: Sequence[MethodResult]) -> Fresh:
             changed |= {id(run): _masked(run, whole, cells) for run in runs}
     if not changed:
         return Fresh(results, found, frozenset(apart))
-    masked = []
-    for result in results:
-        summary = summarize([changed.get(id(run), run) for run in result.runs], result.hyperparameters, result.settings)
-        masked.append(replace(summary, title=result.title))
+    masked = [result.having([changed.get(id(run), run) for run in result.runs]) for result in results]
     return Fresh(masked, found, frozenset(apart))
 
 

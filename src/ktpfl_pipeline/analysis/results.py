@@ -12,8 +12,8 @@ the points in the order of `ORDER`, followed by the points after adaptation.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from statistics import fmean
 from typing import Any, ClassVar, Self
 
@@ -161,7 +161,7 @@ class FinishedRun(Kept):
         """The records of the evaluated rounds."""
         return [record for record in self.history if record.accuracy]
 
-    @property
+    @cached_property
     def counted(self) -> list[RoundRecord]:
         """The evaluations of the final value: the last five after 95 % of the clients have taken part in training.
 
@@ -190,7 +190,7 @@ class FinishedRun(Kept):
         """The share of clients in any cohort; below `TRAINED_SHARE`, final values include untrained models."""
         return len(self.sampled) / len(self.architectures)
 
-    @property
+    @cached_property
     def points(self) -> list[str]:
         """The evaluation points that have a final value, in the order of reports."""
         known = {point for record in self.counted for point in record.accuracy}
@@ -205,18 +205,18 @@ class FinishedRun(Kept):
         """Return a round's mean accuracy over the benign clients by evaluation point; empty if it was not evaluated."""
         return {point: mean_over_clients(values, self.adversaries) for point, values in record.accuracy.items()}
 
-    @property
+    @cached_property
     def traffic(self) -> dict[str, int]:
         """Bytes by traffic category, summed over clients and rounds."""
         return {name: sum(sum(record.traffic.get(name, [])) for record in self.history) for name in LEDGERS}
 
-    @property
+    @cached_property
     def work(self) -> dict[str, float]:
         """The computation of all clients over all rounds: backpropagated ``samples``, and ``flops``."""
         names = dict.fromkeys(name for record in self.history for name in record.work)
         return {name: sum(sum(record.work.get(name, ())) for record in self.history) for name in names}
 
-    @property
+    @cached_property
     def measures(self) -> dict[str, list[float]]:
         """The measures of each client's model, (N,), by name: means over evaluations of the final value that have them.
 
@@ -302,6 +302,10 @@ class MethodResult(Kept):
     def predictions(self) -> float:
         """Bytes of knowledge, sent and received over the whole run, mean over seeds: no models and no public data."""
         return self.traffic["knowledge_up"] + self.traffic["knowledge_down"]
+
+    def having(self, runs: Sequence[FinishedRun]) -> "MethodResult":
+        """Return the result with other runs in place of its own."""
+        return replace(summarize(runs, self.hyperparameters, self.settings), title=self.title)
 
     def client_curves(self, point: str) -> tuple[list[int], list[list[float]]]:
         """Return the rounds that every seed evaluated, and each client's accuracy, mean over seeds, (rounds, N)."""
