@@ -58,7 +58,7 @@ class FedFomo(Personal):
     """FedFomo (Zhang et al., 2021): a model is weighted by the decrease in validation loss per unit of distance.
 
     Attributes:
-        candidates: M, the number of models that a client compares, including its own.
+        candidates: M, the number of models that a client compares, including its own; 5 in the authors' code.
         explore: ε, the probability that a random client replaces a candidate; 0.3 in the authors' code.
         decay: the decrease of ε per round; 0.05 in the authors' code.
     """

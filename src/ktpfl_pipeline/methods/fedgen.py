@@ -48,8 +48,8 @@ class FedGen(LGFedAvg):
 
     Attributes:
         weight: λ, the weight of the cross-entropy on generated features in the local loss; 1 in the paper (Eq. 5).
-        noise: the number of normally distributed inputs of the generator, in addition to the class.
-        hidden: the number of hidden units of the generator.
+        noise: the number of the generator's normally distributed inputs besides the class; as in the authors' code.
+        hidden: the number of hidden units of the generator; as in the authors' code.
         rate: the server's step size.
         steps: the server's steps per round.
         batch: the number of generated features per server step.
