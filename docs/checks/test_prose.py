@@ -1,5 +1,6 @@
 """Plain English: rewritten pages avoid every pattern, and no pattern becomes more frequent elsewhere."""
 
+import re
 from collections import Counter
 
 import prose
@@ -75,6 +76,17 @@ def test_no_line_begins_with_a_percent_sign() -> None:
         if line.startswith("%")
     }
     assert hidden == set()
+
+
+def test_every_table_has_a_head() -> None:
+    """A blank line within a table would show its last rows as text."""
+    blocks = [
+        (file.name, rows)
+        for file in prose.pages()
+        for rows in re.findall(r"(?:^\|.*\n)+", prose.FENCE.sub("", file.read_text("utf-8")) + "\n", re.MULTILINE)
+        if not re.match(r"\|.*\n\|[ :|-]+\|\n", rows)
+    ]
+    assert blocks == []
 
 
 def test_the_patterns_are_noticed() -> None:
