@@ -4,9 +4,9 @@ The names of tensors tell the parts, so `built` can make the module from an arch
 
 - `Gated` (FedCP) and `Valved` (GPFL) replace a model's linear head. Each has a part whose name no layer of an
   architecture has.
-- `Joint` (FedMRL): the features of a small common extractor and of the client's own extractor are projected together,
-  and the projection enters the head of the client's own model. ``own`` is the own extractor, ``head`` its head,
-  ``common`` the common extractor, and ``projector:`` with the common model's architecture the projector.
+- `Joint` (FedMRL): the head of the client's own model reads a projection of the features of its own extractor and of a
+  small common one. ``own`` is the own extractor, ``head`` its head, ``common`` the common extractor, and ``projector:``
+  with the common model's architecture the projector.
 - `Ensemble` (FedAPEN): ``own`` and ``common`` are whole models, and ``share:`` with the architecture of the common one
   is the weight of the own one.
 """
