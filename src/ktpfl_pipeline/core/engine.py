@@ -14,8 +14,7 @@ from torch import Tensor
 from ktpfl_pipeline.core import compatibility, privacy
 from ktpfl_pipeline.core.errors import ClientsMissing, DivergedError, InputError, LostError, named
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.machine import memory
-from ktpfl_pipeline.core.machine.resources import processor
+from ktpfl_pipeline.core.machine.resources import processor, used_up_by
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import LAST, LEDGERS, RoundRecord
 from ktpfl_pipeline.core.rounds import checkpoint, contract, early_stopping
@@ -119,7 +118,7 @@ def run(
     while True:
         before = told
         try:
-            with memory.used_up_by("The server", fed), collected() as found:
+            with used_up_by("The server", fed), collected() as found:
                 recall(fed.warnings)
                 made = _run(method, fed, schedule, settings or {}, checkpoint_file, tell, found)
                 return replace(made, warnings=tuple(found))

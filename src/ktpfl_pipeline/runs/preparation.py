@@ -13,7 +13,7 @@ from ktpfl_pipeline import models
 from ktpfl_pipeline.config.checks import saying
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
-from ktpfl_pipeline.core.machine.memory import used_up_by
+from ktpfl_pipeline.core.machine.resources import used_up_by
 from ktpfl_pipeline.core.rounds import contract
 from ktpfl_pipeline.core.warnings import collected, recall, warn
 from ktpfl_pipeline.data import public

@@ -12,7 +12,7 @@ import torch
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.errors import InputError, listed, plural
-from ktpfl_pipeline.core.machine.memory import used_up_by
+from ktpfl_pipeline.core.machine.resources import used_up_by
 from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.core.warnings import collected, warn
 from ktpfl_pipeline.data import sources

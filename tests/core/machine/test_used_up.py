@@ -12,7 +12,7 @@ from kedro.io import DatasetError
 
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.core.machine import memory, resources
+from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.rounds import checkpoint
 from ktpfl_pipeline.data.sources.limits import readable
 from ktpfl_pipeline.models import pretrained
@@ -25,13 +25,13 @@ ALLOCATOR = "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: 
 def test_what_an_allocator_says_becomes_a_sentence(error: Exception) -> None:
     with (
         pytest.raises(InputError, match=r"^Reading used up the memory of this machine \(.+\): choose a smaller"),
-        memory.used_up_by("Reading"),
+        resources.used_up_by("Reading"),
     ):
         raise error
 
 
 def test_other_errors_stay() -> None:
-    with pytest.raises(RuntimeError, match="shape"), memory.used_up_by("Reading"):
+    with pytest.raises(RuntimeError, match="shape"), resources.used_up_by("Reading"):
         raise RuntimeError("shape '[3]' is invalid")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import named
 from ktpfl_pipeline.core.linalg import settled
-from ktpfl_pipeline.core.machine import memory
+from ktpfl_pipeline.core.machine.resources import used_up_by
 from ktpfl_pipeline.core.weights import Params
 
 Value = TypeVar("Value")
@@ -60,7 +60,7 @@ def performed(
     InputError if the memory does not suffice.
     """
     inner = operation.operation if isinstance(operation, Resuming) else operation
-    with memory.used_up_by(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):
+    with used_up_by(f"{named(n)}'s {getattr(inner, '__name__', 'operation')}", space.setting):
         outcome = checked(operation(space, n, *settled(arguments)))
         return replace(outcome, value=settled(outcome.value), optimizer_state=settled(outcome.optimizer_state))
 
