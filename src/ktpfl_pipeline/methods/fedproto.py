@@ -122,15 +122,9 @@ def train_client(
     weight: float,
     epochs: int | None = None,
 ) -> Outcome[Params]:
-    """Train E epochs on CE + λ·MSE(feature, prototype of the sample's class) over client n's data.
+    """Train E epochs, or `epochs`, on `common_head.aligned` with the global prototypes, (K, F), over client n's data.
 
-    With λ = 0 the training equals local training bit for bit. The second term is zero for a class without a prototype.
-
-    Args:
-        prototypes: (K, F), the global prototypes.
-        known: (K,) bool, which classes have a prototype.
-        weight: λ.
-        epochs: the number of epochs; None takes E.
+    With λ = 0 the training equals local training bit for bit; λ is `weight`.
     """
     own, module = PrivateSamples(space, n, t), space.module(n, params).train()
     outcome = own.descend(module, common_head.aligned(space, n, own, module, prototypes, known, weight), epochs)
