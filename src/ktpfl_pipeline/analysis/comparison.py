@@ -180,7 +180,7 @@ class Comparison:
 
     @once
     def _differences(self, point: str, subject: str) -> dict[str, Differences]:
-        """Return the families of differences at a point by name, for this subject or else the report's.
+        """Return the families of differences at a point by name, of this subject or else the report's.
 
         Each family is corrected by itself.
         """
