@@ -21,17 +21,8 @@ from torch import Tensor
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError, plural
-from ktpfl_pipeline.core.executors.base import (
-    ATTEMPTS,
-    Calls,
-    Executor,
-    Key,
-    Operation,
-    Progress,
-    Value,
-    call_failed,
-    fields_of,
-)
+from ktpfl_pipeline.core.executors import base
+from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.ray_session import (
     Session,
     about,
@@ -124,8 +115,8 @@ class ClusterExecutor(Executor):
                 raise
             except ray.exceptions.RayError as error:
                 attempts[asked.n] += 1  # the worker's first call without an answer is the one that it computed
-                if attempts[asked.n] >= ATTEMPTS:
-                    raise call_failed(asked.n, phase, "workers of the cluster", type(error).__name__) from error
+                if attempts[asked.n] >= base.ATTEMPTS:
+                    raise base.call_failed(asked.n, phase, "workers of the cluster", type(error).__name__) from error
                 self._renew(asked.position)
                 waiting = {key: other for key, other in waiting.items() if other.position != asked.position}
                 ask(asked.position)
@@ -167,7 +158,7 @@ class ClusterExecutor(Executor):
         """Send a worker the settings, the public set, and the data of its clients alone."""
         setting = self._setting
         assert setting is not None
-        given = fields_of(
+        given = base.fields_of(
             setting,
             clients=tuple(client for client in setting.clients if self._homes[client.id] == position),
             compute=replace(setting.compute, device=setting.device.type),  # no index: the first GPU that Ray assigned

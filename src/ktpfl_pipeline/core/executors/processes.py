@@ -31,17 +31,8 @@ import torch
 from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, plural
-from ktpfl_pipeline.core.executors.base import (
-    ATTEMPTS,
-    Calls,
-    Executor,
-    Key,
-    Operation,
-    Progress,
-    Value,
-    call_failed,
-    fields_of,
-)
+from ktpfl_pipeline.core.executors import base
+from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
 from ktpfl_pipeline.core.machine import resources
@@ -170,8 +161,8 @@ class ProcessesExecutor(Executor):
     def _replace(self, position: int, phase: str, n: Any, attempts: int) -> None:
         dead = self._pool[position]
         how = dead.end()
-        if attempts >= ATTEMPTS:
-            raise call_failed(n, phase, "workers", how)
+        if attempts >= base.ATTEMPTS:
+            raise base.call_failed(n, phase, "workers", how)
         self._homes = {n: worker for n, worker in self._homes.items() if worker is not dead}
         self._pool[position] = self._worker(position, [worker for worker in self._pool if worker is not dead])
 
@@ -203,7 +194,7 @@ class _Parcel:
     def __init__(self, setting: Setting) -> None:
         self._memory = SharedMemory(OF_DATA, file=True)
         try:
-            self._rest = self._memory.dump(fields_of(setting))
+            self._rest = self._memory.dump(base.fields_of(setting))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
                 f"The federation cannot be sent to workers ({error}), which are not forked where there is a GPU: "
