@@ -14,17 +14,7 @@ from ktpfl_pipeline.core.augmentation import Augmentation
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.recipe import BATCH_NORM, BatchNormPolicy, Recipe
 from ktpfl_pipeline.core.shares import rounded
-from ktpfl_pipeline.core.validation import (
-    Chance,
-    Count,
-    Fraction,
-    Natural,
-    NotNegative,
-    Part,
-    Positive,
-    Reads,
-    Share,
-)
+from ktpfl_pipeline.core.validation import Chance, Count, Fraction, Natural, NotNegative, Part, Positive, Reads, Share
 
 if TYPE_CHECKING:
     import torch

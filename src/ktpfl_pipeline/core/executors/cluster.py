@@ -23,14 +23,7 @@ from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.errors import InputError, LostError, plural
 from ktpfl_pipeline.core.executors import base
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
-from ktpfl_pipeline.core.executors.ray_session import (
-    Session,
-    about,
-    carry_tensors,
-    check,
-    check_versions,
-    receive_on,
-)
+from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, check_versions, receive_on
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Setting
 from ktpfl_pipeline.core.settings import Ray
