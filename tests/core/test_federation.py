@@ -10,7 +10,9 @@ import torch
 import toy
 from torch import Tensor
 
+from ktpfl_pipeline.core import setting
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.executors.base import fields_of
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import Compute, Distillation, ExecutorSettings
@@ -302,6 +304,26 @@ def test_threads_are_those_of_the_settings() -> None:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(1)
+
+
+def test_a_workers_copy_is_not_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy tries no architecture; the check that a federation makes still finds what is wrong with the data."""
+    fed = toy.federation()
+    monkeypatch.setattr(setting, "facts_of", lambda *given: pytest.fail("an architecture was tried"))
+    copied = setting.Setting(**fields_of(fed, public_batch_size=10**6, known={}))
+    with pytest.raises(InputError, match="The public batch is 1000000"):
+        copied.check()
+    with pytest.raises(InputError, match="The public batch is 1000000"):
+        replace(fed, public_batch_size=10**6)
+
+
+def test_class_counts_are_of_training_samples() -> None:
+    fed = toy.federation()
+    counts = fed.class_counts([20, 3])
+    assert counts.shape == (2, toy.CLASSES)
+    assert [row.tolist() for row in counts] == [
+        [int((fed.by_id[n].train.labels == k).sum()) for k in range(toy.CLASSES)] for n in (20, 3)
+    ]
 
 
 def test_fields_are_frozen() -> None:

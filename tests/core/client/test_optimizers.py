@@ -136,6 +136,26 @@ class TestState:
         assert sorted(results[0][1]) == [f"{p}.{key}" for p in (0, 1) for key in ("exp_avg", "exp_avg_sq", "step")]
         assert float(results[0][1]["0.step"]) == 4
 
+    def test_is_that_of_the_first_training_of_an_operation(self) -> None:
+        """A second training starts with a fresh optimizer, whose state is not kept."""
+        fed = toy.alike(training=LocalTraining(1, 8, 0.1, momentum=0.9, optimizer_state="kept"))
+        space, own = Workspace(fed), fed.by_id[N].train
+        module = space.module(N, fed.initial_models()[N])
+        space.optimizer_state = {}
+        states = [
+            sgd.descend(
+                space,
+                module,
+                lambda batch: F.cross_entropy(module(own.inputs[batch] / 127.5 - 1), own.labels[batch]),
+                len(own),
+                fed.training,
+                1,
+                torch.Generator().manual_seed(0),
+            ).optimizer_state
+            for _ in range(2)
+        ]
+        assert states[0] and states[1] is None
+
     def test_without_an_epoch_it_stays(self) -> None:
         fed = toy.alike(training=LocalTraining(2, 8, 0.1, momentum=0.9, optimizer_state="kept"))
         models = fed.train({N: fed.initial_models()[N]}, 1)
