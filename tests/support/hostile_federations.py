@@ -122,7 +122,11 @@ FEDERATIONS: dict[str, tuple[str, Make, str]] = {
     "leaf: a list in the place of samples": (LEAF, written(ANNE, user_data={"anne": [1]}), "has no samples"),
     "leaf: fewer labels than inputs": (LEAF, anne([[1], [2]], [0]), "has 2 inputs and 1 label:"),
     "leaf: inputs of two lengths": (LEAF, anne([[1, 2], [3]], [0, 1]), "all of one length"),
-    "leaf: users of two lengths": (LEAF, written({**BILL, "anne": ([[1]], [0])}), "give all users the same shape"),
+    "leaf: users of two lengths": (
+        LEAF,
+        written({**BILL, "anne": ([[1]], [0])}),
+        "features of shape (2,) and user",
+    ),
     "leaf: a text and a number": (LEAF, anne(["once upon a time", 3], [0, 1]), "has '3' as text 2"),
     "leaf: one text of a megabyte beside 10,000": (
         LEAF,

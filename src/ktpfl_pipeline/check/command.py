@@ -20,11 +20,11 @@ from ktpfl_pipeline.core.errors import InputError, plural, unknown
 from ktpfl_pipeline.core.extensions import is_path, load, not_a_path, own_frames, raised
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.warnings import Found, collected
-from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.data import registry
 
 KINDS = ("method", "model", "source")
 IMAGE = "1,28,28"
-TEXTS = (models.text.__name__, models.transformers.__name__)
+TEXTS = tuple(f"{models.__name__}.{module}" for module in ("text", "transformers"))
 """Modules whose models have texts as inputs."""
 
 
@@ -72,18 +72,18 @@ def kind_of(name: str) -> str:
     registered = {
         "method": name in methods.METHODS,
         "model": name in models.MODELS or models.is_family(name),
-        "source": name.partition(":")[0] in sources.SOURCES or (not is_path(name) and sources.PATH.fullmatch(name)),
+        "source": name.partition(":")[0] in registry.SOURCES or (not is_path(name) and registry.PATH.fullmatch(name)),
     }
     if found := [kind for kind, holds in registered.items() if holds]:
         return found[0]
-    if sources.of_file(name):
-        sources.find(name)
+    if registry.of_file(name):
+        registry.split(name)
     if not is_path(name):
         path, colon, argument = name.partition(":")
         own = methods.dotted(path)  # a source with an argument
         if meant := methods.dotted(name) or (own and own + colon + argument):
             raise not_a_path(repr(name), meant)
-        raise unknown("method, model or source", name, [*methods.METHODS, *models.MODELS, *sources.SOURCES])
+        raise unknown("method, model or source", name, [*methods.METHODS, *models.MODELS, *registry.SOURCES])
     if kind := _shown_by(load(name, "method, model or source")):
         return kind
     raise InputError(

@@ -55,10 +55,9 @@ def check_extension(where: str, given: str, known: Collection[str], find: Callab
 def check_names(name: str, experiment: Experiment) -> None:
     """Check that the named built-in architectures, methods, partition schemes, sources and devices exist."""
     from ktpfl_pipeline import models
-    from ktpfl_pipeline.data import sources
-    from ktpfl_pipeline.data.partition import NATURAL, SCHEMES
+    from ktpfl_pipeline.data import registry
 
-    check_known(f"{name}.partition.scheme", experiment.partition.scheme, [*SCHEMES, NATURAL])
+    check_known(f"{name}.partition.scheme", experiment.partition.scheme, [*registry.SCHEMES, registry.NATURAL])
     for architecture in experiment.models():
         if not models.is_family(architecture):
             check_extension(f"{name}.architectures", architecture, models.MODELS, models.find)
@@ -73,17 +72,22 @@ def check_names(name: str, experiment: Experiment) -> None:
                 f"{name}.compare has {other} and {method}, and both are called {title(method)!r}: rename one."
             )
     for kind, known in (
-        ("private", [*sources.SOURCES]),
-        ("public", [*sources.SOURCES, OPEN_PART, NO_PUBLIC, "included"]),
+        ("private", [*registry.SOURCES]),
+        ("public", [*registry.SOURCES, OPEN_PART, NO_PUBLIC, "included"]),
     ):
         source = getattr(experiment, kind).source
         if (kind, source) == ("private", REAL):  # `check_here` raises an error if a command would run it
             continue
-        given = source if sources.PATH.fullmatch(source) else source.partition(":")[0]
-        if sources.of_file(given):  # first, so that it is not read as a dotted path without a colon
-            with saying(f"{name}.{kind}.source: "):
-                sources.find(source)
-        check_extension(f"{name}.{kind}.source", given, known, sources.find)
+        where, given = f"{name}.{kind}.source", source.partition(":")[0]
+        if registry.PATH.fullmatch(source):
+            from ktpfl_pipeline.data import sources
+
+            check_extension(where, source, known, sources.find)
+            continue
+        if registry.of_file(given):  # first, so that it is not read as a dotted path without a colon
+            with saying(f"{where}: "):
+                registry.split(source)
+        check_extension(where, given, known, registry.split)
     check_device(f"{name}.compute.device", experiment.compute.device)
 
 
@@ -98,7 +102,7 @@ def check_together(name: str, experiment: Experiment) -> None:
 def check_federation(name: str, experiment: Experiment) -> None:
     """Check that the settings of clients, samples, models, adversaries and executor do not exclude each other."""
     from ktpfl_pipeline.core import executors
-    from ktpfl_pipeline.data.partition import NATURAL
+    from ktpfl_pipeline.data.registry import NATURAL
 
     if experiment.clients is None and experiment.partition.scheme != NATURAL:
         raise InputError(
@@ -137,13 +141,14 @@ def check_families(name: str, experiment: Experiment) -> None:
 
 
 def check_device(where: str, device: str) -> None:
-    import torch
-
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
         raise InputError(f"{where} is {device!r}; choose auto, cpu, cuda or cuda:<number>.")
     kind, _, number = device.partition(":")
-    if kind == "cuda" and int(number or 0) >= (found := torch.cuda.device_count()):
-        raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
+    if kind == "cuda":
+        import torch
+
+        if int(number or 0) >= (found := torch.cuda.device_count()):
+            raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
 
 
 def check_training(name: str, experiment: Experiment) -> None:

@@ -22,7 +22,7 @@ from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.columns import of_columns, one_per_value
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
-from ktpfl_pipeline.data.sources.labels import NUMBER
+from ktpfl_pipeline.data.sources.parts import NUMBER
 from ktpfl_pipeline.data.standardization import UNKNOWN, FrequentTokens
 
 CHANCE = 0.01

@@ -2,12 +2,10 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
@@ -54,29 +52,6 @@ def composed(name: object) -> str:
 def client_names(names: Iterable[object], where: object) -> tuple[str, ...]:
     """Return the names of clients as strings. Raises InputError, which names `where`, if a name cannot be shown."""
     return _shown(names, "client", where)
-
-
-def owners_of(names: Sequence[object], where: object) -> tuple[Tensor, tuple[str, ...]]:
-    """Return the owner of each sample, (M,) int64, as an index into the sorted names, and these names.
-
-    `names`, (M,), has the name of each sample's owner. Error messages begin with `where`.
-    """
-    found, owners = np.unique(np.asarray(names), return_inverse=True)
-    if found.dtype.kind == "U":  # numbers need no NFC and stay sorted as numbers
-        found, same = np.unique([composed(name) for name in found], return_inverse=True)
-        owners = same[owners]
-    return torch.from_numpy(owners.astype(np.int64)), client_names(found, where)
-
-
-def groups_of(groups: "np.ndarray[Any, Any]", owners: Tensor | None) -> Tensor:
-    """Return the group of each sample as a number, (M,) int64, from M names or numbers of groups.
-
-    Groups belong to their owner: a patient 7 at each of two hospitals is two patients.
-    """
-    _, numbers = np.unique(groups, return_inverse=True)
-    if owners is not None:
-        _, numbers = np.unique(np.stack([owners.numpy(), numbers]), axis=1, return_inverse=True)
-    return torch.from_numpy(numbers.astype(np.int64).reshape(-1))
 
 
 def class_names(names: Iterable[object], labels: Tensor, where: object) -> tuple[str, ...]:

@@ -24,8 +24,9 @@ from ktpfl_pipeline.core.machine.files import PACKAGE
 from ktpfl_pipeline.core.model_facts import facts_of
 from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.settings import Compute
-from ktpfl_pipeline.data import sources
+from ktpfl_pipeline.data import registry
 from ktpfl_pipeline.data.federated import Facts, FederatedData
+from ktpfl_pipeline.models import pretrained
 from ktpfl_pipeline.runs import assembly
 
 CHECKPOINT, MODELS = "checkpoint.pt", "models.pt"
@@ -126,7 +127,7 @@ def identity(job: Job, seed: int, fingerprint: str = "") -> dict[str, Any]:
         "data": fingerprint or job.data.seeds[seed].fingerprint,
         "code": code_version(type(made), experiment, job.sources),
         **({} if experiment.training.privacy is None else {"opacus": version("opacus")}),
-        **({"pretrained": models.pretrained.fingerprint(weights)} if (weights := job.pretrained) else {}),
+        **({"pretrained": pretrained.fingerprint(weights)} if (weights := job.pretrained) else {}),
         **models.libraries(experiment.models()),
         **({"models": digest(own)} if (own := job.built()) else {}),
         **({"reads": digest(read)} if (read := extensions.read_by(job.method)) else {}),
@@ -144,7 +145,7 @@ def code_version(method: type, experiment: Experiment, others: Iterable[Path] = 
     """
     names = (experiment.private.source, experiment.public.source)
     makers = [models.module_of(name) for name in experiment.models()]
-    readers = [name.partition(":")[0] for name in names if sources.PATH.fullmatch(name)]
+    readers = [name.partition(":")[0] for name in names if registry.PATH.fullmatch(name)]
     put_together = {
         Path(assembly.__file__),
         *(PACKAGE / "models" / file for file in ("__init__.py", "pretrained.py")),

@@ -21,7 +21,8 @@ from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
 from ktpfl_pipeline.data.inspection import of_splits
 from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, partition
-from ktpfl_pipeline.data.sources.arguments import path_in
+from ktpfl_pipeline.data.sources.files import path_in
+from ktpfl_pipeline.models import pretrained, transformers
 from ktpfl_pipeline.runs.assembly import assemble
 from ktpfl_pipeline.runs.samples import check_owners, load_private, load_public
 
@@ -166,12 +167,12 @@ def prepare(experiment: Experiment, raw_folder: Path, loaded: dict[str, Any] | N
 def _pretrained(experiment: Experiment, private: Any, raw_folder: Path) -> dict[str, Any]:
     """Return the pretrained weights by architecture, after checking that they fit the architecture."""
     found = {}
-    own = models.transformers.weights(experiment.models())
+    own = transformers.weights(experiment.models())
     for name, file in {**own, **experiment.pretrained}.items():
         path = path_in("pretrained", file, raw_folder, "pretrained: {resnet18: weights/resnet18.pth}")
-        found[name] = models.pretrained.read(path)
+        found[name] = pretrained.read(path)
         model = models.build(name, private.shape, private.classes)
         with saying(f"{path}: "):
-            taken, all_of_them = models.pretrained.load(name, model, found[name]), len(list(model.parameters()))
+            taken, all_of_them = pretrained.load(name, model, found[name]), len(list(model.parameters()))
         logger.info(f"{name} starts from {file}: {taken} of its {all_of_them} parameters, the others drawn at random.")
     return found

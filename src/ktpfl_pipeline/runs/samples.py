@@ -20,7 +20,8 @@ from ktpfl_pipeline.data.federated import PublicSet
 from ktpfl_pipeline.data.inspection import of_samples
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, draw_stratified
-from ktpfl_pipeline.data.sources import SOURCES, Reading, load, missing, npz, sized
+from ktpfl_pipeline.data.registry import SOURCES
+from ktpfl_pipeline.data.sources import Reading, load, missing, npz, sized
 from ktpfl_pipeline.data.sources.adaptation import adapt, converted
 from ktpfl_pipeline.data.sources.downloads import DownloadError
 from ktpfl_pipeline.data.sources.tokens import check_ids

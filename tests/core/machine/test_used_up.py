@@ -14,7 +14,7 @@ from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.rounds import checkpoint
-from ktpfl_pipeline.data.sources.limits import readable
+from ktpfl_pipeline.data.sources.files import readable
 from ktpfl_pipeline.models import pretrained
 from ktpfl_pipeline.pipelines.datasets import FederationDataset
 

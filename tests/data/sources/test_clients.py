@@ -72,6 +72,13 @@ def test_clients_keep_what_they_are_tested_on(tmp_path):
     assert samples.labels.tolist() == [*LABELS, *LABELS[:2]] * 2
 
 
+def test_a_group_is_one_in_all_files_of_its_client(tmp_path):
+    for name in ("a", "b"):
+        save(tmp_path / f"ours/{name}/train.npz", images=GREY, labels=LABELS, groups=np.array([7, 5, 7, 5]))
+        save(tmp_path / f"ours/{name}/test.npz", images=GREY[:2], labels=LABELS[:2], groups=np.array([9, 7]))
+    assert load("clients:ours", tmp_path).groups.tolist() == [1, 0, 1, 0, 2, 1, 4, 3, 4, 3, 5, 4]
+
+
 def test_clients_keep_the_split_of_their_images(tmp_path):
     for n, client in enumerate(("a", "b")):
         for part, images in (("train", 2), ("val", 1), ("test", 1)):

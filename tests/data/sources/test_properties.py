@@ -14,8 +14,7 @@ from PIL import Image
 
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.sources import adapt, downloads, load
-from ktpfl_pipeline.data.sources.folder import IMAGE_SUFFIXES
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.data.sources.files import IMAGE_SUFFIXES, MAX_CLASSES
 
 check = settings(
     derandomize=True,

@@ -9,7 +9,9 @@ from cases import case
 from input_errors import input_error
 
 from ktpfl_pipeline import data
-from ktpfl_pipeline.data.sources import SOURCES, adapt, load
+from ktpfl_pipeline.data import partition
+from ktpfl_pipeline.data.registry import SCHEMES, SOURCES
+from ktpfl_pipeline.data.sources import adapt, load, reader
 
 FOLDER = Path(data.__file__).parent
 
@@ -43,8 +45,12 @@ def test_unusable_sources_and_classes_are_input_errors(tmp_path):
             load(source, tmp_path, classes)
 
 
+def test_the_registry_names_every_scheme():
+    assert (*partition.SCHEMES,) == SCHEMES
+
+
 def test_every_source_is_documented_in_its_function():
-    assert all(getattr(read, "func", read).__doc__ for read in SOURCES.values())
+    assert all(reader(name).load.__doc__ for name in SOURCES)
 
 
 def test_slow_packages_are_imported_where_they_are_used():

@@ -23,7 +23,7 @@ from ktpfl_pipeline.data.partition import ClientIndices
 from ktpfl_pipeline.data.partition.split import is_whole, least, split, stream
 from ktpfl_pipeline.data.settings import Partition, Text
 from ktpfl_pipeline.data.sources import Reading, load
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES
+from ktpfl_pipeline.data.sources.files import MAX_CLASSES
 from ktpfl_pipeline.data.standardization import Standardization
 from ktpfl_pipeline.models import zoo
 

@@ -13,10 +13,9 @@ import numpy as np
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.converters import pickles
-from ktpfl_pipeline.data.sources.folder import files_in, subfolders
-from ktpfl_pipeline.data.sources.labels import class_numbers
-from ktpfl_pipeline.data.sources.limits import readable
+from ktpfl_pipeline.data.sources.files import files_in, readable, subfolders
 from ktpfl_pipeline.data.sources.npz import read_header
+from ktpfl_pipeline.data.sources.parts import class_numbers
 
 DATA = "data.npy"
 FILLER = np.iinfo(np.int64).min  # stands for the padding of tokens, whose id is known when all files are read

@@ -3,7 +3,7 @@
 KT-pFL section 5.1 has two schemes, Non-IID_1 and Non-IID_2, and is not consistent about which name belongs to which
 scheme. According to its Table 1 and its figure captions, `all_labels` is Non-IID_1 and `two_labels` is Non-IID_2.
 
-`SCHEMES` is the registry. N is the number of clients, M of samples and K of classes.
+N is the number of clients, M of samples and K of classes.
 """
 
 import math
@@ -229,3 +229,4 @@ SCHEMES: dict[str, Scheme] = {
     "shards": _shards,
     "quantity": _quantity,
 }
+"""The functions of the schemes that `data.registry.SCHEMES` names."""

@@ -1,13 +1,17 @@
 """Sources of samples: downloaded datasets, and the user's files and folders.
 
-`SOURCES` is the registry. A source outside this package is named by its dotted path,
+`data.registry.SOURCES` names the module of each. A source outside this package is named by its dotted path,
 ``my_package.sources:load_csv:argument``. Every source returns all its samples: images in uint8 with their original
 channels, features in float32, or tokens in int64. Sources that know the owner of each sample return an `OwnedDataset`.
 `adapt` converts images to the channels and size of a federation.
+
+The module of a source has ``load(argument, folder, reading)``. If it can do more, it has ``unlabeled``, with the same
+arguments, which returns inputs without labels, for public samples, and the vocabulary of tokens; ``included``, which
+returns public inputs that it contains besides the private samples; and ``SIZED = True`` if it reads image files, which
+may have several sizes.
 """
 
-import inspect
-import re
+import importlib
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,74 +25,37 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import extensions
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
-from ktpfl_pipeline.core.errors import InputError, unknown, used_up
-from ktpfl_pipeline.data.sources import clients, digits, downloads, folder, leaf, npz, table, text
+from ktpfl_pipeline.core.errors import InputError, used_up
+from ktpfl_pipeline.data.registry import SOURCES, split
 from ktpfl_pipeline.data.sources.adaptation import adapt
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.returned import check_returned
 
-__all__ = ["SOURCES", "Reading", "Source", "adapt", "find", "load", "load_public", "load_with_vocabulary"]
+__all__ = ["Reading", "Source", "adapt", "find", "load", "load_public", "load_with_vocabulary"]
 
 Source = Callable[[str, Path], LabeledDataset]
 """``source(argument, folder)``: the argument after the colon, and the folder of downloads and of relative paths."""
 
-SOURCES: dict[str, Source] = {
-    "digits": digits.load,
-    "cifar10": partial(downloads.load, "CIFAR10"),
-    "cifar100": partial(downloads.load, "CIFAR100"),
-    "mnist": partial(downloads.load, "MNIST"),
-    "fashion_mnist": partial(downloads.load, "FashionMNIST"),
-    "emnist": downloads.load_emnist,  # emnist:<split>, letters by default
-    "npz": npz.load,  # npz:<path>
-    "folder": folder.load,  # folder:<path>
-    "clients": clients.load,  # clients:<path>
-    "leaf": leaf.load,  # leaf:<path>
-    "table": table.load,  # table:<path>
-    "text": text.load,  # text:<path>
-}
-INCLUDED: dict[str, Callable[..., Tensor]] = {
-    "npz": npz.included,
-    "clients": clients.included,
-    "text": text.included,
-}
-"""Sources that may contain public inputs besides the private samples, for ``public.source: included``."""
-UNLABELLED: dict[str, Callable[..., tuple[Tensor, Vocabulary | None]]] = {
-    "npz": npz.unlabeled,
-    "folder": folder.unlabeled,
-    "table": table.unlabeled,
-    "text": text.unlabeled,
-}
-"""Functions that return a source's inputs without labels, for public samples, and the vocabulary of tokens."""
-SIZED = (folder.load, clients.load, table.load)
-"""Sources that read image files, which may have several sizes."""
-FILES = {".npz": ("npz",), ".csv": ("table", "text"), ".json": ("leaf",)}
-"""The sources that read one file, by the file's suffix."""
 
-PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
-"""The dotted path and the argument of a source outside this package. A dot distinguishes it from ``name:argument``."""
-
-
-def of_file(name: str) -> str:
-    """Return how to write a file as a source, such as ``'npz:mine.npz'``; empty if no source reads such files."""
-    kinds = () if ":" in name else FILES.get(Path(name).suffix, ())
-    return " or ".join(repr(f"{kind}:{name}") for kind in kinds)
-
-
-def find(source: str) -> tuple[Source, str]:
+def find(source: str) -> tuple[Callable[..., Any], str]:
     """Return the function and the argument of a source, given as for `load`. Raises InputError if it is unknown."""
-    name, _, argument = source.partition(":")
+    name, argument = split(source)
     if name in SOURCES:
-        return SOURCES[name], argument
-    if not (own := PATH.fullmatch(source)):
-        if meant := of_file(source):
-            raise InputError(f"source {source!r} is unknown: a file of your own is given as {meant}.")
-        raise unknown("source", source, SOURCES)
-    function: Source = extensions.load(own["path"], "source")
-    if not callable(function):
+        dataset = SOURCES[name].partition(":")[2]
+        function = reader(name).load
+        return (partial(function, dataset) if dataset else function), argument
+    own: Source = extensions.load(name, "source")
+    if not callable(own):
         raise InputError(
-            f"{own['path']!r} is not a source: it must be a function (argument, folder) that returns a LabeledDataset."
+            f"{name!r} is not a source: it must be a function (argument, folder) that returns a LabeledDataset."
         )
-    return function, own["argument"] or ""
+    return own, argument
+
+
+def reader(name: str) -> Any:
+    """Return the module of a source of this package; None for a dotted path."""
+    module = SOURCES.get(name, "").partition(":")[0]
+    return importlib.import_module(f"{__name__}.{module}") if module else None
 
 
 def load(
@@ -97,8 +64,8 @@ def load(
     """Return all labeled samples of a source: an `OwnedDataset` if the source knows the owner of each sample.
 
     Args:
-        source: a name of `SOURCES`, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``; or a dotted
-            path with or without an argument, ``"my_package.sources:load_csv:mine.csv"``.
+        source: a name, or ``"name:argument"``: ``"emnist:balanced"``, ``"npz:my/images.npz"``; or a dotted path with
+            or without an argument, ``"my_package.sources:load_csv:mine.csv"``.
         folder: where datasets are downloaded to and where relative paths start (the project's `data/01_raw`).
         classes: keep only the samples of these classes, renumbered 0, 1, ... in this order; None keeps all.
         reading: how image files and texts are read.
@@ -110,11 +77,12 @@ def load(
             this package raises an error.
     """
     function, argument = find(source)
+    name = split(source)[0]
     samples: LabeledDataset
-    if own := PATH.fullmatch(source):
-        samples = check_returned(_called(own["path"], function, argument, folder, reading), source)
+    if name in SOURCES:
+        samples = function(argument, folder, reading)
     else:
-        samples = _read(function, argument, folder, reading)
+        samples = check_returned(_called(name, function, argument, folder), source)
     return samples if classes is None else _keep(samples, classes, source)
 
 
@@ -126,21 +94,21 @@ def load_public(source: str, private: str, folder: Path, reading: Reading = AS_T
     """
     if source != "included":
         return load_with_vocabulary(source, folder, reading)[0]
-    name, _, argument = private.partition(":")
-    if name not in INCLUDED:
+    name, argument = split(private)
+    if not hasattr(module := reader(name), "included"):
         raise InputError(
             f"public.source is 'included' and the private source {private!r} brings no public inputs, as npz:<file>,"
             " clients:<folder> and text:<file> may: choose open_part or another source."
         )
-    inputs: Tensor = _read(INCLUDED[name], argument, folder, reading)
+    inputs: Tensor = module.included(argument, folder, reading)
     return inputs
 
 
 def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
     """Return the inputs of a public source, (M, ...), and the vocabulary of tokens; None if they are not tokens."""
-    name, _, argument = source.partition(":")
-    if name in UNLABELLED:
-        found: tuple[Tensor, Vocabulary | None] = _read(UNLABELLED[name], argument, folder, reading)
+    name, argument = split(source)
+    if hasattr(module := reader(name), "unlabeled"):
+        found: tuple[Tensor, Vocabulary | None] = module.unlabeled(argument, folder, reading)
         return found
     labeled = load(source, folder, reading=reading)
     return labeled.inputs, labeled.vocabulary
@@ -148,27 +116,21 @@ def load_with_vocabulary(source: str, folder: Path, reading: Reading = AS_THEY_A
 
 def missing(source: str, folder: Path) -> str:
     """Return, as text, the missing archives of a source and the folders for them; empty if no archive is missing."""
-    function = find(source)[0]
-    if isinstance(function, partial) and function.func is downloads.load:
-        return downloads.missing(function.args[0], folder)
-    return downloads.missing("EMNIST", folder) if function is downloads.load_emnist else ""
+    name, _ = split(source)
+    dataset = SOURCES.get(name, "").partition(":")[2]
+    found: str = reader(name).missing(dataset, folder) if dataset else ""
+    return found
 
 
 def sized(source: str) -> bool:
     """Return whether a source, given as for `load`, reads image files, which may have several sizes."""
-    return find(source)[0] in SIZED
+    return getattr(reader(split(source)[0]), "SIZED", False)
 
 
-def _read(function: Callable[..., Any], argument: str, folder: Path, reading: Reading) -> Any:
-    """Call a function of a source, with `reading` if the function has this parameter."""
-    told = "reading" in inspect.signature(function).parameters
-    return function(argument, folder, reading) if told else function(argument, folder)
-
-
-def _called(path: str, function: Source, argument: str, folder: Path, reading: Reading) -> Any:
+def _called(path: str, function: Source, argument: str, folder: Path) -> Any:
     """Call the function at a dotted path. Its errors, except for exhausted memory, are raised as InputError."""
     try:
-        return _read(function, argument, folder, reading)
+        return function(argument, folder)
     except InputError:
         raise
     except Exception as error:
@@ -187,8 +149,7 @@ def _keep(samples: LabeledDataset, classes: Sequence[int], source: str) -> Label
     if unknown:
         raise InputError(
             f"class {unknown[0]} is not in source {source!r}: `classes` may name {_ranges(present)}. Leave `classes` "
-            "out"
-            " to keep all classes."
+            "out to keep all classes."
         )
     if not classes or len(set(classes)) < len(classes):
         raise InputError(f"`classes` is {list(classes)}; it must name at least one class, and each class once.")

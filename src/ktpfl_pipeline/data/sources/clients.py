@@ -1,27 +1,24 @@
 """The source `clients`: a folder with one subfolder per client."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
+import numpy as np
 from torch import Tensor
 
-from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
-from ktpfl_pipeline.data.owned import OwnedDataset, client_names, groups_of
+from ktpfl_pipeline.data.owned import client_names
 from ktpfl_pipeline.data.sources import npz
-from ktpfl_pipeline.data.sources.arguments import folder_in
-from ktpfl_pipeline.data.sources.features import Extent, check_told_apart
-from ktpfl_pipeline.data.sources.folder import check_file, classified, is_given_split, parts_of, subfolders, unlabeled
-from ktpfl_pipeline.data.sources.labels import in_order
+from ktpfl_pipeline.data.sources.files import check_file, folder_in, subfolders
+from ktpfl_pipeline.data.sources.folder import is_given_split, part_of, rows_of, unlabeled
+from ktpfl_pipeline.data.sources.parts import Part, joined
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, PUBLIC, Reading, warn_of_skipped
-from ktpfl_pipeline.data.sources.tokens import agreed
+
+SIZED = True
 
 
-def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the samples of all clients. Clients are numbered in the order of the sorted names of their subfolders.
 
     All subfolders must have the same layout, which is one of these:
@@ -48,9 +45,8 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDa
         forms = [" and ".join(file.name for file in files[each]) or "no arrays" for each in (place, places[0])]
         if forms[0] != forms[1]:
             raise InputError(f"{place} has {forms[0]} and {places[0]} has {forms[1]}: give all clients the same files.")
-    if not files[places[0]]:
-        return _from_images(root, names, places, reading)
-    return _from_arrays(root, names, list(files.values()))
+    parts = _parts_of_arrays(root, [*files.values()]) if files[places[0]] else [_part_of_images(root, places, reading)]
+    return joined(root, parts, names)
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
@@ -81,70 +77,28 @@ def _arrays(place: Path, root: Path) -> list[Path]:
     return found
 
 
-def _from_images(root: Path, names: tuple[str, ...], places: Sequence[Path], reading: Reading) -> OwnedDataset:
+def _part_of_images(root: Path, places: list[Path], reading: Reading) -> Part:
     """Return the images in the clients' folders. Images of test folders are marked as test samples."""
-    found = [parts_of(place, root) for place in places]
-    if odd := next((place for place, (_, test) in zip(places, found, strict=True) if not test), None):
-        given = next((place for place, (_, test) in zip(places, found, strict=True) if test), None)
-        if given:
-            raise InputError(
-                f"{given} has a given split, such as train and test, and {odd} has not: give all clients the same"
-                " folders."
-            )
-    parts = [part for own, _ in found for part in own]
-    images, labels, part, called = classified(root, parts, reading)
-    owners = torch.tensor([n for n, (own, _) in enumerate(found) for _ in own])[part]
-    tests = [test for _, own in found for test in own or ()]
-    return OwnedDataset(
-        images, labels, owners, names, test=torch.tensor(tests)[part] if tests else None, class_names=called
-    )
+    rows = [(client, row) for client, place in enumerate(places) for row in rows_of(place, root)]
+    given, odd = (next((n for n, row in rows if (row.test is None) is none), None) for none in (False, True))
+    if given is not None and odd is not None:
+        raise InputError(
+            f"{places[given]} has a given split, such as train and test, and {places[odd]} has not: give all clients "
+            "the same folders."
+        )
+    return part_of(root, [row for _, row in rows], reading, [client for client, _ in rows])
 
 
-def _from_arrays(root: Path, names: tuple[str, ...], clients: list[list[Path]]) -> OwnedDataset:
+def _parts_of_arrays(root: Path, clients: list[list[Path]]) -> list[Part]:
     """Return the samples in the clients' `.npz` files. Samples of ``test.npz`` are marked as test samples."""
-    files = [file for own in clients for file in own]
-    warn_of_skipped(root, files)
-    check_claim(root, sum(map(npz.claim, files)), "take fewer clients or samples")
-    extents: list[Extent] = []
-    parts = [npz.read(file, extents) for file in files]
-    for file, part in zip(files, parts, strict=True):
-        if isinstance(part, OwnedDataset):
+    files = [(client, file) for client, own in enumerate(clients) for file in own]
+    warn_of_skipped(root, [file for _, file in files])
+    check_claim(root, sum(npz.claim(file) for _, file in files), "take fewer clients or samples")
+    parts = []
+    for client, file in files:
+        part = npz.part(file)
+        if part.clients is not None:
             raise InputError(f"{file} has an array 'clients', but belongs to a single client: leave the array out.")
-        if (one := kinds.described(part.inputs)) != (other := kinds.described(parts[0].inputs)):
-            raise InputError(
-                f"{file} has {one} and {files[0]} has {other}: save the samples of all clients in the same form."
-            )
-        if (part.class_names is None) != (parts[0].class_names is None):
-            named, unnamed = (file, files[0]) if part.class_names else (files[0], file)
-            raise InputError(
-                f"{named} names its classes and {unnamed} does not: save the array 'classes' in all files, or in none."
-            )
-    check_told_apart(extents, lambda column: f"column {column} (from 0) of the features of the clients in {root}")
-    known = agreed((part.vocabulary for part in parts), files.__getitem__)
-    called = _agreed([part.class_names for part in parts if part.class_names])
-    sizes = torch.tensor([len(part) for part in parts])
-    counts = torch.tensor([len(own) for own in clients])
-    inputs = torch.cat([part.inputs for part in parts])
-    labels = torch.cat([_renumbered(part, called) for part in parts])
-    test = torch.tensor([file.name == "test.npz" for file in files]).repeat_interleave(sizes)
-    owners = torch.arange(len(names)).repeat_interleave(counts).repeat_interleave(sizes)
-    common: dict[str, Any] = {"class_names": called, "vocabulary": known, "columns": parts[0].columns}
-    if len(grouped := [part.groups for part in parts if part.groups is not None]) == len(parts):
-        common["groups"] = groups_of(torch.cat(grouped).numpy(), owners)
-    elif grouped:
-        raise InputError(f"{root} has an array 'groups' in some files only: save it for all clients, or for none.")
-    return OwnedDataset(inputs, labels, owners, names, test=test if test.any() else None, **common)
-
-
-def _agreed(named: list[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the names of all classes: the list of a file if all lists are equal, otherwise all names, `in_order`."""
-    if not named:
-        return None
-    return named[0] if len(set(named)) == 1 else tuple(in_order(set().union(*named)))
-
-
-def _renumbered(part: LabeledDataset, names: tuple[str, ...] | None) -> Tensor:
-    """Return a client's labels, (n,), as indices into `names`, so that a class has the same number at all clients."""
-    if names is None or part.class_names in (None, names):
-        return part.labels
-    return torch.tensor([names.index(name) for name in part.class_names or ()])[part.labels]
+        test = np.full(len(part.inputs), file.name == "test.npz") if len(clients[0]) > 1 else None
+        parts.append(part._replace(clients=np.full(len(part.inputs), client), test=test))
+    return parts

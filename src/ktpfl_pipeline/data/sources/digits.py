@@ -8,10 +8,11 @@ import torch
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import check_installed
-from ktpfl_pipeline.data.sources.arguments import check_no_argument
+from ktpfl_pipeline.data.sources.files import check_no_argument
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 
 
-def load(argument: str, folder: Path) -> LabeledDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the 1,797 images of scikit-learn's digits, (1797, 1, 8, 8) uint8. Values 0 to 16 are scaled to 0 to 255.
 
     The file is read without importing scikit-learn, because the import would take most of a run's time before training.

@@ -15,8 +15,8 @@ import torch
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.machine.resources import check_claim
-from ktpfl_pipeline.data.sources.arguments import check_no_argument
-from ktpfl_pipeline.data.sources.limits import brief
+from ktpfl_pipeline.data.sources.files import brief, check_no_argument
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 
 EMNIST_SPLITS = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
 EMNIST_LETTERS = 26  # torchvision has a further class 0, "N/A"
@@ -27,22 +27,20 @@ class DownloadError(InputError):
     """A dataset could not be downloaded."""
 
 
-def load(dataset: str, argument: str, folder: Path) -> LabeledDataset:
-    """Return the training and test samples of a torchvision dataset; `dataset` is the name of its class there."""
-    check_no_argument(argument)
-    return _both_parts(dataset, folder)
+def load(dataset: str, argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
+    """Return the training and test samples of a torchvision dataset; `dataset` is the name of its class there.
 
-
-def load_emnist(argument: str, folder: Path) -> LabeledDataset:
-    """Return one split of EMNIST, upright and with labels from 0.
-
-    The argument names the split; the default is `letters`, whose classes 0 to 9 are the letters A to J. KT-pFL section
-    5.1 uses ten classes of EMNIST and does not say which; we use these.
+    EMNIST is returned upright and with labels from 0. Its argument names the split; the default is `letters`, whose
+    classes 0 to 9 are the letters A to J. KT-pFL section 5.1 uses ten classes of EMNIST and does not say which; we use
+    these.
     """
+    if dataset != "EMNIST":
+        check_no_argument(argument)
+        return _both_parts(dataset, folder)
     split = argument or "letters"
     if split not in EMNIST_SPLITS:
         raise unknown("the split of emnist:<split>", split, EMNIST_SPLITS)
-    samples = _both_parts("EMNIST", folder, split=split)
+    samples = _both_parts(dataset, folder, split=split)
     upright = samples.inputs.transpose(2, 3).contiguous()  # the files store the images transposed
     labels = samples.labels - 1 if split == "letters" else samples.labels  # A is 1 in the files
     if labels.min() < 0:

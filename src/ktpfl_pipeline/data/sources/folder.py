@@ -1,22 +1,21 @@
 """The source `folder`: image files in one subfolder per class, or without labels."""
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.owned import class_names, composed
-from ktpfl_pipeline.data.sources.arguments import folder_in
-from ktpfl_pipeline.data.sources.labels import in_order
-from ktpfl_pipeline.data.sources.limits import readable
-from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, IMAGE_SUFFIXES, Reading, photographs
+from ktpfl_pipeline.data.owned import composed
+from ktpfl_pipeline.data.sources.files import IMAGE_SUFFIXES, files_below, files_in, folder_in, subfolders
+from ktpfl_pipeline.data.sources.parts import Part, joined
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
 TRAIN, VALIDATION, TEST = {"train", "training"}, {"val", "valid", "validation"}, {"test", "testing"}
 """Names, in lower case, of the folders for training, validation and test samples."""
+SIZED = True
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
@@ -31,38 +30,38 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
     validation samples. Raises InputError if the folder has another layout, or images cannot be read.
     """
     path = folder_in("folder", argument, folder)
-    parts, test = parts_of(path, path)
-    if test is None:
+    rows = rows_of(path, path)
+    if rows[0].test is None:
         _check_classes(subfolders(path, path), path)
-    images, labels, part, called = classified(path, parts, reading)
-    return LabeledDataset(images, labels, class_names=called, test=None if test is None else torch.tensor(test)[part])
+    return joined(path, [part_of(path, rows, reading)])
 
 
-def parts_of(place: Path, root: Path) -> tuple[list[dict[str, list[Path]]], list[bool] | None]:
-    """Return the image files by class of each part of a given split, and whether each part is for test.
+class Row(NamedTuple):
+    """An image file, its class, and whether it is a test sample; None if the folder has no given split."""
 
-    A folder without a given split has one part; the second value is then None.
-    """
+    file: Path
+    label: str
+    test: bool | None
+
+
+def rows_of(place: Path, root: Path) -> list[Row]:
+    """Return the image files of a folder with a subfolder per class, or with a given split of such folders."""
     inside = subfolders(place, root)
     if not is_given_split(inside) or any(files_in(each, root) or not subfolders(each, root) for each in inside):
-        return [by_class(place, root)], None
-    return [by_class(each, root) for each in inside], tested([each.name for each in inside])
+        return [Row(file, name, None) for name, files in by_class(place, root).items() for file in files]
+    return [
+        Row(file, name, test)
+        for part, test in zip(inside, tested([each.name for each in inside]), strict=True)
+        for name, files in by_class(part, root).items()
+        for file in files
+    ]
 
 
-def classified(
-    root: Path, parts: Sequence[dict[str, list[Path]]], reading: Reading
-) -> tuple[Tensor, Tensor, Tensor, tuple[str, ...]]:
-    """Read the images of the parts of a folder, where each part has image files by class.
-
-    Returns:
-        The images, (M, C, H, W) uint8; their labels, (M,) int64; the index of the part of each image, (M,) int64; and
-        the names of the classes.
-    """
-    names = in_order(set().union(*parts))
-    found = [(file, names.index(name), part) for part, own in enumerate(parts) for name in own for file in own[name]]
-    images, kept = photographs(root, [file for file, *_ in found], reading)
-    labels, part = (torch.tensor([each[place] for each in found])[kept] for place in (1, 2))
-    return images, labels, part, class_names(names, labels, root)
+def part_of(root: Path, rows: Sequence[Row], reading: Reading, clients: Sequence[int] | None = None) -> Part:
+    """Read the images of a folder; `clients` has the number of each image's owner."""
+    images, kept = photographs(root, [row.file for row in rows], reading)
+    test = None if rows[0].test is None else [bool(row.test) for row in rows]
+    return Part(root, images, [row.label for row in rows], clients, test, kept=kept)
 
 
 def _check_classes(places: list[Path], root: Path) -> None:
@@ -126,46 +125,3 @@ def by_class(place: Path, root: Path) -> dict[str, list[Path]]:
             )
             raise InputError(f"{entry} has no images ({', '.join(IMAGE_SUFFIXES)}): add some or remove it{other}.")
     return classes
-
-
-def files_below(place: Path, root: Path) -> list[Path]:
-    """Return the image files in `place` and in all folders below it, sorted within each folder, `place` first."""
-    below = []
-    for entry in subfolders(place, root):
-        if Path(os.path.realpath(place)).is_relative_to(os.path.realpath(entry)):
-            raise InputError(f"{entry} is a symbolic link to a folder above it: remove it.")
-        below += files_below(entry, root)
-    return [*files_in(place, root), *below]
-
-
-def subfolders(place: Path, root: Path) -> list[Path]:
-    """Return the folders in `place`, sorted, without names that begin with a dot. Links must stay within `root`."""
-    with readable(place):
-        found = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    for entry in found:
-        _check_inside(entry, root)
-    return found
-
-
-def files_in(place: Path, root: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
-    """Return the files in `place` with these suffixes, sorted. Raises InputError for the reasons of `check_file`."""
-    with readable(place):
-        files = (file for file in place.iterdir() if file.suffix.lower() in suffixes)
-        shown = sorted(file for file in files if not file.name.startswith("."))
-    for file in shown:
-        check_file(file, root)
-    return shown
-
-
-def check_file(file: Path, root: Path) -> None:
-    """Raise InputError if `file` is not a regular file, or is a symbolic link out of `root`."""
-    _check_inside(file, root)
-    if not file.is_file():  # reading a pipe would never end
-        raise InputError(f"{file} is not a file that can be read (a folder, a pipe, a broken link): remove it.")
-
-
-def _check_inside(path: Path, root: Path) -> None:
-    """Raise InputError for a symbolic link out of `root`: a foreign dataset must not read other files of the user."""
-    target = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts a link to itself
-    if path.is_symlink() and not target.is_relative_to(os.path.realpath(root)):
-        raise InputError(f"{path} is a symbolic link out of its folder, to {target}: put a copy in its place.")

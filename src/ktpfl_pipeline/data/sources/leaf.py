@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
-from ktpfl_pipeline.data.owned import OwnedDataset, client_names, composed
-from ktpfl_pipeline.data.sources.arguments import no_such, path_in
-from ktpfl_pipeline.data.sources.features import Extent, as_float32, check_told_apart, extent
-from ktpfl_pipeline.data.sources.folder import files_in, subfolders
-from ktpfl_pipeline.data.sources.labels import class_numbers, numbered
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, brief, readable
+from ktpfl_pipeline.data.owned import client_names, composed
+from ktpfl_pipeline.data.sources.features import Extent, as_float32, extent
+from ktpfl_pipeline.data.sources.files import MAX_CLASSES, brief, files_in, no_such, path_in, readable, subfolders
+from ktpfl_pipeline.data.sources.parts import Part, class_numbers, joined, numbered
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, tokenized
 
@@ -33,7 +31,7 @@ class _Share(NamedTuple):
 
     Attributes:
         x: (n, ...) float32, or a list of n strings.
-        y: (n,) int64, or a list of n characters.
+        y: (n,) int64 array, or a list of n characters.
         extent: the range of features; None for strings.
     """
 
@@ -42,7 +40,7 @@ class _Share(NamedTuple):
     extent: Extent | None = None
 
 
-def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> OwnedDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the samples of all users, sorted by name: features in float32, in the shape of `x`, or tokens.
 
     The argument is a file, a folder of ``.json`` files, or a folder with two such folders, `train` and `test`. Samples
@@ -142,7 +140,7 @@ def _share(where: str, data: Any) -> _Share:
         raise InputError(
             f"{where} has an 'x' of shape {inputs.shape}: give a list of numbers per sample, N x F or more."
         )
-    return _Share(as_float32(inputs, where).numpy(), _numbers(where, y), extent(inputs))
+    return _Share(as_float32(inputs, where), _numbers(where, y), extent(inputs))
 
 
 def _numbers(where: str, y: list[Any], other: str = "") -> Any:
@@ -157,39 +155,39 @@ def _numbers(where: str, y: list[Any], other: str = "") -> Any:
 
 def _joined(
     path: Path, train: dict[str, _Share], test: dict[str, _Share], reading: Reading, folder: Path
-) -> OwnedDataset:
+) -> LabeledDataset:
     """Return the samples of all users. The test samples of a user follow the user's other samples."""
     names = sorted(train)
-    users = [name for name in names for part in (train, test) if part]
-    shares = [part[name] for name in names for part in (train, test) if part]
-    sizes, parts = torch.tensor([len(share.y) for share in shares]), 2 if test else 1
-    flags = torch.tensor([False, True]).repeat(len(names)).repeat_interleave(sizes) if test else None
-    owners = torch.arange(len(names)).repeat_interleave(parts).repeat_interleave(sizes)
+    keys = [(client, flag) for client in range(len(names)) for flag in ((False, True) if test else (False,))]
+    shares = [(test if flag else train)[names[client]] for client, flag in keys]
     for form, place in (("texts", 0), ("characters", 1)):
         has = [isinstance(share[place], list) for share in shares]
         if any(has) and not all(has):
-            odd = users[has.index(False)]
+            odd = names[keys[has.index(False)][0]]
             raise InputError(
                 f"{path} has {form} for some users, but not for user {odd!r}: give all users the same form."
             )
-    called, known = None, None
-    if isinstance(shares[0].y, list):
-        found, labels = numbered([label for share in shares for label in share.y])
-        called = tuple(label if label.isprintable() else repr(label)[1:-1] for label in found)
-    else:
-        labels = torch.from_numpy(np.concatenate([share.y for share in shares]))
-    if isinstance(shares[0].x, list):
-        texts = [text for share in shares for text in share.x]
-        inputs, known = tokenized(texts, reading, str(path), folder, auto=WORDS if called is None else CHARACTERS)
-    else:
-        for user, share in zip(users, shares, strict=True):
-            if share.x.shape[1:] != shares[0].x.shape[1:]:
-                raise InputError(
-                    f"{path} has inputs of shape {shares[0].x.shape[1:]}, but of shape {share.x.shape[1:]} for user "
-                    f"{user!r}:"
-                    " give all users the same shape."
-                )
-        extents = [share.extent for share in shares if share.extent]
-        check_told_apart(extents, lambda column: f"column {column} (from 0) of 'x' in {path}")
-        inputs = torch.from_numpy(np.concatenate([share.x for share in shares]))
-    return OwnedDataset(inputs, labels, owners, tuple(names), test=flags, class_names=called, vocabulary=known)
+    sizes, classes, known = [len(share.y) for share in shares], None, None
+    inputs, labels = [share.x for share in shares], [share.y for share in shares]
+    if isinstance(labels[0], list):
+        found, numbers = numbered([label for own in labels for label in own])
+        classes = [label if label.isprintable() else repr(label)[1:-1] for label in found]
+        labels = [own.numpy() for own in numbers.split(sizes)]
+    if isinstance(inputs[0], list):
+        texts = [text for own in inputs for text in own]
+        ids, known = tokenized(texts, reading, str(path), folder, auto=WORDS if classes is None else CHARACTERS)
+        inputs = [*ids.split(sizes)]
+    parts = [
+        Part(
+            f"user {names[client]!r} of {path}",
+            own,
+            labels=label,
+            clients=np.full(len(label), client),
+            test=np.full(len(label), flag) if test else None,
+            classes=classes,
+            vocabulary=known,
+            extent=share.extent,
+        )
+        for (client, flag), own, label, share in zip(keys, inputs, labels, shares, strict=True)
+    ]
+    return joined(path, parts, tuple(names))

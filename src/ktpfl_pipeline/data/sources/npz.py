@@ -16,11 +16,9 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, meant, plural
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, groups_of, owners_of
-from ktpfl_pipeline.data.sources.arguments import file_in
-from ktpfl_pipeline.data.sources.features import Extent, as_float32, check_told_apart, extent
-from ktpfl_pipeline.data.sources.labels import class_numbers, numbered
-from ktpfl_pipeline.data.sources.limits import readable
+from ktpfl_pipeline.data.sources.features import Extent, as_float32, extent
+from ktpfl_pipeline.data.sources.files import file_in, readable
+from ktpfl_pipeline.data.sources.parts import Part, joined
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY, vocabulary_of
 
@@ -35,7 +33,7 @@ _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, la
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
 
-def load(argument: str, folder: Path) -> LabeledDataset:
+def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
     """Return the samples of a file; an `OwnedDataset` if the file has the array `clients`.
 
     The arrays of the file, with one row for each of N samples:
@@ -61,6 +59,11 @@ def load(argument: str, folder: Path) -> LabeledDataset:
     return read(_file(argument, folder))
 
 
+def read(path: Path) -> LabeledDataset:
+    """Return the samples of the file `path`, as `load` does."""
+    return joined(path, [part(path)])
+
+
 def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
     """Return the images, features or tokens of a file without labels, and the vocabulary of tokens; None if no tokens.
 
@@ -70,8 +73,8 @@ def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tu
     with _opened(path) as archive:
         kind, headers = _checked(path, archive, labeled=False)
         arrays = _arrays(path, archive, headers)
-    inputs = _inputs(path, kind, arrays)
-    private, own = reading.known, _vocabulary(path, kind, inputs, arrays)
+    inputs, _ = _inputs(path, kind, arrays)
+    private, own = reading.known, _vocabulary(path, inputs, arrays) if kind == "tokens" else None
     if private and own and own.words and (own.words, own.padding) != (private.words, private.padding):
         raise InputError(
             f"{path} has another vocabulary or padding id than the private tokens: save tokens of one vocabulary."
@@ -79,7 +82,7 @@ def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tu
     return inputs, own
 
 
-def included(argument: str, folder: Path) -> Tensor:
+def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
     """Return the array `public` of a file, which has no labels: images, features or tokens, (M, ...), as for `load`."""
     path = _file(argument, folder)
     with _opened(path) as archive:
@@ -91,66 +94,36 @@ def included(argument: str, folder: Path) -> Tensor:
                 " name, or choose another public.source, such as open_part."
             )
         _check_inputs(path, "public", *headers["public"], kind)
-        return _inputs(path, "public", _arrays(path, archive, headers), kind)
+        return _inputs(path, "public", _arrays(path, archive, headers), kind)[0]
 
 
-def read(path: Path, extents: list[Extent] | None = None) -> LabeledDataset:
-    """Return the samples of the file `path`, as `load` does.
-
-    The extent of features is appended to `extents`, if given, and the caller checks the extents of all its files.
-    """
+def part(path: Path) -> Part:
+    """Return the samples of the file `path`, as `load` describes them."""
     with _opened(path) as archive:
         kind, headers = _checked(path, archive, labeled=True)
         arrays = _arrays(path, archive, headers)
-    numbers, called = _labels(path, arrays)
-    found = [] if extents is None else extents
-    inputs = _inputs(path, kind, arrays, extents=found)
-    if extents is None:
-        check_told_apart(found, lambda column: f"column {column} (from 0) of the features in {path}")
-    known = _vocabulary(path, kind, inputs, arrays)
-    common: dict[str, Any] = {"class_names": called, "vocabulary": known}
+    inputs, reach = _inputs(path, kind, arrays)
+    names, fill = None, None
     if "columns" in arrays and inputs.shape[1:] == arrays["columns"].shape:
-        common["columns"] = tuple(map(str, _texts(path, arrays["columns"])))
+        names = tuple(map(str, arrays["columns"]))
         if "fill" in arrays and inputs.shape[1:] == arrays["fill"].shape:
-            common["fill"] = as_float32(arrays["fill"][None], f"the array 'fill' in {path}")[0]
-    mine, names = owners_of(_texts(path, arrays["clients"]), path) if "clients" in arrays else (None, ())
-    if "groups" in arrays:
-        common["groups"] = groups_of(_texts(path, arrays["groups"]), mine)
-    if mine is None:
-        return LabeledDataset(inputs, numbers, **common)
-    test = _flags(path, arrays["test"]) if "test" in arrays else None
-    return OwnedDataset(inputs, numbers, mine, names, test=test, **common)
+            fill = as_float32(arrays["fill"][None], f"the array 'fill' in {path}")[0]
+    if "test" in arrays and not np.isin(arrays["test"], (0, 1)).all():
+        raise InputError(f"the array 'test' in {path} has values other than 0 and 1: save true or false per sample.")
+    given = {name: arrays[name] for name in (*_PER_SAMPLE, "classes") if name in arrays}
+    known = _vocabulary(path, inputs, arrays) if kind == "tokens" else None
+    return Part(path, inputs, **given, vocabulary=known, columns=names, fill=fill, extent=reach)
 
 
-def _labels(path: Path, arrays: dict[str, Any]) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Return class numbers, (N,) int64, and the names of the classes; None if the file has no names."""
-    labels, named = arrays["labels"], None
-    if labels.dtype.kind in "SU":
-        named, found = numbered(_texts(path, labels).tolist())
-        labels = found.numpy()
-    numbers = torch.from_numpy(class_numbers(labels, str(path)))
-    if "classes" in arrays:
-        named = _texts(path, arrays["classes"])
-    return numbers, None if named is None else class_names(named, numbers, path)
-
-
-def _vocabulary(path: Path, kind: str, inputs: Tensor, arrays: dict[str, Any]) -> Vocabulary | None:
-    """Return the vocabulary of tokens after checking their ids; None for other inputs."""
-    if kind != "tokens":
-        return None
-    words = tuple(map(str, _texts(path, arrays["vocabulary"]))) if "vocabulary" in arrays else None
+def _vocabulary(path: Path, ids: Tensor, arrays: dict[str, Any]) -> Vocabulary:
+    """Return the vocabulary of tokens after checking their ids."""
+    words = tuple(map(str, arrays["vocabulary"])) if "vocabulary" in arrays else None
     padding = int(arrays["padding"]) if "padding" in arrays else None
-    where = f"the array 'tokens' in {path}"
     if words is not None and len(set(words)) < len(words):
         word = Counter(words).most_common(1)[0][0]
         raise InputError(f"{path} has {word!r} twice in 'vocabulary': each id has a token of its own.")
-    return replace(vocabulary_of(inputs, where, len(words) if words else None, padding), words=words)
-
-
-def _texts(path: Path, array: Any) -> Any:
-    """Return an array of strings; bytes are decoded as UTF-8."""
-    with readable(path, *_BROKEN):  # bytes may be invalid UTF-8
-        return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    made = vocabulary_of(ids, f"the array 'tokens' in {path}", len(words) if words else None, padding)
+    return replace(made, words=words)
 
 
 def columns(argument: str, folder: Path) -> tuple[str, ...] | None:
@@ -158,7 +131,7 @@ def columns(argument: str, folder: Path) -> tuple[str, ...] | None:
     path = _file(argument, folder)
     with _opened(path) as archive:
         found = _arrays(path, archive, _headers(archive, "columns"))
-    return tuple(map(str, _texts(path, found["columns"]))) if found else None
+    return tuple(map(str, found["columns"])) if found else None
 
 
 def names(argument: str, folder: Path) -> list[str]:
@@ -192,12 +165,13 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _arrays(path: Path, archive: zipfile.ZipFile, headers: Headers) -> dict[str, Any]:
-    """Read the arrays with these headers. Raises InputError if they need too much memory."""
+    """Read the arrays with these headers; bytes become UTF-8 texts. Raises InputError if they need too much memory."""
     check_claim(path, _claimed(headers), "save fewer or smaller samples")
     found = {}
     for name in headers:
         with archive.open(f"{name}.npy") as file:
-            found[name] = np.lib.format.read_array(file)
+            array = np.lib.format.read_array(file)
+        found[name] = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
     return found
 
 
@@ -373,27 +347,17 @@ def _claimed(headers: Headers) -> int:
     return as_they_are + become + sum(8 * headers[name][0][0] for name in _PER_SAMPLE[:2] if name in headers)
 
 
-def _inputs(
-    path: Path, name: str, arrays: dict[str, Any], kind: str = "", extents: list[Extent] | None = None
-) -> Tensor:
+def _inputs(path: Path, name: str, arrays: dict[str, Any], kind: str = "") -> tuple[Tensor, Extent | None]:
     """Return images as (N, C, H, W) uint8, finite features in float32, or tokens in int64 if `kind` is ``tokens``.
 
-    The extent of features is appended to `extents`. The array is removed from `arrays`.
+    The second value is the extent of features. The array is removed from `arrays`.
     """
     array = arrays.pop(name)
     if "tokens" in (name, kind):
         if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
             raise InputError(f"the array {name!r} in {path} has the id {array.max():,}: number the tokens from 0.")
-        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
+        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64)), None
     if array.dtype == np.uint8:
-        return torch.from_numpy(array if array.ndim == 4 else array[..., None]).permute(0, 3, 1, 2).contiguous()
-    features = as_float32(array, f"the array {name!r} in {path}")
-    if extents is not None:
-        extents.append(extent(array))
-    return features
-
-
-def _flags(path: Path, test: Any) -> Tensor:
-    if not np.isin(test, (0, 1)).all():
-        raise InputError(f"the array 'test' in {path} has values other than 0 and 1: save true or false per sample.")
-    return torch.from_numpy(test.astype(bool))
+        images = torch.from_numpy(array if array.ndim == 4 else array[..., None])
+        return images.permute(0, 3, 1, 2).contiguous(), None
+    return as_float32(array, f"the array {name!r} in {path}"), extent(array)

@@ -20,12 +20,11 @@ from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.settings import Text
-from ktpfl_pipeline.data.sources.limits import MAX_FILE, MAX_PIXELS, brief, readable
+from ktpfl_pipeline.data.sources.files import IMAGE_SUFFIXES, MAX_FILE, MAX_PIXELS, brief, readable
 
 logger = logging.getLogger(__name__)
 Size = tuple[int, int]  # height and width
 
-IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start Ghostscript
 LYING = (5, 6, 7, 8)  # EXIF orientations in which width and height are swapped
 ORIENTATION = 0x0112  # EXIF's tag

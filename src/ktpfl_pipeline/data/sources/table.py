@@ -9,19 +9,16 @@ from itertools import compress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim, gib
 from ktpfl_pipeline.core.warnings import warn
-from ktpfl_pipeline.data.owned import OwnedDataset, class_names, composed, groups_of, owners_of
-from ktpfl_pipeline.data.sources.arguments import file_in
-from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, check_file, tested
-from ktpfl_pipeline.data.sources.labels import numbered
-from ktpfl_pipeline.data.sources.limits import MAX_CLASSES, MAX_FILE, readable
+from ktpfl_pipeline.data.sources.files import MAX_FILE, check_file, file_in, readable
+from ktpfl_pipeline.data.sources.folder import TEST, TRAIN, VALIDATION, tested
+from ktpfl_pipeline.data.sources.parts import Part, joined
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading, photographs
 
 Meaning = TypeVar("Meaning")
@@ -32,8 +29,8 @@ Table = dict[str, Cells]
 SPLITS = TRAIN | VALIDATION | TEST
 OPTIONAL = ("client", "split", "group")
 """Optional columns."""
-EVERY = slice(None)
 PARSED = 100  # bytes of memory per byte of a CSV file, at most, as Python strings
+SIZED = True
 
 
 def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> LabeledDataset:
@@ -50,7 +47,8 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
         InputError: if a column or a cell is missing, if image files are missing, or if images cannot be read.
     """
     place, table = _table(argument, folder, ("path", "label"))
-    return labeled(place, table, *_images(place, table, reading))
+    images, kept = _images(place, table, reading)
+    return joined(place, [part_of(place, table, images, kept=kept)])
 
 
 def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, None]:
@@ -87,12 +85,12 @@ def read(file: Path) -> Table:
 
 
 def opened(
-    name: str, example: str, argument: str, folder: Path, needed: Sequence[str], optional: Sequence[str]
+    name: str, example: str, argument: str, folder: Path, needed: Sequence[str], optional: Sequence[str] = OPTIONAL
 ) -> tuple[Path, Table]:
     """Return the path of a table, and its columns by their names in lower case.
 
-    Raises InputError if the file does not exist, or lacks a column in `needed`. The message names the `optional`
-    columns too.
+    Raises InputError if the file does not exist, has no rows, or lacks a column in `needed`. The message names the
+    `optional` columns too.
     """
     place = file_in(name, argument, folder, example)
     found = {column.lower(): cells for column, cells in read(place).items()}
@@ -107,11 +105,14 @@ def opened(
         pairs += [f"{column!r} ({each!r}?)" for each in near]
     if pairs:
         warn("Unread columns", f"{place} has columns that are not read: {listed(sorted(pairs))}. Rename those meant.")
+    check_filled(place, found, needed[:1])
+    if not found[needed[0]]:
+        raise InputError(f"{place} has no {needed[0]}: add a row for each.")
     return place, found
 
 
 def check_filled(place: Path, table: Table, names: Sequence[str], rows: Sequence[int] | None = None) -> None:
-    """Raise InputError if one of the columns `names` has an empty cell. `rows` is as for `labeled`."""
+    """Raise InputError if a cell is empty in the columns `names` that the table has; `rows` is as for `part_of`."""
     for name in names:
         if None in table.get(name, ()):
             row = _number(table[name].index(None), rows)
@@ -125,10 +126,8 @@ def _number(row: int, rows: Sequence[int] | None) -> int:
 
 def _table(argument: str, folder: Path, needed: Sequence[str]) -> tuple[Path, Table]:
     """Return the path of a table of images, and its columns. Raises InputError if a cell is empty."""
-    place, found = opened("table", "photos.csv", argument, folder, needed, OPTIONAL)
+    place, found = opened("table", "photos.csv", argument, folder, needed)
     check_filled(place, found, (*needed, *OPTIONAL))
-    if not found["path"]:
-        raise InputError(f"{place} lists no image: add a row for each.")
     return place, found
 
 
@@ -179,40 +178,20 @@ def meant(
     return [meanings[name] for name in names]
 
 
-def labeled(
-    place: Path,
-    table: Table,
-    inputs: Tensor,
-    kept: Tensor | slice = EVERY,
-    vocabulary: Vocabulary | None = None,
-    rows: Sequence[int] | None = None,
-) -> LabeledDataset:
-    """Return inputs with the labels of their rows, and with clients and test samples if the table has these columns.
+def part_of(place: Path, table: Table, inputs: Tensor, rows: Sequence[int] | None = None, **others: Any) -> Part:
+    """Return inputs with the labels, clients, groups and test flags of their rows, as far as the table has them.
 
     Args:
         place: the path of the table, for messages.
         table: M rows without empty cells.
-        inputs: (M', ...), the inputs of the kept rows.
-        kept: (M,) bool, whether each row is kept; by default, all rows are kept.
-        vocabulary: the vocabulary of tokens.
+        inputs: (m, ...), the inputs of the kept rows.
         rows: if the M rows are only a part of the file's rows, their indices in the file from 0, for messages.
+        others: further fields of the part.
 
     Raises:
-        InputError: if there are too many classes, a name cannot be shown, or a split is not train, val or test.
+        InputError: if a split is not train, val or test.
     """
-    names, labels = numbered(table["label"])
-    if len(names) > MAX_CLASSES:
-        raise InputError(
-            f"{place} has {len(names):,} different labels, and at most {MAX_CLASSES:,} are possible: the column 'label'"
-            " holds the class of each row."
-        )
-    common: dict[str, Any] = {"class_names": class_names(names, labels, place), "vocabulary": vocabulary}
+    test, names = None, {name: name for name in SPLITS}
     if "split" in table:
-        split = meant(place, "split", table["split"], {name: name for name in SPLITS}, "train, val or test", rows)
-        common["test"] = torch.tensor(tested(split))[kept]
-    owners, clients = owners_of([str(name) for name in table["client"]], place) if "client" in table else (None, ())
-    if "group" in table:
-        common["groups"] = groups_of(np.array([composed(name) for name in table["group"]]), owners)[kept]
-    if owners is None:
-        return LabeledDataset(inputs, labels[kept], **common)
-    return OwnedDataset(inputs, labels[kept], owners[kept], clients, **common)
+        test = tested(meant(place, "split", table["split"], names, "train, val or test", rows))
+    return Part(place, inputs, table["label"], table.get("client"), test, table.get("group"), **others)

@@ -6,8 +6,9 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.data.sources.parts import joined
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
-from ktpfl_pipeline.data.sources.table import OPTIONAL, Table, check_filled, labeled, meant, opened
+from ktpfl_pipeline.data.sources.table import OPTIONAL, Table, check_filled, meant, opened, part_of
 from ktpfl_pipeline.data.sources.tokens import Tokens, tokenized
 
 _PUBLIC = {**dict.fromkeys(("true", "yes", "1"), True), **dict.fromkeys(("false", "no", "0"), False)}
@@ -34,7 +35,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
     private = {name: [cells[row] for row in rows] for name, cells in table.items()}
     check_filled(place, private, ("label", *OPTIONAL), rows)
     ids, known = tokenized(_texts(private), reading, str(place), folder)
-    return labeled(place, private, ids, vocabulary=known, rows=rows)
+    return joined(place, [part_of(place, private, ids, rows, vocabulary=known)])
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
@@ -60,11 +61,7 @@ def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> To
 
 def _table(argument: str, folder: Path, needed: tuple[str, ...]) -> tuple[Path, Table]:
     """Return the path of a table and its columns. Raises InputError if a row has no text."""
-    place, table = opened("text", "tickets.csv", argument, folder, needed, (*OPTIONAL, "public"))
-    check_filled(place, table, ["text"])
-    if not table["text"]:
-        raise InputError(f"{place} has no text: add a row for each.")
-    return place, table
+    return opened("text", "tickets.csv", argument, folder, needed, (*OPTIONAL, "public"))
 
 
 def _texts(table: Table) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.errors import InputError, check_installed, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.settings import AUTO, Text
-from ktpfl_pipeline.data.sources.limits import brief
+from ktpfl_pipeline.data.sources.files import brief
 from ktpfl_pipeline.data.sources.photographs import Reading
 from ktpfl_pipeline.data.standardization import PADDING, UNKNOWN
 
@@ -220,21 +220,3 @@ def check_ids(ids: Tensor, size: int, where: str) -> None:
             f"{where} has the id {int(ids[row, place]):,} in row {row}, place {place} (both count from 0), and the"
             f" vocabulary has the ids 0 to {size - 1:,}: save ids of the vocabulary, or a larger vocabulary."
         )
-
-
-def agreed(known: Iterable[Vocabulary | None], where: Callable[[int], object]) -> Vocabulary | None:
-    """Return the common vocabulary of several files; None if the first file has none.
-
-    Raises InputError if the vocabularies differ. `where` returns the name of a file by its number, for the message.
-    """
-    given = list(known)
-    first = given[0]
-    if first is None:
-        return None
-    for number, each in enumerate(given):
-        if each is None or (each.words, each.padding) != (first.words, first.padding):
-            raise InputError(
-                f"{where(number)} has another vocabulary or padding id than {where(0)}: save the same arrays"
-                " 'vocabulary' and 'padding' in all files."
-            )
-    return Vocabulary(max(each.size for each in given if each), first.padding, first.words)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ktpfl_pipeline.data.sources.labels import in_order, numbered
+from ktpfl_pipeline.data.sources.parts import in_order, numbered
 
 
 @pytest.mark.parametrize(
