@@ -38,6 +38,18 @@ KEDRO = "from kedro.framework.cli.cli import main; sys.argv = ['kedro', 'run', '
             KEDRO.format("compare=fedmdd"),
             "hetero_digits.compare is 'fedmdd', which does not exist; did you mean 'fedmd'?",
         ),
+        (
+            COMMAND.format("architectures=lenett"),
+            "hetero_digits.architectures is 'lenett', which does not exist; did you mean 'lenet'?",
+        ),
+        (
+            PYTHON.format("partition='dirichle'"),
+            "federation.partition.scheme is 'dirichle', which does not exist; did you mean 'dirichlet'?",
+        ),
+        (
+            "import ktpfl_pipeline as kt; kt.federation('digit')",
+            "federation.private.source is 'digit', which does not exist; did you mean 'digits'?",
+        ),
     ],
 )
 def test_a_mistyped_setting_is_answered_before_torch_is_imported(code: str, message: str) -> None:

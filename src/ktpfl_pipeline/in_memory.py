@@ -97,7 +97,7 @@ def federation(
     value_of(Rule.of(Seed), seed, "federation.seed")
     given = {
         **SETTINGS,
-        "private": {"source": data if isinstance(data, str) else "python"},
+        "private": {"source": data if isinstance(data, str) else "npz"},
         "clients": clients,
         "architectures": list(architectures) if isinstance(architectures, tuple) else architectures,
         "partition": {"scheme": partition} if isinstance(partition, str) else partition,
@@ -107,7 +107,7 @@ def federation(
     if not isinstance(data, str) and "image" not in settings:
         given["image"] = None  # given inputs keep their form
     section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
-    parsing.form("federation", section)
+    parsing.spelled("federation", section)
     from ktpfl_pipeline.data.given import stored
     from ktpfl_pipeline.runs.assembly import assemble
     from ktpfl_pipeline.runs.given import PYTHON, Origin

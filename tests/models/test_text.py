@@ -15,6 +15,7 @@ from ktpfl_pipeline.core import kinds, model_facts, privacy, work
 from ktpfl_pipeline.core.dataset import TokenShape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.models import pretrained, transformers
 
 NAMES = ("fasttext", "text_cnn", "text_gru", "text_lstm", "text_transformer")
 SHAPE = TokenShape((6,), 12, 0)
@@ -149,8 +150,8 @@ def test_a_folder_is_built_and_starts_from_its_weights(folder: Path) -> None:
     from safetensors.torch import load_file
 
     name = f"transformers:{folder}"
-    file = models.transformers.weights([name, "fasttext"])[name]
-    weights = {name: models.pretrained.read(Path(file))}
+    file = transformers.weights([name, "fasttext"])[name]
+    weights = {name: pretrained.read(Path(file))}
     model = models.build(name, SHAPE, 3, weights).eval()
     saved = load_file(folder / "model.safetensors")
     assert all(torch.equal(model.state_dict()[f"model.{key}"], each) for key, each in saved.items())
@@ -166,7 +167,7 @@ def test_a_folder_is_built_and_starts_from_its_weights(folder: Path) -> None:
 
 def test_other_classes_get_a_drawn_classifier(folder: Path) -> None:
     name = f"transformers:{folder}"
-    weights = {name: models.pretrained.read(folder / "model.safetensors")}
+    weights = {name: pretrained.read(folder / "model.safetensors")}
     assert models.build(name, SHAPE, 5, weights)(torch.zeros(1, 6, dtype=torch.int64)).shape == (1, 5)
 
 
@@ -202,5 +203,5 @@ def test_folders_that_cannot_be_used(spoil: Any, shape: Any, words: str, folder:
     name = f"transformers:{folder}"
     with pytest.raises(InputError, match=words):
         models.find(name)
-        models.transformers.weights([name])
+        transformers.weights([name])
         models.build(name, shape, 3)

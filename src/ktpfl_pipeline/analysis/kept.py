@@ -83,8 +83,8 @@ def save(folder: Path, weights: Mapping[str, Tensor], about: Mapping[str, Any], 
 def _copy_code(folder: Path, architectures: Collection[str]) -> None:
     """Copy the source files that `_load_pyfunc` and the users' own architectures import, with their packages."""
     found = {**_code()}
-    for name in map(models.module_of, filter(models.is_own, architectures)):
-        add_imports(found, name, name.partition(".")[0])
+    for name in map(models.module_of, architectures):
+        add_imports(found, name, name.partition(".")[0], inside=True)
     for name, file in found.items():
         parts = name.split(".")
         above = len(parts) - (file.name != "__init__.py")

@@ -20,7 +20,6 @@ from ktpfl_pipeline.config.inheritance import MODELS, WHAT, deep_merge, inherite
 from ktpfl_pipeline.config.schema import ALL, CHOICE, REPLACED, Experiment
 from ktpfl_pipeline.config.studies import PAPER, SWEEP, TUNE, CellSettings, Paper, Range, Sweep, Tune
 from ktpfl_pipeline.core.errors import InputError, nearest, written
-from ktpfl_pipeline.core.extensions import is_path
 from ktpfl_pipeline.core.validation import Group
 from ktpfl_pipeline.core.validation import parse as parse_group
 from ktpfl_pipeline.methods import METHODS, create, find
@@ -59,9 +58,10 @@ def check(parameters: Mapping[str, Any]) -> None:
     """
     for name, values in parameters.items():
         kind = kind_of(name)
-        section: Any = _section(MODELS[kind], name, values, WHAT[kind])
-        if isinstance(section, Experiment) and not any(map(is_path, section.compare)):
-            checks.check_compare(name, section)
+        if kind:
+            _section(MODELS[kind], name, values, WHAT[kind])
+        else:
+            spelled(name, values)
     for name in experiments(parameters):
         parse(name, parameters[name], together=False)
     for name, values in parameters.items():
@@ -101,10 +101,16 @@ def form(name: str, values: Any) -> Experiment:
     return _section(Experiment, name, values, "an experiment")
 
 
-def parse(name: str, values: Any, together: bool = True) -> Experiment:
-    """Return an experiment from its section, with its values, names and hyperparameters checked."""
+def spelled(name: str, values: Any) -> Experiment:
+    """Return an experiment from its section. Names are checked too; torch is imported only for names of users' own."""
     experiment = form(name, values)
     checks.check_names(name, experiment)
+    return experiment
+
+
+def parse(name: str, values: Any, together: bool = True) -> Experiment:
+    """Return an experiment from its section, with its values, names and hyperparameters checked."""
+    experiment = spelled(name, values)
     if together:
         checks.check_together(name, experiment)
         checks.check_methods(name, experiment, [])

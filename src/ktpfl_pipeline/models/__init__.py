@@ -7,65 +7,68 @@ outside this package is named by its dotted path, ``my_package.nets:wide_mlp``. 
 built.
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
-from ktpfl_pipeline.core import rng
-from ktpfl_pipeline.core.dataset import Shape, TokenShape
 from ktpfl_pipeline.core.errors import InputError, unknown
 from ktpfl_pipeline.core.extensions import called, is_path, load, raised
-from ktpfl_pipeline.core.weights import Params
-from ktpfl_pipeline.models import images, numbers, pretrained, shapes, text, transformers, zoo
 
-Builder = Callable[[Shape, int], nn.Module]
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ktpfl_pipeline.core.dataset import Shape
+    from ktpfl_pipeline.core.weights import Params
+
+Builder = Callable[["Shape", int], "nn.Module"]
 """``builder(shape, classes)`` returns a new model for inputs of `shape`, such as (channels, height, width).
 
 The shape of a text, (length,), has the attributes ``vocabulary`` and ``padding``; see `core.dataset.TokenShape`.
 """
 
-MODELS: dict[str, Builder] = {
+MODELS: dict[str, str] = {
     # The paper's four heterogeneous architectures.
-    "lenet": images.lenet,
-    "alexnet": images.alexnet,
-    "resnet18": images.resnet18,
-    "shufflenet_v2": images.shufflenet_v2,
+    "lenet": "images:lenet",
+    "alexnet": "images:alexnet",
+    "resnet18": "images:resnet18",
+    "shufflenet_v2": "images:shufflenet_v2",
     # The paper's homogeneous architecture.
-    "mcmahan_cnn": images.mcmahan_cnn,
+    "mcmahan_cnn": "images:mcmahan_cnn",
     # Other projects' models for images of one channel, to repeat their numbers.
-    "mcmahan_unpadded": images.mcmahan_unpadded,
-    "mcmahan_2nn": numbers.mcmahan_2nn,
+    "mcmahan_unpadded": "images:mcmahan_unpadded",
+    "mcmahan_2nn": "numbers:mcmahan_2nn",
     # For tests and laptops.
-    "logistic": numbers.logistic,
-    "mlp": numbers.mlp,
-    "cnn": images.cnn,
-    "cnn_bn": images.cnn_bn,
+    "logistic": "numbers:logistic",
+    "mlp": "numbers:mlp",
+    "cnn": "images:cnn",
+    "cnn_bn": "images:cnn_bn",
     # For series.
-    "cnn1d": numbers.cnn1d,
-    "gru": numbers.gru,
+    "cnn1d": "numbers:cnn1d",
+    "gru": "numbers:gru",
     # For tokens.
-    "fasttext": text.fasttext,
-    "text_cnn": text.text_cnn,
-    "text_gru": text.text_gru,
-    "text_lstm": text.text_lstm,
-    "text_transformer": text.text_transformer,
+    "fasttext": "text:fasttext",
+    "text_cnn": "text:text_cnn",
+    "text_gru": "text:text_gru",
+    "text_lstm": "text:text_lstm",
+    "text_transformer": "text:text_transformer",
 }
-FAMILIES: dict[str, Callable[[str], Builder]] = {
-    **dict.fromkeys(zoo.FAMILIES, zoo.find),
-    "transformers": transformers.find,
-}
-"""Functions that return the builder for a name, by the library's name before the colon."""
+"""The module and the builder of each architecture. Listing the names does not import torch."""
+FAMILIES = {"torchvision": "zoo", "timm": "zoo", "transformers": "transformers"}
+"""The modules that find the builders of other libraries' models, by the library's name before the colon."""
 
 
 def find(name: str) -> Builder:
     """Return the builder of an architecture: of `MODELS`, a library or a dotted path. Raises InputError if unknown."""
+    builder: Builder
     if is_family(name):
-        return FAMILIES[name.partition(":")[0]](name)
-    if name not in MODELS and not is_path(name):
+        builder = importlib.import_module(module_of(name)).find(name)
+    elif name in MODELS:
+        builder = getattr(importlib.import_module(module_of(name)), MODELS[name].partition(":")[2])
+    elif is_path(name):
+        builder = load(name, "model")
+    else:
         raise unknown("model", name, MODELS)
-    builder: Builder = MODELS.get(name) or load(name, "model")
     if not callable(builder):
         raise InputError(f"{name!r} is not a model: it must be a function of (shape, classes).")
     return builder
@@ -83,14 +86,15 @@ def is_own(name: str) -> bool:
 
 def module_of(name: str) -> str:
     """Return the name of the module that defines the architecture `name`."""
-    if name in MODELS:
-        return MODELS[name].__module__
     first = name.partition(":")[0]
-    return FAMILIES[first].__module__ if first in FAMILIES else first
+    module = MODELS[name].partition(":")[0] if name in MODELS else FAMILIES.get(first)
+    return f"{__name__}.{module}" if module else first
 
 
 def libraries(names: Iterable[str]) -> dict[str, str]:
     """Return what the results of architectures depend on besides this package: library versions and folder hashes."""
+    from ktpfl_pipeline.models import transformers
+
     given = list(names)
     found = {"timm": version("timm")} if any(name.startswith("timm:") for name in given) else {}
     if folders := [name for name in given if transformers.is_one(name)]:
@@ -99,7 +103,7 @@ def libraries(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] | None = None) -> nn.Module:
+def build(name: str, shape: "Shape", classes: int, weights: "Mapping[str, Params] | None" = None) -> "nn.Module":
     """Return a new model in training mode, with weights drawn from torch's global generator.
 
     Args:
@@ -118,6 +122,9 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] |
         >>> build("lenet", (3, 32, 32), classes=10)(torch.zeros(4, 3, 32, 32)).shape
         torch.Size([4, 10])
     """
+    from ktpfl_pipeline.core.dataset import TokenShape
+    from ktpfl_pipeline.models import pretrained
+
     builder = find(name)
     if classes < 2:
         raise InputError(f"No model takes classes={classes!r}; at least 2 are needed: give the number of labels.")
@@ -129,12 +136,16 @@ def build(name: str, shape: Shape, classes: int, weights: Mapping[str, Params] |
     return model
 
 
-def _built(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
+def _built(name: str, builder: Builder, shape: "Shape", classes: int) -> "nn.Module":
     """Return a new model of a user's own builder, which `core.model_trial` tries before it is trained.
 
     On torch's device ``meta``, where only names and shapes are needed, the generator is left as it was. Raises
     InputError if the model cannot be built.
     """
+    import torch
+
+    from ktpfl_pipeline.core import rng
+
     if torch.get_default_device().type == "meta":
         try:
             return _made(name, builder, shape, classes)
@@ -144,7 +155,11 @@ def _built(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module
     return _made(name, builder, shape, classes)
 
 
-def _made(name: str, builder: Builder, shape: Shape, classes: int) -> nn.Module:
+def _made(name: str, builder: Builder, shape: "Shape", classes: int) -> "nn.Module":
+    from torch import nn
+
+    from ktpfl_pipeline.models import shapes
+
     try:
         model = builder(shape, classes)
     except InputError:
