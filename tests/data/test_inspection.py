@@ -101,13 +101,33 @@ class TestAxes:
         ],
     )
     def test_in_an_unusual_order(self, shape: tuple[int, ...], words: str) -> None:
-        assert words in axes(shape)
+        assert words in axes(torch.zeros(2, *shape))
 
     @pytest.mark.parametrize(
         "shape", [(10,), (9, 128), (6, 6), (1, 28, 28), (3, 32, 32), (9, 1, 128), (9, 128, 1), (64, 4, 4), (13, 64, 64)]
     )
     def test_in_the_usual_order(self, shape: tuple[int, ...]) -> None:
-        assert axes(shape) == ""
+        assert axes(torch.zeros(2, *shape)) == ""
+
+    @pytest.mark.parametrize(("steps", "channels"), [(6, 64), (20, 30), (9, 128), (40, 40)])
+    def test_of_series_is_seen_in_what_changes_gradually(self, steps: int, channels: int) -> None:
+        noise = torch.randn(50, steps, channels, generator=torch.Generator().manual_seed(0))
+        walks = noise.cumsum(dim=1) + 5 * torch.arange(channels)  # (M, steps, channels), each channel at its own level
+        assert axes(walks).endswith(
+            f"If they are {steps} steps of {channels} channels, save features.transpose(0, 2, 1)"
+        )
+        assert "resemble each other" in axes(walks)
+        assert axes(noise) == ""
+        if steps == channels:
+            assert axes(walks.transpose(1, 2)) == ""
+
+    @pytest.mark.parametrize(("channels", "steps"), [(3, 64), (9, 128), (30, 30)])
+    def test_of_channels_that_measure_nearly_the_same_is_usual(self, channels: int, steps: int) -> None:
+        draws = torch.Generator().manual_seed(0)
+        common = torch.randn(50, 1, steps, generator=draws)
+        noise = torch.randn(50, channels, steps, generator=draws)
+        for one in (common, common.cumsum(dim=2)):
+            assert axes(one + 0.3 * noise) == ""
 
 
 class TestEqualSamples:

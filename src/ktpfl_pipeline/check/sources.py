@@ -32,7 +32,7 @@ def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None
         demand(not empty, f"no sample has class {empty[:1]}, though higher numbers occur: number classes without gaps")
 
     def usual() -> list[str]:
-        order = axes(found[0].shape)
+        order = axes(found[0].inputs)
         demand(not order, f"{order}, or return them in this order")
         return names(found[0])
 

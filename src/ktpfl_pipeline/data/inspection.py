@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ktpfl_pipeline.core.dataset import LabeledDataset, Shape
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import listed, plural
 from ktpfl_pipeline.core.kinds import FEATURES
 from ktpfl_pipeline.core.warnings import warn
@@ -35,6 +35,9 @@ CHARACTERS = 10
 """More class names of one character than this are characters, where `a` and `A` differ."""
 CHANNELS = 4
 """The most channels of a usual image."""
+ALIKE, GRADUAL = 200, 0.15
+"""Series are looked at in up to `ALIKE` samples and steps. If neighbors along the first axis correlate by `GRADUAL`
+more than those along the second, compared with other pairs, the first axis is probably time."""
 Numbers = NDArray[Any]
 _UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
@@ -45,7 +48,7 @@ def of_samples(samples: LabeledDataset, where: str) -> None:
         warn("Names alike", f"{where}: {each}")
     if wide := one_per_value(samples.inputs):
         warn("One feature per value", f"{where}: {wide}")
-    if order := axes(samples.shape):
+    if order := axes(samples.inputs):
         warn("Axes", f"{where}: {order}.")
 
 
@@ -87,12 +90,15 @@ def differ(groups: Sequence[Sequence[str]], what: str) -> str:
     )
 
 
-def axes(shape: Shape) -> str:
-    """Return why the axes of inputs may be in another order than channels first; empty if they look right."""
-    if len(shape) == 2 and shape[0] > shape[1]:
+def axes(inputs: Tensor) -> str:
+    """Return why the axes of inputs, (M, ...), may not be channels first; empty if their order looks right."""
+    shape = tuple(inputs.shape[1:])
+    moving = len(shape) == 2 and shape[0] <= shape[1] and _moves_along_first(inputs[:ALIKE].numpy())
+    if len(shape) == 2 and (shape[0] > shape[1] or moving):
         channels, steps = shape
+        seen = ", and neighboring channels resemble each other more than neighboring steps do" if moving else ""
         return (
-            f"samples are {channels} channels of {plural(steps, 'step')}. If they are {channels} steps of "
+            f"samples are {channels} channels of {plural(steps, 'step')}{seen}. If they are {channels} steps of "
             f"{plural(steps, 'channel')}, save features.transpose(0, 2, 1)"
         )
     if len(shape) == 3:
@@ -103,6 +109,26 @@ def axes(shape: Shape) -> str:
                 f"{plural(last, 'channel')}, save features.transpose(0, 3, 1, 2)"
             )
     return ""
+
+
+def _moves_along_first(series: Numbers) -> bool:
+    """Return whether series, (M, C, L), change gradually along their first axis, as time does, and not the second.
+
+    Of a pair of neighbors in time, both values are more alike than values far apart. Channels have no such order.
+    """
+    first, second = _gradual(series[:, :, :ALIKE]), _gradual(series[:, :, :ALIKE].transpose(0, 2, 1))
+    return first - second > GRADUAL
+
+
+def _gradual(series: Numbers) -> float:
+    """Return by how much neighbors along the first axis of series, (M, T, C), correlate more than other pairs do."""
+    rows = (series - series.mean(axis=(0, 1))).transpose(1, 0, 2).reshape(series.shape[1], -1)
+    rows = rows[np.ptp(rows, axis=1) > 0]
+    if len(rows) < 3 or rows.shape[1] < ALIKE:
+        return 0.0
+    apart = np.abs(np.subtract.outer(np.arange(len(rows)), np.arange(len(rows))))
+    alike = np.corrcoef(rows)
+    return float(alike[apart == 1].mean() - alike[apart > 1].mean())
 
 
 class _Split(NamedTuple):
