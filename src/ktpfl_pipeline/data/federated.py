@@ -3,12 +3,13 @@
 import hashlib
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
+from ktpfl_pipeline.core.setting import Client
 from ktpfl_pipeline.core.warnings import Warned
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
@@ -37,14 +38,6 @@ class PublicSet:
         """Return the public inputs of one seed, (m, ...). If all inputs are public, `inputs` itself is returned."""
         chosen = self.indices[seed]
         return self.inputs if len(chosen) == len(self.inputs) else self.inputs[chosen]
-
-
-class ClientData(NamedTuple):
-    """The labeled samples of one client, by split."""
-
-    train: LabeledDataset
-    validation: LabeledDataset
-    test: LabeledDataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,18 +85,18 @@ class SeedData:
     names: tuple[str, ...] = ()
 
     @cached_property
-    def clients(self) -> dict[int, ClientData]:
-        """The samples of each client by id, ids ascending, after standardization and feature skew."""
-        return {n: self._client(n, own) for n, own in sorted(self.partition.items())}
+    def clients(self) -> dict[int, Client]:
+        """The clients by id, ids ascending, after standardization and feature skew; they have no architecture yet."""
+        names = self.names or [""] * len(self.partition)
+        return {
+            n: Client(n, "", *(self._split(n, *each) for each in own._asdict().items()), name=name)
+            for (n, own), name in zip(sorted(self.partition.items()), names, strict=True)
+        }
 
-    def _client(self, n: int, own: ClientIndices) -> ClientData:
-        splits = []
-        for split, indices in own._asdict().items():
-            taken = self.private.take(indices)
-            inputs = self.standardized(taken.inputs)
-            inputs = inputs if self.skew is None else self.skew.applied(inputs, n, split)
-            splits.append(LabeledDataset(inputs, taken.labels))
-        return ClientData(*splits)
+    def _split(self, n: int, split: str, indices: Tensor) -> LabeledDataset:
+        inputs = self.standardized(self.private.inputs[indices])
+        inputs = inputs if self.skew is None else self.skew.applied(inputs, n, split)
+        return LabeledDataset(inputs, self.private.labels[indices])
 
     @cached_property
     def scale(self) -> Fitted | None:

@@ -1,5 +1,6 @@
 """Assembles the federation of one seed from settings and data."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -39,10 +40,7 @@ def clients(experiment: schema.Experiment, data: FederatedData, seed: int, *, he
     """Return the clients of one seed that are trained, or the clients `held` out of training, in order of their ids."""
     own = data.seeds[seed]
     architectures = dealt(experiment.architectures, list(own.clients))
-    names = own.names or [""] * len(own.clients)
     newcomers = held_out(own.clients, experiment.newcomers, seed)
     return tuple(
-        Client(n, architectures[n], *parts, name=name)
-        for (n, parts), name in zip(own.clients.items(), names, strict=True)
-        if (n in newcomers) == held
+        replace(client, architecture=architectures[n]) for n, client in own.clients.items() if (n in newcomers) == held
     )
