@@ -83,7 +83,8 @@ def save(folder: Path, weights: Mapping[str, Tensor], about: Mapping[str, Any], 
 def _copy_code(folder: Path, architectures: Collection[str]) -> None:
     """Copy the source files that `_load_pyfunc` and the users' own architectures import, with their packages."""
     found = {**_code()}
-    for name in map(models.module_of, architectures):
+    # All models of this package: a process that loads several kept models imports the copy of the first.
+    for name in map(models.module_of, (*models.MODELS, *models.FAMILIES, *architectures)):
         add_imports(found, name, name.partition(".")[0], inside=True)
     for name, file in found.items():
         parts = name.split(".")

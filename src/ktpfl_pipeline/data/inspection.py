@@ -36,8 +36,8 @@ CHARACTERS = 10
 CHANNELS = 4
 """The most channels of a usual image."""
 ALIKE, GRADUAL = 200, 0.15
-"""Series are looked at in up to `ALIKE` samples and steps. If neighbors along the first axis correlate by `GRADUAL`
-more than those along the second, compared with other pairs, the first axis is probably time."""
+"""Series are looked at in up to `ALIKE` samples and steps. Along an axis on which neighbors correlate by `GRADUAL` more
+than other pairs, inputs change gradually; on the axis of channels, by less than a third of it."""
 Numbers = NDArray[Any]
 _UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
@@ -117,7 +117,7 @@ def _moves_along_first(series: Numbers) -> bool:
     Of a pair of neighbors in time, both values are more alike than values far apart. Channels have no such order.
     """
     first, second = _gradual(series[:, :, :ALIKE]), _gradual(series[:, :, :ALIKE].transpose(0, 2, 1))
-    return first - second > GRADUAL
+    return first > GRADUAL > 3 * second
 
 
 def _gradual(series: Numbers) -> float:
