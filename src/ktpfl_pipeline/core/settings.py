@@ -154,9 +154,14 @@ class ExecutorSettings:
     processes: Workers | None = None
     ray: Annotated[Ray | None, Reads(_ray)] = None
 
+    @property
+    def module(self) -> str:
+        """The executor's file in `core/executors/`."""
+        return next((file for name, (file, _) in ALONE.items() if getattr(self, name) is not None), "serial")
 
-ALONE: dict[str, Any] = {"processes": "auto", "ray": {}}
-"""The settings of an executor for which only the name is given."""
+
+ALONE: dict[str, tuple[str, Any]] = {"processes": ("processes", "auto"), "ray": ("cluster", {})}
+"""By executor: its file in `core/executors/`, and its settings if only its name is given."""
 
 
 def _executor(value: Any) -> Any:
@@ -169,7 +174,7 @@ def _executor(value: Any) -> Any:
         if not given or given == {"serial": None}:
             return {}
         if len(given) == 1 and given.keys() <= ALONE.keys():
-            return {name: ALONE[name] if each is None else each for name, each in given.items()}
+            return {name: ALONE[name][1] if each is None else each for name, each in given.items()}
     raise ValueError(EXECUTORS)
 
 

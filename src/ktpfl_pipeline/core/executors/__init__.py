@@ -1,10 +1,12 @@
-"""The executors, one per file, and `create`, which makes the executor that ``compute.executor`` names."""
+"""The executors, one per file, and `create`, which makes the executor that ``compute.executor`` names.
 
-from ktpfl_pipeline.core.executors import processes, ray_session
+Such a file has a subclass of `Executor`, and two functions of `Compute`: `create` and `parallel`.
+"""
+
+from importlib import import_module
+from typing import Any
+
 from ktpfl_pipeline.core.executors.base import Executor
-from ktpfl_pipeline.core.executors.cluster import ClusterExecutor
-from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.settings import Compute
 
 
@@ -13,26 +15,15 @@ def create(compute: Compute) -> Executor:
 
     Raises InputError if the executor is impossible with these torch threads, on this device, or on this machine.
     """
-    number = parallel(compute)
-    if (ray := compute.executor.ray) is not None:
-        return ClusterExecutor(ray, compute.place())
-    return processes.ProcessesExecutor(number) if number > 1 else SerialExecutor()
+    executor: Executor = _file(compute).create(compute)
+    return executor
 
 
 def parallel(compute: Compute) -> int:
-    """Return how many clients are computed at the same time. Raises the errors of `create`.
+    """Return how many clients are computed at the same time. Raises the errors of `create`."""
+    number: int = _file(compute).parallel(compute)
+    return number
 
-    ``auto`` means one process if several are impossible: with several threads, or if the system cannot fork. For a
-    cluster, ``auto`` workers are counted as the processes of this machine, because the cluster is not asked.
-    """
-    settings, device = compute.executor, compute.place()
-    if (ray := settings.ray) is not None:
-        ray_session.check(ray, compute.threads, device)
-        return resources.default_workers() if ray.workers == "auto" else ray.workers
-    if settings.processes in (None, 1):
-        return 1
-    if settings.processes == "auto":
-        most = resources.default_workers() if device.type == "cpu" else len(resources.reachable(device))
-        return 1 if processes.obstacle(compute.threads) else most
-    processes.check(settings.processes, compute.threads)
-    return settings.processes
+
+def _file(compute: Compute) -> Any:
+    return import_module(f"{__name__}.{compute.executor.module}")

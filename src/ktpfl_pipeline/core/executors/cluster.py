@@ -26,7 +26,7 @@ from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, 
 from ktpfl_pipeline.core.executors.ray_session import Session, about, carry_tensors, check, check_versions, receive_on
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Client, Setting
-from ktpfl_pipeline.core.settings import Ray
+from ktpfl_pipeline.core.settings import Compute, Ray
 from ktpfl_pipeline.core.weights import Handle
 
 Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
@@ -34,6 +34,20 @@ Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 CPU = torch.device("cpu")
 PATIENCE = 120
 """Seconds in which all workers must start. Each worker imports torch, possibly from a slow disk."""
+
+
+def create(compute: Compute) -> Executor:
+    parallel(compute)
+    assert compute.executor.ray is not None
+    return ClusterExecutor(compute.executor.ray, compute.place())
+
+
+def parallel(compute: Compute) -> int:
+    """Return the number of workers; ``auto`` is counted as on this machine, because the cluster is not asked."""
+    ray = compute.executor.ray
+    assert ray is not None
+    check(ray, compute.threads, compute.place())
+    return resources.default_workers() if ray.workers == "auto" else ray.workers
 
 
 class ClusterExecutor(Executor):

@@ -37,6 +37,7 @@ from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.executors.shared_memory import SharedMemory
 from ktpfl_pipeline.core.machine import resources
 from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.settings import Compute
 
 RESERVED = 2**31
 """Bytes reserved for the tensors of one message in each direction. Tensors that do not fit, such as a hundred ResNet-18
@@ -62,6 +63,23 @@ def check(workers: int, threads: int) -> None:
     """Check that this number of processes is possible with these torch threads; else raise InputError."""
     if reason := obstacle(threads):
         raise InputError(f"compute.executor has {plural(workers, 'process')}, but {reason}; choose serial.")
+
+
+def create(compute: Compute) -> Executor:
+    number = parallel(compute)
+    return ProcessesExecutor(number) if number > 1 else SerialExecutor()
+
+
+def parallel(compute: Compute) -> int:
+    """Return the number of processes; ``auto`` means one if several are impossible."""
+    number, device = compute.executor.processes, compute.place()
+    if number == "auto":
+        most = resources.default_workers() if device.type == "cpu" else len(resources.reachable(device))
+        return 1 if obstacle(compute.threads) else most
+    assert number is not None
+    if number > 1:
+        check(number, compute.threads)
+    return number
 
 
 class ProcessesExecutor(Executor):

@@ -4,6 +4,15 @@ from ktpfl_pipeline.core.client.outcome import Outcome, performed
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.executors.base import Calls, Executor, Key, Operation, Progress, Value
 from ktpfl_pipeline.core.setting import Setting
+from ktpfl_pipeline.core.settings import Compute
+
+
+def create(compute: Compute) -> Executor:
+    return SerialExecutor()
+
+
+def parallel(compute: Compute) -> int:
+    return 1
 
 
 class SerialExecutor(Executor):
