@@ -49,7 +49,6 @@ def rows(comparison: Comparison) -> Rows:
 
 
 def main(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:
-    """Run what is missing, and write the rows of all methods."""
     torch.set_num_threads(1)
     found: Rows = []
     for data, partition in product(DATA, PARTITIONS):

@@ -100,7 +100,6 @@ class Key(NamedTuple):
 
 
 def federation_of(data: str, partition: str, seed: int) -> Federation:
-    """Return the clients with a dataset and a partition."""
     private, public = DATA[data]
     return federation(
         f"npz:{RAW}/{private}.npz",
@@ -130,7 +129,6 @@ def finish(key: Key, rows: Rows) -> Rows:
 
 
 def done(rows: Rows) -> set[Key]:
-    """Return the finished runs."""
     return {Key(*(row[name] for name in Key._fields)) for row in rows}
 
 
@@ -140,7 +138,6 @@ STUDY = Study(
 
 
 def run(methods: str = "", seeds: str = "") -> None:
-    """Finish the missing runs, seed by seed."""
     chosen = map(int, seeds.split(",")) if seeds else SEEDS
     pairs = [(n, name) for n in chosen for name in (methods.split(",") if methods else SEEDS.get(n, METHODS))]
     STUDY.run([Key(*cell, name, str(seed)) for (seed, name), cell in product(pairs, product(DATA, PARTITIONS))])
@@ -277,7 +274,6 @@ def panel(axes: Axes, found: dict[str, Difference]) -> None:
 
 
 def page() -> None:
-    """Write the tables of the kept rows into the pages, each below its heading, and draw the figure."""
     rows = read(STUDY.kept)
     for file, headed in tables(rows).items():
         write(file, headed)

@@ -6,7 +6,7 @@ Two models of a client are right on a sample with given probabilities. On `SHARE
 decides for both, so that they are mostly right together, as models that are trained alike.
 """
 
-from itertools import chain
+from itertools import chain, product
 from statistics import fmean
 
 import numpy as np
@@ -55,19 +55,14 @@ def covered(same: bool, tested: int, seeds: int, trained: float, draw: np.random
 
 
 def main() -> None:
-    """Print both tables."""
     draw = np.random.default_rng(0)
     print("| true gain (points) | " + " | ".join(map(str, VALIDATION)) + " |")
     for gain in GAINS:
         print(f"| {100 * gain:+.0f} | " + " | ".join(f"{100 * keeping(gain, n, draw):.0f}" for n in VALIDATION) + " |")
-    for same in (True, False):
-        for tested in TESTS:
-            shares = [
-                f"{100 * fmean(covered(same, tested, seeds, trained, draw) for _ in range(CLIENTS)):.1f}"
-                for seeds in SEEDS
-                for trained in TRAINED
-            ]
-            print(f"| {'the same' if same else 'others'} | {tested} | {' | '.join(shares)} |")
+    for same, tested in product((True, False), TESTS):
+        shares = (fmean(covered(same, tested, *each, draw) for _ in range(CLIENTS)) for each in product(SEEDS, TRAINED))
+        shown = " | ".join(f"{100 * share:.1f}" for share in shares)
+        print(f"| {'the same' if same else 'others'} | {tested} | {shown} |")
 
 
 if __name__ == "__main__":

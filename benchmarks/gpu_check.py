@@ -3,7 +3,7 @@
     python benchmarks/gpu_check.py                       on a GPU; ends with exit code 2 if there is none
     python benchmarks/gpu_check.py --device cpu --quick  the same measurements in small on a CPU, to test the check
 
-The check runs the tests of `tests/devices` on the GPU, KT-pFL on the GPU and on the CPU, and local training of five
+The check runs the tests of `tests/devices`, which compare the GPU's results with the CPU's, and local training of five
 clients by architecture, precision and memory format. It writes gpu_report.md, which names the machine, torch and the
 driver, but no hosts, users or folders.
 """
@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,7 @@ import measure
 import torch
 from workloads import TRAIN, Workload, federation
 
-from ktpfl_pipeline import in_memory
-from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.methods.kt_pfl import KTpFL
 
 NO_GPU = (
     "torch {torch} finds no GPU on this machine, so nothing was checked: run make gpu-check where nvidia-smi lists one "
@@ -44,11 +41,9 @@ WAYS: dict[str, dict[str, Any]] = {
     **{"bfloat16": {"dtype": "bfloat16"}, "bfloat16, channels last": {"dtype": "bfloat16", **LAST}},
 }
 """The ways to compute: settings that differ from float32, contiguous."""
-TOGETHER = "float32, two workers or one for each GPU"
 
 
 def machine(device: str) -> list[str]:
-    """Return the report's lines on machine, driver and libraries."""
     lines = [f"- {measure.hardware()}, Python {platform.python_version()}"]
     if device == "cuda":
         driver = "unknown"
@@ -80,40 +75,6 @@ def ways(device: str) -> dict[str, dict[str, Any]]:
     return {name: own for name, own in WAYS.items() if device == "cuda" or "tf32" not in own.values()}
 
 
-def trained(rounds: int, compute: dict[str, Any]) -> engine.Run:
-    """Return a run of KT-pFL with five clients of digits and two architectures."""
-    fed = in_memory.federation(
-        *("digits", 5, ["mlp", "cnn_bn"], "iid"),
-        image={"channels": 1, "size": 8},
-        public={"batch": 200},
-        training={"epochs": 2, "batch_size": 32},
-        distillation={"epochs": 1},
-        compute=compute,
-    )
-    try:
-        return engine.run(KTpFL(), fed, engine.Schedule(rounds=rounds))
-    finally:
-        fed.executor.close()
-
-
-def beside_the_cpu(device: str, rounds: int) -> Iterator[str]:
-    """Yield a row for each way: the differences of accuracies and coefficients to float32 on the CPU."""
-    expected = trained(rounds, {"device": "cpu"})
-    together = {"executor": {"processes": max(2, torch.cuda.device_count())}}
-    for name, way in {**ways(device), TOGETHER: together}.items():
-        yield f"| {name} | {_tried(lambda way=way: apart(trained(rounds, {'device': device, **way}), expected), 3)} |"
-
-
-def apart(found: engine.Run, expected: engine.Run) -> list[str]:
-    """Return a run's final accuracy, and its farthest distances to another run's accuracies and coefficients."""
-    assert found.coefficients is not None
-    assert expected.coefficients is not None
-    here, there = (torch.tensor([r.accuracy["after_transfer"] for r in run.history]) for run in (found, expected))
-    farthest = 100 * float((here - there).abs().max())  # (rounds, N)
-    mean, matrices = 100 * float(here[-1].mean()), float((found.coefficients - expected.coefficients).abs().max())
-    return [f"{mean:.1f} %", f"{farthest:.1f} points", f"{matrices:.1e}"]
-
-
 def rate(architecture: str, way: dict[str, Any], device: str, images: int, repetitions: int) -> list[str]:
     """Return the report's entries for rounds per second and memory."""
     work = Workload("local", (architecture,) * 5, 1 if architecture == "mcmahan_cnn" else 3, images=images)
@@ -127,37 +88,26 @@ def rate(architecture: str, way: dict[str, Any], device: str, images: int, repet
 
 
 def speeds(device: str, quick: bool, end: float) -> Iterator[str]:
-    """Yield a row for each architecture and way, until the time `end`."""
+    """Yield a row for each architecture and way, until the time `end`; of a failure the first line, without folders."""
     size = (16, 1) if quick else (TRAIN, 5)  # images per client, repetitions
     for architecture in ARCHITECTURES[:1] if quick else ARCHITECTURES:
         for name, way in ways(device).items():
-            row = "not begun within the time | "
+            found = ["not begun within the time", ""]
             if time.monotonic() < end:
-                row = _tried(lambda each=architecture, way=way: rate(each, way, device, *size), 2)
-            yield f"| {architecture} | {name} | {row} |"
-
-
-def _tried(measured: Callable[[], list[str]], columns: int) -> str:
-    """Return what was measured as entries of a table, or the first line of the error, without folders."""
-    try:
-        return " | ".join(measured())
-    except (RuntimeError, InputError) as error:
-        said = f"{type(error).__name__}: {(str(error).splitlines() or ['failed'])[0][:120].replace('|', '/')}"
-        return said + " | " * (columns - 1)
+                try:
+                    found = rate(architecture, way, device, *size)
+                except (RuntimeError, InputError) as error:
+                    said = (str(error).splitlines() or ["failed"])[0][:120].replace("|", "/")
+                    found = [f"{type(error).__name__}: {said}", ""]
+            yield f"| {architecture} | {name} | {' | '.join(found)} |"
 
 
 def report(device: str, quick: bool, begun: float) -> Iterator[str]:
     """Yield the lines of the report as soon as they are known."""
-    rounds = 1 if quick else 5
     yield from [f"# This project on {'a GPU' if device == 'cuda' else 'a CPU'}, {measure.today()}", ""]
     yield from machine(device)
     if device == "cuda":
         yield from ["", "## The tests of the device", "", *suite()]
-    yield from ["", "## Beside the CPU", ""]
-    yield f"KT-pFL with five clients on digits, {rounds} rounds; the CPU in float32, one client after another."
-    yield from ["", "| way | accuracy | farthest from the CPU's, any round and client | coefficients |"]
-    yield "| --- | --- | --- | --- |"
-    yield from beside_the_cpu(device, rounds)
     yield from ["", "## Speed", "", "Five clients of one architecture, an epoch in batches of 128."]
     yield from ["", "| architecture | way | rounds/s | memory, peak |", "| --- | --- | --- | --- |"]
     yield from speeds(device, quick, begun + BUDGET)
@@ -165,7 +115,6 @@ def report(device: str, quick: bool, begun: float) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check, write the report, and return the exit code."""
     begun = time.monotonic()
     parser = argparse.ArgumentParser(description="Check this project on a GPU, and write a report to send back.")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")

@@ -85,7 +85,6 @@ def scene(name: str, seed: int) -> tuple[list[Client], LabeledDataset]:
 
 
 def federation(clients: list[Client], public: Tensor, seed: int, way: dict[str, Any]) -> Federation:
-    """Return the federation, protected in one of `WAYS`."""
     build = partial(models.build, shape=tuple(public.shape[1:]), classes=CLASSES)
     dp_sgd = Privacy(way["private"], 1.0, DELTA) if "private" in way else None
     settings: dict[str, Any] = {
@@ -136,7 +135,6 @@ def asked(k: int, alpha: float = 5.0) -> Tensor:
 
 
 def squared_error(found: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean squared error of sigmoid(found), ()."""
     return F.mse_loss(found.sigmoid(), targets)
 
 
@@ -224,7 +222,6 @@ def figure(found: dict[str, tuple[Rows, dict[str, Tensor]]]) -> Figure:
 
 
 def table(rows: Rows) -> list[str]:
-    """Return the table of one dataset: means over seeds, and the standard deviation of the first column."""
     head = "| uploads | SSIM, own class | SSIM, other classes | class recovered, % | accuracy, % | ε |"
     lines = ["", head, "| --- " * 6 + "|"]
     for way, runs in rows.items():

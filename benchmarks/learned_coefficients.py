@@ -68,7 +68,6 @@ class RunningState(FedDFState):
 
     @property
     def joint(self) -> KTpFLJointState:
-        """The part of the state that KT-pFL (joint) averages."""
         return KTpFLJointState(self.models, torch.empty(0), {}, torch.empty(0), self.sums)
 
 
@@ -79,7 +78,6 @@ class RunningFedDF(FedDF):
     averaging = KTpFLJoint()
 
     def init(self, fed: Federation) -> RunningState:
-        """Start as FedDF does, without running means."""
         return RunningState(super().init(fed).prototypes, {}, {})
 
     def round(self, state: FedDFState, cohort: list[int], t: int, fed: Federation) -> tuple[RunningState, RoundReport]:
@@ -244,7 +242,6 @@ def of_matrix(run: engine.Run, fed: Federation) -> dict[str, str]:
 
 
 def identity(line: dict[str, str]) -> Wanted:
-    """Return what identifies a line's run."""
     rate = float(line["rate"]) if line["stage"] == "rate" else 0.0
     return Wanted(line["stage"], line["data"], line["partition"], line["row"], int(line["seed"]), rate)
 
@@ -299,7 +296,6 @@ STUDY = Study(RESULTS / "learned_coefficients.csv", COLUMNS, done, finish)
 
 
 def main() -> None:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("run", "plan"))
     parser.add_argument("--cells", help="such as cifar10,two_labels; several are joined with +")

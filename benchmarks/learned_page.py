@@ -174,7 +174,6 @@ def design(lines: Rows) -> str:
 
 
 def tables(lines: Rows) -> Iterator[tuple[str, str]]:
-    """Yield every table of the page with the heading or text above it."""
     results = values(lines)
     yield "## How often learning helps\n", summary(results)
     yield (
@@ -217,7 +216,6 @@ def picture(results: Values) -> Figure:
 
 
 def main() -> None:
-    """Write the tables into the page, and draw the figure."""
     lines = read(STUDY.kept)
     write(PAGE, dict(tables(lines)))
     picture(values(lines)).savefig(FIGURE, dpi=200)

@@ -118,7 +118,6 @@ def source(data: str, kind: str) -> str:
 
 
 def made(setting: Setting, seed: int) -> Federation:
-    """Return the federation of a setting."""
     image = None if setting.data == "har" else {"channels": 1, "size": 8 if setting.data == "digits" else 28}
     total = setting.samples + TEST
     return federation(
@@ -176,7 +175,6 @@ def finish(key: Key, rows: Rows) -> Rows:
 
 
 def identity(line: dict[str, str]) -> Key:
-    """Return what identifies the run of a line."""
     words = {name: line[name] if name in ("data", "public") else int(line[name]) for name in Setting._fields}
     return Setting(**words), line["method"], int(line["seed"])  # type: ignore[arg-type]
 
@@ -195,7 +193,6 @@ POINTS = {"after_transfer": "after transfer", "adapted": "adapted"}
 
 
 def values(lines: list[dict[str, str]]) -> Values:
-    """Return the values of all finished runs."""
     found: Values = {}
     for line in lines:
         setting, method, seed = identity(line)
@@ -359,7 +356,6 @@ TABLES = {"How often it pays": counted, "What else matters": changed, "Can it be
 
 
 def page() -> None:
-    """Write the answer and the tables of the page, the table of all settings, and the figure."""
     found = values(read(STUDY.kept))
     tables = {f"## {heading}\n": table(found) for heading, table in TABLES.items()}
     PAGE.write_text(answered(replaced(PAGE.read_text("utf-8"), tables), found), "utf-8")

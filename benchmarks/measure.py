@@ -43,7 +43,6 @@ class Way:
         return float(self._connection.recv())
 
     def close(self) -> None:
-        """End the process and its children."""
         self._connection.send(False)
         self._process.join()
         self._connection.close()
@@ -57,7 +56,6 @@ def _serve(connection: Connection, make: Make, arguments: tuple[Any, ...]) -> No
 
 
 def seconds_of(work: Callable[[], Any]) -> float:
-    """Return the wall time of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -84,18 +82,15 @@ def ratio(reference: list[float], taken: list[float]) -> float:
 
 
 def hardware() -> str:
-    """Return the hardware of the measurements, in a few words."""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
     return f"{processor()}, {cores()} cores{gpu}, torch {torch.__version__}"
 
 
 def today() -> str:
-    """Return the date of a result file."""
     return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
 
 
 def write(name: str, lines: list[str]) -> None:
-    """Write a dated result, and print its path."""
     file = RESULTS / f"{today()}-{name}.md"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"Written to {file}")

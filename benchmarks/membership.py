@@ -56,7 +56,6 @@ class Inference:
     auc: float
 
     def __sub__(self, other: "Inference") -> "Inference":
-        """Return both differences."""
         return Inference(self.advantage - other.advantage, self.auc - other.auc)
 
 
@@ -144,7 +143,6 @@ class Played(NamedTuple):
     accuracy: float  #: mean over clients and the last five rounds, as a fraction of 1
 
     def spent(self) -> list[float]:
-        """Return the clients' ε over all rounds."""
         own = self.fed.training
         if own.privacy is None:
             return [math.inf]
@@ -217,7 +215,6 @@ def intervals(found: list[Inference], sign: str = "") -> list[str]:
 
 
 def main() -> None:
-    """Measure, and write the tables."""
     torch.set_num_threads(1)
     found, accuracy = attacks()
     inferred = ["advantage, points", "AUC"]

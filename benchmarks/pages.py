@@ -57,7 +57,6 @@ def runs_in(file: Path) -> Iterator[tuple[str, FinishedRun]]:
 
 
 def kept(page: str) -> Path:
-    """Return the file of the kept rows of a page."""
     return KEPT / f"{page}.csv"
 
 
@@ -74,7 +73,6 @@ def keep(page: str, *given: str) -> None:
 
 
 def runs_of(rows: Rows, setting: str = "") -> Runs:
-    """Return the accuracies of one setting."""
     here = [row for row in rows if row["setting"] == setting]
     return Runs((row["method"], row["evaluation"], int(row["seed"]), float(row["accuracy"])) for row in here)
 
@@ -151,7 +149,6 @@ TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
 
 
 def table() -> None:
-    """Write the tables of all kept runs into their pages."""
     for name, (page, above, draw) in TABLES.items():
         if rows := read(kept(name)):
             write(PAGES / page, {above: draw(rows)})

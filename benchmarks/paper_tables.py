@@ -98,11 +98,9 @@ class Kept:
     """The finished runs of one scale."""
 
     def __init__(self, scale: str) -> None:
-        """Read the kept runs of a scale."""
         self.cells = evidence.load(KEPT / f"{scale}.json.gz").cells
 
     def of(self, part: str, experiment: str, label: str) -> dict[str, Cell]:
-        """Return the cells of a column, by method."""
         place = part, experiment, label
         return {cell.method: cell for cell in self.cells if (cell.part, cell.experiment, cell.label) == place}
 
@@ -133,7 +131,6 @@ def column(pairs: Mapping[str, tuple[MethodResult, MethodResult]], point: str) -
 
 
 def gains(results: dict[str, MethodResult], point: str) -> dict[str, Entry]:
-    """Return the corrected differences of results to local-only training in points."""
     return column({method: (own, results[LOCAL]) for method, own in results.items()}, point)
 
 
@@ -210,7 +207,6 @@ def table_2(cells: dict[str, Cell]) -> str:
 
 
 def pages() -> Iterator[tuple[Path, Tables]]:
-    """Yield the pages with their tables."""
     light, two_cores = Kept("light"), Kept("two_cores")
     first, *rest = COLUMNS
     above = {name: f"Differences on **{name},**" for name in COLUMNS}
@@ -235,7 +231,6 @@ def pages() -> Iterator[tuple[Path, Tables]]:
 
 
 def page() -> None:
-    """Write the tables of the kept runs into the pages."""
     for file, tables in pages():
         write(file, tables)
 

@@ -62,7 +62,6 @@ class Net(nn.Module):
         self.fc1, self.fc = nn.Linear(8 * 4 * 4, WIDTH), nn.Linear(WIDTH, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits, (b, K)."""
         x = F.max_pool2d(self.bn1(self.conv1(x)).relu(), 2)
         x = F.max_pool2d(self.conv2(x).relu(), 2)
         logits: Tensor = self.fc(self.fc1(x.flatten(1)).relu())
@@ -107,13 +106,11 @@ def part(params: Params, *prefixes: str) -> Params:
 
 
 def own(state: Any, n: int) -> Params:
-    """Return client n's model."""
     model: Params = state.models[n]
     return model
 
 
 def common(state: Any, n: int) -> Params:
-    """Return the common model."""
     model: Params = state.common
     return model
 
@@ -306,7 +303,6 @@ def run(paths: Mapping[str, Path], names: list[str]) -> None:
 
 
 def table() -> str:
-    """Return the table of the page."""
     rows, lines = pd.read_csv(FILE), [["method", "code", "as it is", "changed", "changes"]]
     for name, own_rows in rows.groupby("method", sort=False):
         case = CASES[str(name)]
@@ -318,7 +314,6 @@ def table() -> str:
 
 
 def main() -> None:
-    """Compare the methods, or write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["run", "table"])
     parser.add_argument("--pfllib", type=Path)

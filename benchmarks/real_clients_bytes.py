@@ -38,7 +38,6 @@ asked for.
 
 
 def main() -> None:
-    """Write a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("methods", nargs="*", default=METHODS)
     parser.add_argument("--tls", action="store_true", help="with TLS and keys; nothing can be searched then")

@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[1]
 
 
 def main() -> None:
-    """Run both, compare, and print a line for each method."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="what is compared with")
     parser.add_argument("--only", nargs="*", help="registry names of methods; all of them by default")

@@ -44,7 +44,6 @@ class Study:
     finish: Callable[[Any, Rows], Rows | None]  #: returns the new lines of a run; None if another run must come first
 
     def missing(self, wanted: Iterable[Any]) -> list[Any]:
-        """Return the runs that are not finished."""
         there = self.done(read(self.kept))
         return [key for key in wanted if key not in there]
 
@@ -138,7 +137,6 @@ class Runs:
     """
 
     def __init__(self, values: Iterable[tuple[str, str, int, float]]) -> None:
-        """Group values, each with its method, point and seed."""
         self.clients: dict[str, dict[str, dict[int, list[float]]]] = {}
         for method, point, seed, value in values:
             self.clients.setdefault(method, {}).setdefault(point, {}).setdefault(seed, []).append(value)
@@ -196,5 +194,4 @@ def replaced(text: str, tables: Tables) -> str:
 
 
 def write(page: Path, tables: Tables) -> None:
-    """Write tables into a page."""
     page.write_text(replaced(page.read_text("utf-8"), tables), "utf-8")

@@ -42,13 +42,11 @@ def naive_rounds(work: Workload) -> Callable[[], None]:
 
 
 def engine_rounds(work: Workload, settings: dict[str, Any]) -> Callable[[], Any]:
-    """Prepare the engine."""
     fed = federation(work, **settings)
     return lambda: engine.run(methods.create(work.method), fed, engine.Schedule(work.rounds))
 
 
 def table(name: str, work: Workload) -> list[str]:
-    """Measure one workload in all ways; return its table."""
     ways = {f"naive loop, {torch.get_num_threads()} threads": measure.Way(naive_rounds, work)}
     for way in work.ways or WAYS:
         ways[way] = measure.Way(engine_rounds, work, {"executor": ExecutorSettings(cores()), **WAYS[way]})
@@ -64,7 +62,6 @@ def table(name: str, work: Workload) -> list[str]:
 
 
 def main() -> None:
-    """Measure the workloads that are named, or all."""
     chosen = sys.argv[1:] or list(WORKLOADS)
     if unknown := set(chosen) - set(WORKLOADS):
         sys.exit(f"There is no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}.")

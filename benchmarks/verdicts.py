@@ -61,7 +61,6 @@ def settings() -> Iterator[Setting]:
 def of_paper(
     kept: paper_tables.Kept, part: str, column: tuple[str, str], where: str, clients: str, samples: str
 ) -> Setting:
-    """Return a column of the paper's tables."""
     cells = kept.of(part, *column)
     found, point = paper_tables.finished(cells, [*cells]), paper_tables.AFTER
     local = found.pop(LOCAL)
@@ -88,7 +87,6 @@ def exchanged(name: str) -> str:
 
 
 def grid() -> str:
-    """Return the grid in Markdown."""
     lines: list[list[Entry]] = [
         [
             *("setting", "clients", "samples each", "local-only (%)", "KT-pFL", "best other, predictions only"),

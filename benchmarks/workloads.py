@@ -75,19 +75,16 @@ WORKLOADS = {
 
 
 def build(channels: int, name: str) -> nn.Module:
-    """Return a model of the registry for images of `channels`."""
     return models.build(name, (channels, SIZE, SIZE), CLASSES)
 
 
 def samples(number: int, channels: int, seed: int) -> LabeledDataset:
-    """Return random images and labels."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (number, channels, SIZE, SIZE), dtype=torch.uint8, generator=generator)
     return LabeledDataset(images, torch.randint(0, CLASSES, (number,), generator=generator))
 
 
 def federation(work: Workload, executor: ExecutorSettings = SERIAL, device: str = "cpu", **compute: Any) -> Federation:
-    """Return the workload for the engine."""
     channels = work.channels
     clients = tuple(
         Client(n, name, samples(work.images, channels, n), samples(0, channels, n), samples(TEST, channels, 1000 + n))
@@ -109,14 +106,12 @@ class Items(Dataset[tuple[Tensor, Any]]):
     """Images that are transformed one by one when they are read."""
 
     def __init__(self, given: LabeledDataset) -> None:
-        """Store the images as PIL images."""
         arrays = [np.ascontiguousarray(image.permute(1, 2, 0).numpy()) for image in given.inputs]
         self.images = [Image.fromarray(array[..., 0] if array.shape[2] == 1 else array) for array in arrays]
         self.labels = given.labels.tolist()
         self.transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize(0.5, 0.5)])
 
     def __len__(self) -> int:
-        """Return the number of images."""
         return len(self.images)
 
     def __getitem__(self, place: int) -> tuple[Tensor, Any]:
@@ -132,7 +127,6 @@ class Loop:
     """
 
     def __init__(self, fed: Federation) -> None:
-        """Make the modules and loaders that a round needs."""
         self.fed = fed
         self.modules = [fed.build(client.architecture) for client in fed.clients]
         size = fed.training.batch_size
@@ -142,12 +136,10 @@ class Loop:
         self.public = DataLoader(Items(LabeledDataset(fed.public, labels)), fed.distillation.batch_size)
 
     def local(self) -> None:
-        """Train each client on its own data, and evaluate it."""
         self.train()
         self.evaluate()
 
     def fedavg(self) -> None:
-        """Average the trained models and evaluate the average."""
         self.train()
         states = [module.state_dict() for module in self.modules]
         average = {name: sum(state[name] for state in states) / len(states) for name in states[0]}
@@ -172,7 +164,6 @@ class Loop:
         self.evaluate()
 
     def train(self) -> None:
-        """Train each client for an epoch."""
         for module, loader in zip(self.modules, self.private, strict=True):
             optimizer = torch.optim.SGD(module.train().parameters(), lr=self.fed.training.learning_rate)
             for images, labels in loader:
@@ -191,13 +182,11 @@ class Loop:
 
     @torch.no_grad()
     def predict(self, module: nn.Module, loader: Loader) -> Tensor:
-        """Return the logits of all images."""
         module.eval()
         return torch.cat([module(images) for images, _ in loader])
 
     @torch.no_grad()
     def evaluate(self) -> list[float]:
-        """Return each client's test accuracy."""
         found = []
         for module, loader in zip(self.modules, self.test, strict=True):
             hits = [(module.eval()(images).argmax(dim=1) == labels).sum() for images, labels in loader]

@@ -27,11 +27,9 @@ def test_a_report_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("platform.node", lambda: "a-host")
     assert gpu_check.main(["--device", "cpu", "--quick", "--output", str(tmp_path / "report.md")]) == 0
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| float", "| bfloat", "| lenet"))]
-    assert [row[0].strip("| ") for row in rows] == ["float32", "bfloat16", gpu_check.TOGETHER, "lenet", "lenet"]
-    assert rows[0][2:] == rows[2][2:] == ["0.0 points", "0.0e+00 |"]  # the CPU beside itself, and workers
-    assert rows[1][3] != "0.0e+00 |"
-    assert float(rows[3][2]) > 0
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| lenet")]
+    assert [row[1] for row in rows] == ["float32", "bfloat16"]
+    assert all(float(row[2]) > 0 for row in rows)
     assert "a-host" not in text
     assert str(Path.home()) not in text
 
