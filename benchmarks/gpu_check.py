@@ -16,14 +16,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import measure
 import torch
-from workloads import TRAIN, Workload, federation
 
+from ktpfl_pipeline import models
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, LocalTraining
 
 NO_GPU = (
     "torch {torch} finds no GPU on this machine, so nothing was checked: run make gpu-check where nvidia-smi lists one "
@@ -75,21 +80,36 @@ def ways(device: str) -> dict[str, dict[str, Any]]:
     return {name: own for name, own in WAYS.items() if device == "cuda" or "tf32" not in own.values()}
 
 
+def samples(number: int, channels: int) -> LabeledDataset:
+    """Return random images and labels."""
+    images = torch.randint(0, 256, (number, channels, 28, 28), dtype=torch.uint8)
+    return LabeledDataset(images, torch.randint(0, 10, (number,)))
+
+
+def federation(architecture: str, images: int, compute: Compute) -> Federation:
+    """Return five clients of one architecture with random images, because only time is measured."""
+    channels = 1 if architecture == "mcmahan_cnn" else 3
+    nothing = samples(0, channels)
+    clients = tuple(Client(n, architecture, samples(images, channels), nothing, nothing) for n in range(5))
+    build = partial(models.build, shape=(channels, 28, 28), classes=10)
+    training = LocalTraining(epochs=1, batch_size=128)
+    return Federation(clients, samples(1, channels).inputs, 1, 10, build, training=training, compute=compute)
+
+
 def rate(architecture: str, way: dict[str, Any], device: str, images: int, repetitions: int) -> list[str]:
     """Return the report's entries for rounds per second and memory."""
-    work = Workload("local", (architecture,) * 5, 1 if architecture == "mcmahan_cnn" else 3, images=images)
-    fed = federation(work, device=device, **way)
-    models, cuda = fed.initial_models(), fed.device.type == "cuda"
+    fed = federation(architecture, images, Compute(device, **way))
+    initial, cuda = fed.initial_models(), fed.device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    times = [measure.seconds_of(lambda: fed.train(models, 1)) for _ in range(repetitions + 2)]  # two to warm up
+    times = [measure.seconds_of(lambda: fed.train(initial, 1)) for _ in range(repetitions + 2)]  # two to warm up
     memory = f"{torch.cuda.max_memory_allocated() / 1e9:.2f} GB" if cuda else "—"
     return [f"{1 / statistics.median(times[2:]):.3g}", memory]
 
 
 def speeds(device: str, quick: bool, end: float) -> Iterator[str]:
     """Yield a row for each architecture and way, until the time `end`; of a failure the first line, without folders."""
-    size = (16, 1) if quick else (TRAIN, 5)  # images per client, repetitions
+    size = (16, 1) if quick else (500, 5)  # images per client, repetitions
     for architecture in ARCHITECTURES[:1] if quick else ARCHITECTURES:
         for name, way in ways(device).items():
             found = ["not begun within the time", ""]

@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing import get_context
@@ -74,11 +73,6 @@ def in_turn(ways: Mapping[str, Way], turns: int) -> dict[str, list[float]]:
     for way in ways.values():
         way.close()
     return times
-
-
-def ratio(reference: list[float], taken: list[float]) -> float:
-    """Return the speedup over the reference: the median of the ratios of neighboring runs."""
-    return statistics.median(a / b for a, b in zip(reference, taken, strict=True))
 
 
 def hardware() -> str:

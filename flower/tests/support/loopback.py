@@ -1,6 +1,5 @@
 """A federation of processes on this machine with Flower: a SuperLink, clients with their SuperNodes, and a run."""
 
-import json
 import os
 import socket
 import subprocess
@@ -11,10 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tapped import Tap
-
-from ktpfl_pipeline.analysis.results import FinishedRun
-
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
 JOIN = [BIN / "python", "-m", "ktpfl_flower.join"]
@@ -24,7 +19,6 @@ JOIN = [BIN / "python", "-m", "ktpfl_flower.join"]
 def federation(
     folder: Path,
     files: list[Path],
-    taps: list[Tap] | None = None,
     secure: bool = False,
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start a SuperLink, which `flwr run` calls ``here``, and clients, and yield all of these processes.
@@ -32,7 +26,6 @@ def federation(
     Args:
         folder: the folder of logs, keys and Flower's own files.
         files: the files of the clients.
-        taps: a list to which one tap per client is added, between the client and the SuperLink.
         secure: whether connections use TLS and clients authenticate with keys.
     """
     port, ca = free_port(), folder / "certificates" / "ca.crt"
@@ -49,11 +42,7 @@ def federation(
         with ThreadPoolExecutor() as pool:  # each start takes seconds
             keys = list(pool.map(registered, [folder] * len(files), [file.stem for file in files])) if secure else []
         for place, file in enumerate(files):
-            to = port
-            if taps is not None:
-                taps.append(Tap(port))
-                to = taps[-1].port
-            options: list[object] = ["--superlink", f"127.0.0.1:{to}"]
+            options: list[object] = ["--superlink", f"127.0.0.1:{port}"]
             if secure:
                 options += ["--root-certificates", ca, "--auth-supernode-private-key", keys[place]]
             else:
@@ -136,10 +125,3 @@ def wait_for(there: object, seconds: float) -> None:
         if time.monotonic() > end:
             raise TimeoutError
         time.sleep(0.1)
-
-
-def finished(folder: Path, method: str) -> FinishedRun:
-    """Return the finished run of a method in a folder."""
-    file = folder / "data" / "07_model_output" / "mine" / method / "result.json"
-    (run_of_seed,) = json.loads(file.read_text())["runs"]
-    return FinishedRun.from_dict(run_of_seed)
