@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, plural
 
 
 class Kind(ABC):
@@ -47,6 +47,13 @@ class Kind(ABC):
     def blank(self, shape: Sequence[int], number: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return `number` zero inputs of the given shape, (number, *shape), as a model in `dtype` takes them."""
         return self.to_float(torch.zeros(number, *shape, dtype=self.dtype), dtype).zero_()
+
+    def in_words(self, shape: Sequence[int]) -> str:
+        """Return the shape of an input for reports: ``28 × 28 gray``, ``series of 9 × 128``, ``vectors of 5``."""
+        if len(shape) < 3:
+            return f"{'series' if len(shape) == 2 else 'vectors'} of {' × '.join(map(str, shape))}"
+        colors = {1: "gray", 3: "RGB"}.get(shape[0], f"in {shape[0]} channels")
+        return f"{' × '.join(map(str, shape[1:]))} {colors}"
 
     @abstractmethod
     def drawn(self, shape: Sequence[int], number: int) -> Tensor:
@@ -92,6 +99,9 @@ class Tokens(Kind):
     def to_float(self, inputs: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return ids unchanged: the first layer of a model looks up their embeddings."""
         return inputs
+
+    def in_words(self, shape: Sequence[int]) -> str:
+        return f"texts of {plural(shape[0], 'token')}"
 
     def drawn(self, shape: Sequence[int], number: int) -> Tensor:
         """Return texts of any ids of the vocabulary of a `TokenShape`; without a vocabulary, of id 0."""

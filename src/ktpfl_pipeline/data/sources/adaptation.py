@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import Shape
-from ktpfl_pipeline.core.errors import InputError, plural
+from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import gib, room
 
 _CHUNK_VALUES = 2**23  # float64 values that `adapt` holds at a time: 64 MiB
@@ -71,32 +71,17 @@ def _weights(old: int, new: int) -> Tensor:
     return (weights * min(1.0, _LARGEST / float(weights.sum(dim=1).max()))).floor()
 
 
-def described(shape: Sequence[int], kind: str = "") -> str:
-    """Return the shape of an input as text: ``28 × 28 gray``, ``series of 9 × 128``, ``texts of 80 tokens``.
-
-    `kind` is the name of the input's kind in `core.kinds.KINDS`; empty if unknown.
-    """
-    if kind == kinds.TOKENS.name:
-        return f"texts of {plural(shape[0], 'token')}"
-    if len(shape) < 3:
-        return f"{'series' if len(shape) == 2 else 'vectors'} of {' × '.join(map(str, shape))}"
-    return f"{_sides(shape)} {({1: 'gray', 3: 'RGB'}).get(shape[0], f'in {shape[0]} channels')}"
-
-
-def _sides(shape: Sequence[int]) -> str:
-    return " × ".join(map(str, shape[1:]))
-
-
 def converted(native: Sequence[int], shape: Sequence[int], kind: str = "") -> str:
     """Return a description of inputs and their conversion, such as ``8 × 8 gray, resized to 28 × 28``.
 
     `native` is the shape of an input in its source; empty if images have several sizes or an unknown size. `shape` is
-    the shape of the models' inputs. `kind` is as for `described`.
+    the shape of the models' inputs. `kind` is the name of the kind in `core.kinds.KINDS`; empty if unknown.
     """
+    told = kinds.KINDS.get(kind, kinds.IMAGES).in_words
     if tuple(native) == tuple(shape):
-        return described(shape, kind)
+        return told(shape)
     if not native:
-        return f"converted to {described(shape)}"
+        return f"converted to {told(shape)}"
     if native[0] != shape[0]:
-        return f"{described(native)}, converted to {described(shape)}"
-    return f"{described(native)}, resized to {_sides(shape)}"
+        return f"{told(native)}, converted to {told(shape)}"
+    return f"{told(native)}, resized to {' × '.join(map(str, shape[1:]))}"
