@@ -8,7 +8,6 @@ stopped at any time: runs are continued from checkpoints in build/choices. It wr
 prints the rows. Accuracies are fractions of 1.
 """
 
-import csv
 import sys
 from itertools import product
 from statistics import fmean
@@ -16,7 +15,7 @@ from statistics import fmean
 import torch
 from converged import CLIENTS, DATA, METHODS, PARTITIONS, PARTS, ROUNDS, federation_of
 from measure import RESULTS, ROOT
-from studies import LOCAL, Rows
+from studies import LOCAL, Rows, overwrite
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.decisions import POINT
@@ -58,10 +57,7 @@ def main(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:
         comparison = Comparison(results).leading(evaluation={"choice": vars(Choice())})
         found += [{"data": data, "partition": partition, **row} for row in rows(comparison)]
         print(*(" ".join(row.values()) for row in found if row["data"] == data), sep="\n", flush=True)
-    with KEPT.open("w", newline="") as opened:
-        writer = csv.DictWriter(opened, list(found[0]))
-        writer.writeheader()
-        writer.writerows(found)
+    overwrite(KEPT, found)
 
 
 if __name__ == "__main__":

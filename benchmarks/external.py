@@ -9,7 +9,6 @@ round; ``best``, the best round on test samples, which cannot be known without t
 five evaluations. A mean over clients may have equal weights, or the numbers of test samples as weights.
 """
 
-import csv
 import json
 import math
 import os
@@ -24,7 +23,7 @@ import numpy as np
 import pandas as pd
 import yaml
 from measure import RAW, RESULTS, ROOT
-from studies import drawn, named, write
+from studies import LOCAL, drawn, named, overwrite, read, write
 from torch import Tensor, nn
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
@@ -33,7 +32,6 @@ from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, LAST
 from ktpfl_pipeline.reports.numbers import Entry, Number, interval, signed
 
 KEPT, PAGE = RESULTS / "external", ROOT / "docs" / "results" / "external.md"
-LOCAL = "local"
 BASELINES = (LOCAL, "local_matched", "local_5x")
 """Training without exchange, which tables show even if no source has published it."""
 CATEGORIES = ["chest_pain", "resting_ecg"]
@@ -127,35 +125,23 @@ def run(only: str = "") -> None:
 def keep(setting: str) -> None:
     """Keep the test accuracy in every evaluated round: that of each client if a cell names one, else the mean."""
     cells = cells_by_setting()[setting]
-    made = pd.read_csv(ROOT / "data" / "03_primary" / setting / "partition.csv")
-    tested = made[made["split"] == "test"].groupby(["seed", "client"]).size()
     files = sorted((ROOT / "data" / "07_model_output" / setting).glob("*/result.json"))
     runs = [run for file in files for run in MethodResult.from_dict(json.loads(file.read_text("utf-8"))).runs]
     mean = "" if any(cell["client"] for cell in cells) else cells[0]["mean"]
-    rows = [row for run in runs for row in rows_of(run, tested, mean)]
-    with (KEPT / f"{setting}.csv").open("w", newline="", encoding="utf-8") as opened:
-        writer = csv.DictWriter(opened, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    overwrite(KEPT / f"{setting}.csv", [row for run in runs for row in rows_of(run, mean)])
 
 
-def rows_of(run: FinishedRun, tested: "pd.Series[int]", mean: str) -> Iterator[dict[str, Any]]:
+def rows_of(run: FinishedRun, mean: str) -> Iterator[dict[str, Any]]:
     """Yield accuracies by round in percent: a row per client, or one with their `mean` over clients or samples."""
-    sizes = [int(tested[run.seed, client]) for client in run.client_ids]
+    sizes = run.samples["test"]
     values = 100 * np.array([record.accuracy[AFTER_TRANSFER] for record in run.evaluated])  # (rounds, clients)
     rows = zip(run.client_ids, sizes, values.T, strict=True)
     if mean:
         weights = sizes if mean == "samples" else None
         rows = iter([("", sum(sizes), np.average(values, axis=1, weights=weights))])
     for client, size, found in rows:
-        accuracies = " ".join(f"{each:.2f}" for each in found)
-        yield {
-            "method": run.method,
-            "seed": run.seed,
-            "client": client,
-            "test_samples": size,
-            "accuracies": accuracies,
-        }
+        about = {"method": run.method, "seed": run.seed, "client": client, "test_samples": size}
+        yield {**about, "accuracies": " ".join(f"{each:.2f}" for each in found)}
 
 
 RULES: dict[str, Callable[[list[float]], float]] = {
@@ -192,16 +178,10 @@ class Kept:
         return {seed: RULES[rule](values) for seed, values in means.items()}
 
 
-def cells() -> list[dict[str, str]]:
-    """Return the published cells."""
-    with (KEPT / "published.csv").open(newline="", encoding="utf-8") as opened:
-        return list(csv.DictReader(opened))
-
-
 def cells_by_setting() -> dict[str, list[dict[str, str]]]:
     """Return the published cells of each setting."""
     found: dict[str, list[dict[str, str]]] = {}
-    for cell in cells():
+    for cell in read(KEPT / "published.csv"):
         found.setdefault(cell["setting"], []).append(cell)
     return found
 

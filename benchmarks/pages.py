@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from measure import RESULTS, ROOT
-from studies import LOCAL, Rows, Runs, append, drawn, named, read, write
+from studies import LOCAL, Rows, Runs, drawn, named, overwrite, read, write
 
 from ktpfl_pipeline.analysis.evidence import DIGITS
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
@@ -67,9 +67,7 @@ def keep(page: str, *given: str) -> None:
     new = [{**row, "method": names.get(row["method"], row["method"])} for row in new]
     there = {tuple(row[name] for name in COLUMNS[:3]) for row in new}
     rows = [*(row for row in read(kept(page)) if tuple(row[name] for name in COLUMNS[:3]) not in there), *new]
-    KEPT.mkdir(exist_ok=True)
-    kept(page).unlink(missing_ok=True)
-    append(kept(page), COLUMNS, rows)
+    overwrite(kept(page), rows)
 
 
 def runs_of(rows: Rows, setting: str = "") -> Runs:

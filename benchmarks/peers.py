@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from measure import RAW, RESULTS
 from peer_changes import BATCH, CLASSES, EPOCHS, RATE, Peer
-from studies import drawn, named, write
+from studies import drawn, named, overwrite, read, write
 from torch import Tensor, nn
 
 from ktpfl_pipeline import methods
@@ -283,23 +283,18 @@ def differences(name: str, path: Path, changed: bool) -> list[float]:
 
 def run(paths: Mapping[str, Path], names: list[str]) -> None:
     """Compare methods, and keep the differences; those of other methods stay."""
-    kept: list[Any] = pd.read_csv(FILE).to_dict("records") if FILE.exists() else []
-    rows: list[dict[str, Any]] = [row for row in kept if row["method"] not in names]
+    rows = [row for row in read(FILE) if row["method"] not in names]
     for name in names:
         case, path = CASES[name], paths[CASES[name].project]
-        commit = subprocess.check_output(["git", "-C", path, "rev-parse", "--short", "HEAD"], text=True)
+        commit = subprocess.check_output(["git", "-C", path, "rev-parse", "--short", "HEAD"], text=True).strip()
         for changed in (False, True):
             found = differences(name, path, changed)
-            rows += [
-                {"method": name, "code": f"{case.project} {commit.strip()}", "changed": changed}
-                | {"round": t, "largest_difference": f"{value:.1e}"}
-                for t, value in enumerate(found, 1)
-            ]
+            about = {"method": name, "code": f"{case.project} {commit}", "changed": str(changed)}
+            rows += [{**about, "round": str(t), "largest_difference": f"{x:.1e}"} for t, x in enumerate(found, 1)]
             print(name, "changed" if changed else "as it is", found, flush=True)
             if all(value <= EQUAL for value in found):
                 break
-    rows.sort(key=lambda row: list(CASES).index(row["method"]))
-    pd.DataFrame(rows).to_csv(FILE, index=False)
+    overwrite(FILE, sorted(rows, key=lambda row: list(CASES).index(row["method"])))
 
 
 def table() -> str:

@@ -102,7 +102,7 @@ def read(file: Path) -> Rows:
         return list(csv.DictReader(opened))
 
 
-def append(file: Path, columns: Sequence[str], rows: Rows) -> None:
+def append(file: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     """Add lines to a file; the lock keeps the lines of several processes apart."""
     with file.open("a", newline="", encoding="utf-8") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -110,6 +110,13 @@ def append(file: Path, columns: Sequence[str], rows: Rows) -> None:
         if not opened.tell():
             writer.writeheader()
         writer.writerows(rows)
+
+
+def overwrite(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a file anew, with the columns of the first line."""
+    file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
+    append(file, list(rows[0]), rows)
 
 
 def configured(name: str) -> Method[Any]:
