@@ -225,7 +225,7 @@ def main() -> None:
         ("KT-pFL, predictions", "untrained, nobody"),
         ("KT-pFL, parameters", "Local-only, parameters"),
     ]
-    gaps = {pair: [a - b for a, b in zip(*map(found.get, pair), strict=True)] for pair in pairs}  # type: ignore[arg-type]
+    gaps = {(one, other): [a - b for a, b in zip(found[one], found[other], strict=True)] for one, other in pairs}
     apart = [[" minus ".join(pair), *intervals(each, "+")] for pair, each in gaps.items()]
     last = "accuracy of the model, or agreement of the surrogate, %"
     lines = [

@@ -77,7 +77,8 @@ def run(only: list[str] | None) -> None:
     alike = {name: find(name).kind.one_architecture for name in only or METHODS}
     experiments = {name: "homo_digits" if one else "hetero_digits" for name, one in alike.items()}
     pipelines = {name: experiment_pipeline(name, section, [name]) for name, section in experiments.items()}
-    pipeline_registry.register_pipelines = lambda: pipelines  # type: ignore[assignment, return-value]
+    registry: Any = pipeline_registry
+    registry.register_pipelines = lambda: pipelines
     configure_project("ktpfl_pipeline")
     logging.disable(logging.INFO)
     session: Any
