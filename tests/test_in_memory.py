@@ -77,6 +77,8 @@ def test_figures_draw_the_result(fed: Federation) -> None:
     results = [run(name, fed, rounds=1) for name in ("kt_pfl", "local")]
     for drawn in (
         figures.accuracy_curves(results),
+        figures.accuracy_curves(results[0]),
+        figures.client_accuracy(results[0]),
         figures.matrix_over_rounds(results[0]),
         figures.labels_per_client(results[0].runs[0].label_counts, "Labels"),
     ):

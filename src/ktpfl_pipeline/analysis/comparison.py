@@ -67,9 +67,11 @@ class Comparison:
     value: Any = None
 
     @classmethod
-    def of(cls, results: "Sequence[MethodResult] | Comparison") -> "Comparison":
-        """Return the comparison of these results; a comparison is returned unchanged."""
-        return results if isinstance(results, Comparison) else cls(list(results))
+    def of(cls, results: "MethodResult | Sequence[MethodResult] | Comparison") -> "Comparison":
+        """Return the comparison of one or several results; a comparison is returned unchanged."""
+        if isinstance(results, Comparison):
+            return results
+        return cls([results] if isinstance(results, MethodResult) else list(results))
 
     @cached_property
     def fresh(self) -> Fresh:

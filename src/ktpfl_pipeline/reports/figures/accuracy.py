@@ -22,7 +22,7 @@ from ktpfl_pipeline.reports.style import GRAY, INK, MUTED, NAMED, PAPER, RULE, a
 
 FEW = 4
 """The largest number of methods that a figure shows in full. With more, it shows only `Comparison.chief` in full."""
-Results = Comparison | Sequence[MethodResult]
+Results = Comparison | MethodResult | Sequence[MethodResult]
 _DASHED: dict[str, Any] = {"linewidth": 1, "linestyle": base.DASHES}
 
 
@@ -35,8 +35,8 @@ def accuracy_curves(results: Results) -> Figure:
     stopping, where they differ between runs. The parts of one method have group ids that end in its position:
     ``line--0``, ``band--0``, ``before--0``, ``name--0``.
     """
-    figure, axes = base.single(max(3.5, 0.16 * len(results) + 1.7))
     results = Comparison.of(results)
+    figure, axes = base.single(max(3.5, 0.16 * len(results) + 1.7))
     main, ends = results.chief, []
     parts: list[tuple[Any, str]] = []
     handles: dict[str, Any] = {"after transfer": Line2D([], [], color=MUTED, linewidth=2)}
