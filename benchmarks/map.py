@@ -306,7 +306,7 @@ def answer(found: Values) -> str:
         f"KT-pFL, adapted, is above local-only training {' and '.join(said)}. One exchange of predictions tells "
         f"whether it will be in {right} of the settings, and the answer yes is right in {yes}."
     )
-    return fill(f"**{text}**".replace(" %", "\u00a0%"), 120).replace("\u00a0", " ")
+    return fill(f"**{text}**".replace(" %", "\u00a0%"), 150).replace("\u00a0", " ")
 
 
 def answered(text: str, found: Values) -> str:
