@@ -260,7 +260,7 @@ def test_data_of_another_form_are_refused(data: Any) -> None:
 
 def test_what_a_notebook_shows_is_short(fed: Federation) -> None:
     shown = [repr(each) for each in (fed, fed.clients[0], run("local", fed, rounds=1))]
-    assert shown[0] == "Federation(5 clients with mlp, cnn_bn, 150 public samples, seed 1)"
+    assert shown[0] == f"Federation(5 clients with mlp, cnn_bn, {len(fed.public)} public samples, seed 1)"
     assert "train=LabeledDataset(inputs (" in shown[1]
     assert shown[2].startswith("MethodResult(Local-only, 1 round, seeds [1], after_transfer 0.")
     assert all(len(text) < 500 for text in shown)
