@@ -510,7 +510,7 @@ class TestKnowledge:
         given = {**EXPERIMENT, "architectures": ["mlp"], "exchange": "parameters"}
         parsing.parse("mine", {**given, "knowledge": "float32"})
         message = told(parsing.parse, "mine", {**given, "knowledge": {"cache": 2}})
-        assert message.startswith("mine.knowledge.cache is about sending predictions, but mine.exchange is")
+        assert message.startswith("mine.knowledge.cache is about sending predictions, but exchange is")
 
 
 class TestAdversaries:

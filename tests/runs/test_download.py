@@ -58,7 +58,7 @@ def test_samples_per_client_are_what_clients_have_after_an_open_part(raw: Path) 
 
 def test_samples_are_given_in_one_way(raw: Path) -> None:
     own = {"source": "npz:mine.npz", "samples": 50, "samples_per_client": 10}
-    with pytest.raises(InputError, match=r"mine.private.samples is 50 and mine.private.samples_per_client is 10"):
+    with pytest.raises(InputError, match=r"mine.private.samples is 50 and private.samples_per_client is 10"):
         parsing.parse("mine", {**EXPERIMENT, "private": own})
 
 

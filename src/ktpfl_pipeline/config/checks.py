@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 
-from ktpfl_pipeline.config.schema import ALL, BUT, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment
+from ktpfl_pipeline.config.schema import ALL, BUT, NO_PUBLIC, OPEN_PART, REAL, RUN_BY_FLOWER, Experiment, Image
 from ktpfl_pipeline.config.studies import COMPARE, PAPER
 from ktpfl_pipeline.core.architectures import dealt
 from ktpfl_pipeline.core.compatibility import Conflict, conflicts, problems
 from ktpfl_pipeline.core.errors import InputError, listed, nearest
 from ktpfl_pipeline.core.extensions import is_path, not_a_path
-from ktpfl_pipeline.core.validation import changed
 from ktpfl_pipeline.methods import METHODS, compared, dotted, find, title
 
 logger = logging.getLogger(__name__)
@@ -92,43 +91,22 @@ def check_names(name: str, experiment: Experiment) -> None:
 
 
 def check_together(name: str, experiment: Experiment) -> None:
-    check_federation(name, experiment)
-    if wrong := problems(None, experiment):
-        raise InputError(" ".join(f"{name}.{each}" for each in wrong))
-    check_training(name, experiment)
-    check_newcomers(name, experiment)
-
-
-def check_federation(name: str, experiment: Experiment) -> None:
-    """Check that the settings of clients, samples, models, adversaries and executor do not exclude each other."""
+    """Check that settings do not exclude each other, and that there is what they ask for."""
     from ktpfl_pipeline.core import executors
-    from ktpfl_pipeline.data.registry import NATURAL
+    from ktpfl_pipeline.core.rounds.newcomers import held_out
 
-    if experiment.clients is None and experiment.partition.scheme != NATURAL:
-        raise InputError(
-            f"{name}.clients is null, which means all clients of the source, and {name}.partition.scheme is"
-            f" {experiment.partition.scheme!r}, which needs a number of clients: set clients to a number, or the"
-            f" scheme to {NATURAL}."
-        )
-    private = experiment.private
-    if private.samples is not None and private.samples_per_client is not None:
-        raise InputError(
-            f"{name}.private.samples is {private.samples} and {name}.private.samples_per_client is"
-            f" {private.samples_per_client}; each decides how many private samples there are: set one of them to null."
-        )
-    if private.samples_per_client is not None and experiment.clients is None:
-        raise InputError(
-            f"{name}.private.samples_per_client is {private.samples_per_client} and {name}.clients is null, all clients"
-            " of the source: give a number of clients, or private.samples."
-        )
+    if wrong := [*experiment.conflicts(), *problems(None, experiment)]:
+        raise InputError(" ".join(f"{name}.{each}" for each in wrong))
     for architecture in experiment.pretrained:
         check_known(f"An architecture of {name}.pretrained", architecture, experiment.models())
-    compute = experiment.compute
     with saying(f"{name}."):
         if experiment.clients is not None:
             dealt(experiment.architectures, range(experiment.clients))
             experiment.adversaries.check(experiment.clients)
-        executors.create(compute)
+            held_out(range(experiment.clients), experiment.newcomers, 0)
+        executors.create(experiment.compute)
+        if experiment.image is not None:  # without it, the shape is known only after the data are loaded
+            check_training(experiment, experiment.image)
 
 
 def check_families(name: str, experiment: Experiment) -> None:
@@ -151,19 +129,15 @@ def check_device(where: str, device: str) -> None:
             raise InputError(f"{where} is {device!r} and torch finds {found or 'no'} GPUs here; choose auto or cpu.")
 
 
-def check_training(name: str, experiment: Experiment) -> None:
+def check_training(experiment: Experiment, image: Image) -> None:
     """Check that the images support the augmentation, and that private training supports the models."""
     from ktpfl_pipeline import models
     from ktpfl_pipeline.core import augmentation, kinds, privacy
 
-    image, compute, training = experiment.image, experiment.compute, experiment.training
-    if image is None:
-        return  # the shape is known only after the data are loaded; `Setting` checks it then
-    with saying(f"{name}."):
-        augmentation.check_channels(training.augmentation, image.channels)
-        if training.privacy is not None:
-            build = partial(models.build, shape=image.shape, classes=10)
-            privacy.check_possible(experiment.models(), build, image.shape, kinds.IMAGES, compute)
+    augmentation.check_channels(experiment.training.augmentation, image.channels)
+    if experiment.training.privacy is not None:
+        build = partial(models.build, shape=image.shape, classes=10)
+        privacy.check_possible(experiment.models(), build, image.shape, kinds.IMAGES, experiment.compute)
 
 
 def check_compare(name: str, experiment: Experiment) -> None:
@@ -196,11 +170,6 @@ def warn_of_unlisted(name: str, experiment: Experiment) -> None:
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Check that each of `methods` supports the settings. If `methods` is empty, check KT-pFL instead."""
-    if (given := changed(experiment.knowledge)) and experiment.exchange == "parameters":
-        raise InputError(
-            f"{name}.knowledge.{next(iter(given))} is about sending predictions, but {name}.exchange is parameters, "
-            "whose methods send none. Remove it, or set exchange to predictions."
-        )
     default = compared(one_architecture=experiment.exchange == "parameters")[:1]
     excluded: dict[Conflict, list[str]] = {}
     for method in (*methods,) or default:
@@ -222,25 +191,3 @@ def check_configured(name: str, experiment: Experiment, study: str) -> None:
 def check_here(name: str, experiment: Experiment) -> None:
     if experiment.private.source == REAL:
         raise InputError(f"{name}.private.source is {REAL}. {RUN_BY_FLOWER}")
-
-
-def check_newcomers(name: str, experiment: Experiment) -> None:
-    """Check that clients can be held out of training as newcomers, and that the other settings allow newcomers."""
-    share = experiment.newcomers
-    if share == 0:
-        return
-    from ktpfl_pipeline.core.rounds.newcomers import held_out
-
-    if experiment.clients is not None:
-        with saying(f"{name}."):
-            held_out(range(experiment.clients), share, 0)
-    rules = [
-        ("adversaries.share", 0, experiment.adversaries.share > 0, "among benign clients"),
-        ("training.privacy", "null", experiment.training.privacy is not None, "after training without privacy"),
-    ]
-    for setting, none, holds, how in rules:
-        if holds:
-            raise InputError(
-                f"{name}.newcomers is {share:g}, but new clients are evaluated {how}, and {name}.{setting} is set. Set "
-                f"{name}.{setting} to {none}, or {name}.newcomers to 0."
-            )

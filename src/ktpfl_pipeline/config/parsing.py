@@ -56,14 +56,12 @@ def check(parameters: Mapping[str, Any]) -> None:
 
     All sections are first checked for what is known without torch, whose import takes seconds.
     """
+    found = {name: spelled(name, parameters[name]) for name in experiments(parameters)}
     for name, values in parameters.items():
-        kind = kind_of(name)
-        if kind:
+        if kind := kind_of(name):
             _section(MODELS[kind], name, values, WHAT[kind])
-        else:
-            spelled(name, values)
-    for name in experiments(parameters):
-        parse(name, parameters[name], together=False)
+    for name, experiment in found.items():
+        _check_values(name, experiment, [*experiment.methods, *experiment.named])
     for name, values in parameters.items():
         if name.startswith(SWEEP):
             parse_sweep(name, values, parameters, together=False)

@@ -1,7 +1,7 @@
 """The settings of an experiment, which is a section of conf/. Some groups are defined in `core` and `data`."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -36,9 +36,11 @@ from ktpfl_pipeline.core.validation import (
     Section,
     Seed,
     Share,
+    changed,
     plain,
     spelt_out,
 )
+from ktpfl_pipeline.data.registry import NATURAL
 from ktpfl_pipeline.data.settings import Partition, Text
 
 ALL = "all"
@@ -309,6 +311,38 @@ class Experiment(Section):
     def models(self) -> list[str]:
         """Return the names of the clients' architectures, without repetition."""
         return architectures.names(self.architectures)
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each pair of settings that exclude each other. It begins with the path of one."""
+        private = self.private
+        if self.clients is None and self.partition.scheme != NATURAL:
+            yield (
+                f"clients is null, which means all clients of the source, and partition.scheme is "
+                f"{self.partition.scheme!r}, which needs a number of clients: set clients to a number, or the scheme "
+                f"to {NATURAL}."
+            )
+        if private.samples is not None and private.samples_per_client is not None:
+            yield (
+                f"private.samples is {private.samples} and private.samples_per_client is "
+                f"{private.samples_per_client}; each decides how many private samples there are: set one to null."
+            )
+        if private.samples_per_client is not None and self.clients is None:
+            yield (
+                f"private.samples_per_client is {private.samples_per_client} and clients is null, all clients of the "
+                "source: give a number of clients, or private.samples."
+            )
+        if self.exchange == "parameters" and (given := changed(self.knowledge)):
+            yield (
+                f"knowledge.{next(iter(given))} is about sending predictions, but exchange is parameters, whose "
+                "methods send none. Remove it, or set exchange to predictions."
+            )
+        rules = [("adversaries.share to 0", "among benign clients")] if self.adversaries.share else []
+        rules += [("training.privacy to null", "after training without privacy")] if self.training.privacy else []
+        for remedy, how in rules if self.newcomers else ():
+            yield (
+                f"newcomers is {self.newcomers:g}, but new clients are evaluated {how}. Set {remedy}, or newcomers to "
+                "0."
+            )
 
     def has_public(self) -> bool:
         return self.public.source != NO_PUBLIC
