@@ -227,8 +227,11 @@ def settings_table(columns: Columns) -> Table:
     """Return one row per comparison with the settings in which comparisons differ; no rows if they do not differ."""
     given, same = {name: flat(each.settings) for name, each in columns.items()}, common_settings(columns)
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
-    shown = [Column(path, path, value=lambda name, path=path: setting(given[name].get(path))) for path in names]
-    return Table.of("settings", [COMPARISON, *shown], given if names else [])
+
+    def of(path: str) -> Column:
+        return Column(path, path, value=lambda name: setting(given[name].get(path)))
+
+    return Table.of("settings", [COMPARISON, *map(of, names)], given if names else [])
 
 
 def common_settings(columns: Columns) -> dict[str, str]:
