@@ -55,10 +55,8 @@ class TestBesideThePaper:
     def test_one_seed_decides_nothing(self, cell: Made) -> None:
         one = cell("kt_pfl", 0.9)
         object.__setattr__(one, "seeds", [0])
-        assert (
-            entries(reproduction.beside_the_paper([one]))[0]["agrees"]
-            == "not significant, with 1 seed, and an interval needs at least 3"
-        )
+        verdict = entries(reproduction.beside_the_paper([one]))[0]["agrees"]
+        assert verdict.startswith("not significant") and "1 seed" in verdict
 
     def test_a_method_that_the_paper_does_not_have_has_no_number(self, cell: Made) -> None:
         cells = [cell(method, 0.5, 0.6, 0.7) for method in ("sim_pfl", "local", "kt_pfl")]
@@ -181,10 +179,8 @@ def test_in_a_column_only_common_clients_are_compared(cell: Made) -> None:
         pytest.approx([0.6, math.nan], nan_ok=True),
     ]
     assert found[2] == other
-    assert left_out.startswith(
-        "Fashion-MNIST, two labels: These clients count in no number and in no figure. 1 (seed 0)"
-    )
-    assert "diverged with FedMD in round 1" in left_out
+    assert left_out.startswith("Fashion-MNIST, two labels: ")
+    assert left_out.index("1 (seed 0)") < left_out.index("diverged with FedMD in round 1")
 
 
 def test_the_page(prose: Prose, cell: Made) -> None:

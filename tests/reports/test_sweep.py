@@ -235,7 +235,7 @@ class TestTable:
         ]
         shown = rows(sweep.table(sweep.table_rows(variants), "E"))
         assert shown[0] == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
-        assert sweep.summary(variants, "E").endswith("With only 1 seed, these choices may be due to chance.")
+        assert "only 1 seed" in sweep.summary(variants, "E")
 
     def test_without_local_only(self, prose: Prose, variants: list[Comparison]) -> None:
         alone = without(variants, "local")
@@ -268,7 +268,7 @@ class TestTable:
         made = sweep.build("sweep_rho", RHO, led)
         assert float(next(csv.DictReader(made.files["table.csv"].splitlines()))["macro_f1"]) == pytest.approx(0.4)
         lacking = sweep.build("sweep_rho", RHO, [one_.leading(headline="macro_f1") for one_ in variants])
-        assert "no client has Macro F1 (KT-pFL, Local-only), so accuracy leads" in lacking.html
+        assert "Macro F1 (KT-pFL, Local-only)" in lacking.html
 
     def test_the_csv_holds_numbers(self, built: Report) -> None:
         rows = list(csv.DictReader(built.files["table.csv"].splitlines()))

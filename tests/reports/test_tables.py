@@ -140,17 +140,15 @@ class TestComparison:
     def test_unequal_treatment_is_flagged(self, prose, study, run, result, paper_settings):
         assert notes.inequalities(Comparison(study)) == []
         (seeds,) = notes.inequalities(Comparison([study[0], result("local", 0.8)]))
-        assert seeds == "seeds differ (KT-pFL: 0, 1, 2; Local-only: 0)"
+        assert "(KT-pFL: 0, 1, 2; Local-only: 0)" in seeds
         other = summarize([run("local", after_transfer=[(0.5, 0.7)] * 2, label_counts=[[1], [2]])], {})
         flagged = notes.inequalities(Comparison([summarize([run()], {}), other]))
-        assert flagged == [
-            "rounds differ (KT-pFL: 1; Local-only: 2)",
-            "the clients' data or models differ between methods",
-        ]
+        assert "(KT-pFL: 1; Local-only: 2)" in prose("\n".join(flagged), "rounds and data")
+        assert len(flagged) == 2
         records = [replace(record, late=[1], cohort=[0]) for record in other.runs[0].history]
         waits = summarize([replace(run("fedavg", label_counts=[[1], [2]]), history=records)], {})
         (late,) = notes.inequalities(Comparison([waits, other]))
-        assert "FedAvg" in prose(late)
+        assert "FedAvg" in prose(late, "late")
         assert list(notes.alerts(under(paper_settings, [study[0], result("local", 0.8)]))) == ["Not like for like"]
 
 
