@@ -15,7 +15,11 @@ from ktpfl_pipeline.methods import ANY_ARCHITECTURES, METHODS, find, title
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT, README = ROOT / "docs" / "catalogue.md", ROOT / "README.md"
-FORMULAS = ("kt_pfl_variants", "methods_predictions", "methods_features", "methods_parameters", "methods_layers", "kt_pfl")
+FORMULAS = (
+    "kt_pfl_variants",
+    *(f"methods_{kind}" for kind in ("predictions", "features", "parameters", "layers")),
+    "kt_pfl",
+)
 """The pages with formulas, in the order in which a method is looked for."""
 MARK = "<!-- python docs/generate/papers.py -->\n"
 """What stands above README's table."""

@@ -64,8 +64,8 @@ def joined(where: object, parts: Sequence[Part], names: tuple[str, ...] | None =
         names: the names of the clients if the parts have their numbers; None if the parts have their names.
 
     Raises:
-        InputError: if the parts do not fit together, if a label is not a class number, if there are too many classes,
-            if a name is missing or cannot be shown, or if 32-bit floats would round away differences of features.
+        InputError: if the parts do not fit together, a label is not a class number, there are too many classes, a name
+            is missing or cannot be shown, or 32-bit floats would round away differences of features.
     """
     first = parts[0]
     for part in parts[1:]:
