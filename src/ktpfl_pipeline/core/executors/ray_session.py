@@ -36,23 +36,22 @@ QUIET = {
 
 def check(settings: Ray, threads: int, device: torch.device) -> None:
     """Check that workers of a cluster are possible; InputError names the setting and what it must be."""
-    address, gpus_per_worker = settings.address, settings.gpus_per_worker
-    reasons = {
-        f" and compute.threads is {threads}; each worker has one: set compute.threads to 1.": threads != 1,
-        f" with gpus_per_worker {gpus_per_worker}, and compute.device means a CPU: set compute.device to cuda, or "
-        "leave gpus_per_worker out.": device.type == "cpu" and gpus_per_worker is not None,
-        f" and compute.device is {device}; Ray assigns GPUs to workers: set compute.device to cuda.": (
-            device.index is not None
-        ),
-        ", an address from outside; start the run on one of its machines, with auto.": address.startswith("ray://"),
-        "; choose local, auto, or the head's host:port.": (
-            address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address)
-        ),
-    }
     check_installed("compute.executor.ray", "ray", otherwise="choose processes")
-    for reason, holds in reasons.items():
-        if holds:
-            raise InputError(f"compute.executor has ray at {address!r}{reason}")
+    address, share = settings.address, settings.gpus_per_worker
+    if threads != 1:
+        reason = f" and compute.threads is {threads}; each worker has one: set compute.threads to 1."
+    elif device.type == "cpu" and share is not None:
+        reason = f" with gpus_per_worker {share}, and compute.device means a CPU: set compute.device to cuda, or leave "
+        reason += "gpus_per_worker out."
+    elif device.index is not None:
+        reason = f" and compute.device is {device}; Ray assigns GPUs to workers: set compute.device to cuda."
+    elif address.startswith("ray://"):
+        reason = ", an address from outside; start the run on one of its machines, with auto."
+    elif address not in (LOCAL, "auto") and not re.fullmatch(r"[^\s:/]+:\d+", address):
+        reason = "; choose local, auto, or the head's host:port."
+    else:
+        return
+    raise InputError(f"compute.executor has ray at {address!r}{reason}")
 
 
 class Session:
