@@ -79,7 +79,7 @@ class FedProto(Personal):
     def aggregate(self, state: Any, means: Tensor, owned: Tensor, t: int, fed: Federation) -> FedProtoState:
         """Return the state with the unweighted averages of `common_head.averaged` as prototypes."""
         prototypes, known = common_head.averaged(means, owned, state.prototypes, state.known)
-        return replace(state, prototypes=prototypes, known=known)
+        return FedProtoState(state.models, prototypes, known)
 
     def personal(self, state: FedProtoState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the clients' own models, which classify by the global prototypes if `prediction` says so."""

@@ -64,9 +64,9 @@ def train_pair(
         a = mine(inputs)
         with rng.seeded(rng.derive(space.setting.seed, "common dropout", t, n, next(step)), space.device):
             b = theirs(inputs)
-        gaps = [distillation_loss(x, torch.softmax(y.detach(), dim=1), 1.0) for x, y in ((a, b), (b, a))]
+        own_gap, common_gap = (distillation_loss(x, torch.softmax(y.detach(), dim=1), 1.0) for x, y in ((a, b), (b, a)))
         fits = samples.loss(a, batch), samples.loss(b, batch)
-        return loss(n, Losses(*fits, *gaps, a, b, lambda logits: samples.loss(logits, batch)))
+        return loss(n, Losses(*fits, own_gap, common_gap, a, b, lambda logits: samples.loss(logits, batch)))
 
     outcome = samples.descend(nn.ModuleList([mine, theirs, *also]), on, epochs)
     return outcome.giving((params_of(mine), params_of(theirs)))
