@@ -132,10 +132,7 @@ def newcomers(rows: Rows) -> str:
 
 
 TABLES: dict[str, tuple[str, str, Callable[[Rows], str]]] = {
-    "public_images": (
-        *("public_images.md", "with the same private samples"),
-        public_images,
-    ),
+    "public_images": ("public_images.md", "with the same private samples", public_images),
     "har": ("natural_federations.md", "## People (UCI HAR)", natural),
     "camera_traps": ("natural_federations.md", "## Cameras (iWildCam 2020)", natural),
     "newcomers": (
