@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.partition import ClientIndices
-from ktpfl_pipeline.data.sources.features import STEPS
+from ktpfl_pipeline.data.sources.parts import STEPS
 
 FAR = 10
 """The interquartile ranges beyond the quartiles of a column from which a value is an outlier."""

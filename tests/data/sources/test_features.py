@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ktpfl_pipeline.core.errors import InputError
-from ktpfl_pipeline.data.sources import features, load
+from ktpfl_pipeline.data.sources import load
+from ktpfl_pipeline.data.sources.parts import extent
 
 TIMES = 1_700_000_000 + np.arange(40.0)  # float32 has two numbers there, 128 apart
 
@@ -61,7 +62,7 @@ def test_values_that_float32_tells_apart_are_only_rounded(values: Any, tmp_path:
 def test_a_column_of_series_is_a_channel() -> None:
     series = np.arange(24.0).reshape(2, 3, 4)
     series[:, 1] += 1_700_000_000
-    found = features.extent(series)
+    found = extent(series)
     assert found.low.tolist() == [0, 1_700_000_004, 8]
     assert found.high.tolist() == [15, 1_700_000_019, 23]
     assert found.narrow.tolist() == found.changed.tolist() == [False, True, False]

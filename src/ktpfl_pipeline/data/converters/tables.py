@@ -19,8 +19,7 @@ from ktpfl_pipeline.core.errors import InputError, listed, meant, plural
 from ktpfl_pipeline.data.columns import VALUES, outliers
 from ktpfl_pipeline.data.inspection import alike, differ
 from ktpfl_pipeline.data.owned import composed
-from ktpfl_pipeline.data.sources.features import check_told_apart, extent
-from ktpfl_pipeline.data.sources.parts import NUMBER, numbered
+from ktpfl_pipeline.data.sources.parts import NUMBER, check_told_apart, extent, numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
 MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")

@@ -17,9 +17,8 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import client_names, composed
-from ktpfl_pipeline.data.sources.features import Extent, as_float32, extent
 from ktpfl_pipeline.data.sources.files import MAX_CLASSES, brief, files_in, no_such, path_in, readable, subfolders
-from ktpfl_pipeline.data.sources.parts import Part, class_numbers, joined, numbered
+from ktpfl_pipeline.data.sources.parts import Extent, Part, as_float32, class_numbers, extent, joined, numbered
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, tokenized
 

@@ -16,9 +16,8 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, meant, plural
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
-from ktpfl_pipeline.data.sources.features import Extent, as_float32, extent
 from ktpfl_pipeline.data.sources.files import file_in, readable
-from ktpfl_pipeline.data.sources.parts import Part, joined
+from ktpfl_pipeline.data.sources.parts import Extent, Part, as_float32, extent, joined
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY, vocabulary_of
 

@@ -10,8 +10,7 @@ from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.data.owned import OwnedDataset
-from ktpfl_pipeline.data.sources.features import check_finite
-from ktpfl_pipeline.data.sources.parts import Part, joined
+from ktpfl_pipeline.data.sources.parts import Part, check_finite, joined
 from ktpfl_pipeline.data.sources.tokens import check_ids, vocabulary_of
 
 COLUMNS = {
