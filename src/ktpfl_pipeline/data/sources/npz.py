@@ -69,16 +69,13 @@ def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tu
     Raises InputError if the vocabulary is known and differs from that of the private tokens, `reading.known`.
     """
     path = _file(argument, folder)
-    with _opened(path) as archive:
-        kind, headers = _checked(path, archive, labeled=False)
-        arrays = _arrays(path, archive, headers)
-    inputs, _ = _inputs(path, kind, arrays)
-    private, own = reading.known, _vocabulary(path, inputs, arrays) if kind == "tokens" else None
+    found = part(path, labeled=False)
+    private, own = reading.known, found.vocabulary
     if private and own and own.words and (own.words, own.padding) != (private.words, private.padding):
         raise InputError(
             f"{path} has another vocabulary or padding id than the private tokens: save tokens of one vocabulary."
         )
-    return inputs, own
+    return found.inputs, own
 
 
 def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Tensor:
@@ -96,10 +93,10 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
         return _inputs(path, "public", _arrays(path, archive, headers), kind)[0]
 
 
-def part(path: Path) -> Part:
-    """Return the samples of the file `path`, as `load` describes them."""
+def part(path: Path, labeled: bool = True) -> Part:
+    """Return the samples of the file `path`, as `load` describes them, or only its inputs."""
     with _opened(path) as archive:
-        kind, headers = _checked(path, archive, labeled=True)
+        kind, headers = _checked(path, archive, labeled)
         arrays = _arrays(path, archive, headers)
     inputs, reach = _inputs(path, kind, arrays)
     names, fill = None, None
@@ -109,9 +106,11 @@ def part(path: Path) -> Part:
             fill = as_float32(arrays["fill"][None], f"the array 'fill' in {path}")[0]
     if "test" in arrays and not np.isin(arrays["test"], (0, 1)).all():
         raise InputError(f"the array 'test' in {path} has values other than 0 and 1: save true or false per sample.")
-    given = {name: arrays[name] for name in (*_PER_SAMPLE, "classes") if name in arrays}
+    given = {"labels": (), **{name: arrays[name] for name in (*_PER_SAMPLE, "classes") if name in arrays}}
     known = _vocabulary(path, inputs, arrays) if kind == "tokens" else None
-    return Part(path, inputs, **given, vocabulary=known, columns=names, fill=fill, extent=reach)
+    return Part(
+        path, inputs, given.pop("labels", ()), **given, vocabulary=known, columns=names, fill=fill, extent=reach
+    )
 
 
 def _vocabulary(path: Path, ids: Tensor, arrays: dict[str, Any]) -> Vocabulary:
@@ -127,9 +126,7 @@ def _vocabulary(path: Path, ids: Tensor, arrays: dict[str, Any]) -> Vocabulary:
 
 def columns(argument: str, folder: Path) -> tuple[str, ...] | None:
     """Return the names of the features of vectors in a file; None if it has none."""
-    path = _file(argument, folder)
-    with _opened(path) as archive:
-        found = _arrays(path, archive, _headers(archive, "columns"))
+    found = _named(_file(argument, folder), "columns")
     return tuple(map(str, found["columns"])) if found else None
 
 
@@ -140,11 +137,15 @@ def names(argument: str, folder: Path) -> list[str]:
 
 def encoding(path: Path) -> dict[str, Any]:
     """Return the arrays `columns`, `fill` and, if there are any, `classes` of a file of `ktpfl convert csv`."""
-    with _opened(path) as archive:
-        found = _arrays(path, archive, _headers(archive, "columns", "fill", "classes"))
+    found = _named(path, "columns", "fill", "classes")
     if lacking := [name for name in ("columns", "fill") if name not in found]:
         raise InputError(f"{path} has no array {lacking[0]!r}: name a file that `ktpfl convert csv` wrote.")
     return found
+
+
+def _named(path: Path, *names: str) -> dict[str, Any]:
+    with _opened(path) as archive:
+        return _arrays(path, archive, _headers(archive, *names))
 
 
 def claim(path: Path) -> int:
