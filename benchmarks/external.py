@@ -10,8 +10,6 @@ five evaluations. A mean over clients may have equal weights, or the numbers of 
 """
 
 import json
-import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +22,6 @@ import pandas as pd
 import yaml
 from measure import RAW, RESULTS, ROOT
 from studies import LOCAL, drawn, named, overwrite, read, write
-from torch import Tensor, nn
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, std_over_seeds
@@ -85,26 +82,6 @@ DATA: dict[str, Callable[[Path], None]] = {
 """The function that writes each file below data/01_raw."""
 
 
-class Bounded(nn.Module):
-    """The logistic regression of FLUTE and FedML, whose logits are the values of a sigmoid, here minus a half.
-
-    The half changes no prediction and no gradient. Without it, the check of models refuses it: its outputs are taken
-    for probabilities.
-    """
-
-    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(math.prod(shape), classes)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the logits, (n, classes), of inputs, (n, ...)."""
-        return self.linear(inputs.flatten(1)).sigmoid() - 0.5
-
-
-OWN_MODELS = {"flute_mnist": "external:Bounded"}
-"""Settings with a model of this file. `conf/external` cannot name it, because other commands do not find this file."""
-
-
 def run(only: str = "") -> None:
     """Run and keep the settings `only`, or all of them. A setting runs the methods of its `compare` and no others."""
     sections = yaml.safe_load((ROOT / "conf" / "external" / "parameters_external.yml").read_text("utf-8"))
@@ -114,11 +91,7 @@ def run(only: str = "") -> None:
             DATA[file](place)
         boxes = ",".join(["data", *(f"methods.{method}" for method in sections[setting]["compare"])])
         command = [sys.executable, "-m", "kedro", "run", "--env=external", f"--pipelines=compare_{setting}"]
-        if setting in OWN_MODELS:
-            command.append(f"--params={setting}.architectures={OWN_MODELS[setting]}")
-        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "PYTHONPATH": path}
-        subprocess.run([*command, f"--namespaces={boxes}"], cwd=ROOT, check=True, env=environment)
+        subprocess.run([*command, f"--namespaces={boxes}"], cwd=ROOT, check=True)
         keep(setting)
 
 

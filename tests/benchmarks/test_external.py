@@ -5,7 +5,6 @@ from pathlib import Path
 import external
 import numpy as np
 import pytest
-import torch
 from studies import replaced
 
 
@@ -104,10 +103,3 @@ def test_pixels_are_standardized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert np.allclose(made["features"].mean(axis=0), 0, atol=1e-5)
     assert np.allclose(made["features"].std(axis=0), 1, atol=1e-3)
     assert len(set(made["labels"].tolist())) == 20
-
-
-def test_bounded_logits_are_a_sigmoid_minus_a_half() -> None:
-    model, inputs = external.Bounded((1, 2, 2), 3), torch.randn(5, 1, 2, 2, generator=torch.Generator().manual_seed(0))
-    expected = torch.sigmoid(model.linear(inputs.flatten(1)))
-    assert torch.allclose(model(inputs).softmax(1), expected.softmax(1))
-    assert model(inputs).abs().max() < 0.5
