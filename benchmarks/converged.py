@@ -46,7 +46,7 @@ TEST_SHARE = 0.9
 DATA = {"Fashion-MNIST": ("fashion_mnist", "mnist"), "CIFAR-10": ("cifar10", "cifar100")}
 """The private and the public dataset by name."""
 PARTITIONS = {"all classes": "all_labels", "two classes": "two_labels"}
-SETTINGS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, Any] = {
     "private": {"samples": CLIENTS * SAMPLES},
     "training": {"epochs": EPOCHS, "batch_size": 32, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},

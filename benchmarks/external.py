@@ -108,7 +108,7 @@ def rows_of(run: FinishedRun, mean: str) -> Iterator[dict[str, Any]]:
     """Yield accuracies by round in percent: a row per client, or one with their `mean` over clients or samples."""
     sizes = run.samples["test"]
     values = 100 * np.array([record.accuracy[AFTER_TRANSFER] for record in run.evaluated])  # (rounds, clients)
-    rows = zip(run.client_ids, sizes, values.T, strict=True)
+    rows: Iterator[tuple[Any, int, Any]] = zip(run.client_ids, sizes, values.T, strict=True)
     if mean:
         weights = sizes if mean == "samples" else None
         rows = iter([("", sum(sizes), np.average(values, axis=1, weights=weights))])
