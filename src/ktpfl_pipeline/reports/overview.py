@@ -165,7 +165,7 @@ def accuracy_table(columns: Columns, name: str = "accuracy") -> Table:
     shown: list[Column] = []
     for column, each in columns.items():
         cited = {} if paper.differences(each.settings) else paper.cited(each.settings, each.methods)
-        shown += variant_columns(column, each.methods, cited)
+        shown += variant_columns(column, each, cited)
     latex = f"Accuracy: {words.OWN_MODEL} {words.averaged(None)} Bold: {words.BOLD}"
     return methods_table(name, _titles(columns), shown, latex)
 

@@ -171,7 +171,7 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = AFTER_TRANSFER
         for column, own in _columns(cells)
         for each in variant_columns(
             column,
-            {cell.method: cell.result for cell in own if cell.result},
+            Comparison([cell.result for cell in own if cell.result]),
             {cell.method: _written(cell) for cell in own} if any(_number(cell) is not None for cell in own) else {},
             [cell.method for cell in own if cell.failed and not cell.result],
             point,

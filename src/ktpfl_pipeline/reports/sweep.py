@@ -52,8 +52,8 @@ class Row:
 
 def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
     """Return the report on a sweep of the setting with the path `parameter`; all variants have the same methods."""
-    title, rows, outcome = title_of(parameter), table_rows(variants), summary(variants, parameter)
-    results = [row.result for row in rows]
+    title, rows = title_of(parameter), table_rows(variants)
+    outcome, results = summary(variants, parameter, rows), [row.result for row in rows]
     main, settings, one, led = table(rows, title, outcome), variants[0].settings, results[0], Comparison(results)
 
     def fixed(path: str) -> bool:
@@ -244,9 +244,12 @@ def _skew(row: Row) -> Number | None:
     return mean([label_skew(run.label_counts).jensen_shannon for run in row.result.runs], hundredths)
 
 
-def summary(variants: Sequence[Comparison], parameter: str) -> str:
-    """Return the value that validation accuracy chooses for each method, and its test accuracy, in words."""
-    rows, title = table_rows(variants), title_of(parameter)
+def summary(variants: Sequence[Comparison], parameter: str, rows: Sequence[Row] = ()) -> str:
+    """Return the value that validation accuracy chooses for each method, and its test accuracy, in words.
+
+    `rows` are those of the table, if they are known.
+    """
+    rows, title = rows or table_rows(variants), title_of(parameter)
     picked = [row for row in rows if row.chosen]
     if not picked:
         none = f"No value of {title} was chosen: {study.no_choice(variants, variants[0].methods)}."

@@ -149,7 +149,7 @@ def tinted(comparison: Comparison) -> list[str]:
 
 def variant_columns(
     title: str,
-    results: Mapping[str, MethodResult],
+    comparison: Comparison,
     cited: Mapping[str, str | None],
     failed: Collection[str] = (),
     point: str = AFTER_TRANSFER,
@@ -159,12 +159,12 @@ def variant_columns(
     The first column is the final accuracy at an evaluation point. At the headline, a second column has the paper's
     numbers if any are `cited`. The title must be unique in the table. `failed` methods cannot be finished.
     """
-    best = Comparison(list(results.values())).clear_best(point) if results else None
+    best = comparison.clear_best(point) if len(comparison) else None
 
     def ours(method: str) -> Entry:
         if method in failed:
             return "failed"
-        result = results.get(method)
+        result = comparison.methods.get(method)
         return accuracy(result.final.get(point), result is best) if result else None
 
     shown = [accuracy_at(point).but(key=title, title=title, value=ours)]
