@@ -85,7 +85,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         if folder and ours and not (folder / MODELS).exists():
             keep_models(folder / MODELS, job, made, result, fed, key)
         if not tracked.complete:
-            log_end(tracked, finished, asdict(made))
+            log_end(tracked, finished, asdict(made), drawn=job.parent is None)
     return finished
 
 
@@ -200,22 +200,23 @@ def keep_models(file: Path, job: Job, method: Method[Any], result: engine.Run, f
         torch.save({"about": about, "clients": clients, "models": weights}, opened_file)
 
 
-def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any]) -> None:
-    """Log the final numbers, the figures, the matrix and the history of a finished run."""
-    from ktpfl_pipeline.reports import figures
+def log_end(
+    tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dict[str, Any], *, drawn: bool = True
+) -> None:
+    """Log the final numbers, the matrix and the history of a finished run, and with `drawn` also the figures.
 
+    The runs of a study have no figures: there are many of them, and drawing takes as long as training small models.
+    """
     result = summarize([run], hyperparameters)
-    drawn: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     tables: dict[str, Any] = {"run": run.to_dict()}
     if run.coefficients is not None:
-        drawn["coefficients"] = figures.coefficient_heatmaps(result)
         tables["coefficients"] = run.coefficients
     final = {f"final/{point}": values.mean for point, values in result.final.items()}
     best = {f"final/best_round_{point}": result.final[point].best for point in result.curve}
     if run.majority:
         final["final/majority_class"] = mean_over_clients(run.majority, run.adversaries)
     if run.confusion:
-        drawn["confusion"] = figures.confusion_matrices([result])
         tables["confusion"] = {"classes": run.classes, "test samples, row = true class": run.confusion}
         final |= {f"class_accuracy/{label}": share for label, share in enumerate(recalls([run])) if share is not None}
     if spent := run.history[-1].epsilon:
@@ -230,7 +231,12 @@ def log_end(tracked: tracking.TrackedRun, run: FinishedRun, hyperparameters: dic
         **{f"final/{point}": run.final(point) for point in result.curve},
         **{f"final/{name}": values for name, values in run.measures.items()},
     }
-    tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, drawn, tables, clients))
+    if drawn:
+        from ktpfl_pipeline.reports.figures import coefficient_heatmaps, confusion_matrices
+
+        figures |= {"coefficients": coefficient_heatmaps(result)} if run.coefficients is not None else {}
+        figures |= {"confusion": confusion_matrices([result])} if run.confusion else {}
+    tracked.finish(tracking.Ending({**final, **best, **cost, **_joined(run.newcomers)}, figures, tables, clients))
 
 
 def _untested(run: FinishedRun) -> FinishedRun:
