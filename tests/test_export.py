@@ -80,7 +80,7 @@ def test_the_commands_of_the_page(
     assert run(*export.split()) == 0
     out, said = capsys.readouterr()
     header, *rows = out.splitlines()
-    assert "3 of 3 clients have fewer than 5 validation samples" in said
+    assert "Fewer than 5 validation samples, no choice: 3 of 3 clients." in said
     assert header in page
     assert [row.split(",")[0] for row in rows] == sorted(SITES)
     assert [row.split(",")[-1] for row in rows] == [f"models/patients/{name}" for name in ("cmd", "east", "north")]

@@ -81,7 +81,7 @@ def export(
             if not all(each.run.run_id for each in made):
                 raise InputError(f"{experiment} was run without MLflow, so its models cannot be listed there.")
             tracker.add_models([each.tracked() for each in made])
-            click.echo(f"MLflow lists the models in {made[0].run.experiment}, below Models: ktpfl ui", err=True)
+            click.echo(f"MLflow lists the models in the experiment {experiment}, on the tab Models: ktpfl ui", err=True)
     except InputError as error:
         raise click.ClickException(str(error)) from error
 
@@ -112,7 +112,8 @@ def predict(
         if not files and not text:
             raise click.UsageError("Give an INPUT, or a text with --text.")
         kept = load(model, own_code)
-        given = [(str(file), kept.inputs.of_file(file, decimal, missing)) for file in files]
+        each_file = [each for file in files for each in kept.inputs.files_of(file)]
+        given = [(str(file), kept.inputs.of_file(file, decimal, missing)) for file in each_file]
         given += [("text", kept.inputs.of_texts(text))] if text else []
         rows: list[Sequence[Any]] = []
         for name, inputs in given:
@@ -151,8 +152,8 @@ def exported(
     few = [place for place in places if not method and one.samples["validation"][place] < least]
     if few:
         click.echo(
-            f"{len(few)} of {plural(len(places), 'client')} have fewer than {least} validation samples, too few for a "
-            "choice, and keep their own model. --method exports a method's models.",
+            f"Fewer than {least} validation samples, no choice: {len(few)} of {plural(len(places), 'client')}. "
+            "They keep their own model. --method exports a method's models.",
             err=True,
         )
     folders = _folders([[*names.values()][place] for place in places], out / experiment)

@@ -110,6 +110,7 @@ def test_an_image_gets_the_size_and_the_channels_of_training(place: Path) -> Non
     Image.fromarray(np.zeros((5, 9), dtype="uint8")).save(place / "gray.png")
     assert model.inputs.of_file(place / "gray.png").shape == (1, 3, 8, 8)
     assert model.inputs.of_file(place).shape == (3, 3, 8, 8)  # the folder's images
+    assert [file.name for file in model.inputs.files_of(place)] == ["gray.png", "one.png", "two.jpg"]
     sent = model.inputs.of_request({"image": [(place / "one.png").read_bytes()]})
     assert torch.equal(sent, model.inputs.of_file(place / "one.png"))
 

@@ -110,9 +110,8 @@ class Inputs:
         if file.is_dir() or suffix in IMAGE_SUFFIXES:
             if not self.served.kind.pixels:
                 raise InputError(f"{file} has images, and the model takes {self.described}: give such a file.")
-            files = sorted(file.iterdir()) if file.is_dir() else [file]
-            files = [each for each in files if each.suffix.lower() in IMAGE_SUFFIXES]
-            if not files:
+            files = self.files_of(file)
+            if files == [file] and file.is_dir():
                 raise InputError(f"{file} has no image file: images are {', '.join(IMAGE_SUFFIXES)}.")
             return self._images(file, files)
         if suffix == ".npz":
@@ -126,6 +125,11 @@ class Inputs:
         if suffix == ".csv" and form != "images":
             return self._of_table(file, decimal, missing)
         raise InputError(f"{file} cannot be used: the model takes {self.described}.")
+
+    def files_of(self, path: Path) -> list[Path]:
+        """Return the image files in a folder by name; the path itself if it is a file, or a folder without images."""
+        found = sorted(path.iterdir()) if path.is_dir() else []
+        return [each for each in found if each.suffix.lower() in IMAGE_SUFFIXES] or [path]
 
     def of_texts(self, texts: Sequence[str]) -> Tensor:
         """Return texts as token ids, (B, L) int64. Raises InputError if the model does not take texts."""
