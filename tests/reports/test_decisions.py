@@ -40,6 +40,12 @@ class TestDecisions:
         ]
         assert rows["north"]["teachers"] == "itself 93 %"
 
+    def test_without_evidence_for_any_client_this_is_said_with_what_would_help(self) -> None:
+        alike = compared(made("kt_pfl", (0.8,) * 3), made("local", (0.8,) * 3))
+        assert decisions.outcome(alike).endswith(
+            "There is not enough evidence for any client to decide. More seeds or more test samples may give it."
+        )
+
     def test_files_terminal_and_page_have_it(self, prose: Prose, blank_figures: None) -> None:
         made_ = report.build("compare_x", compared())
         console, words = " ".join(made_.console.split()), prose(words_of(made_))

@@ -28,11 +28,11 @@ def outcome(comparison: Comparison) -> str:
         for decision, clients in named.items()
         if clients and decision != OPEN
     ]
+    best = f"{candidate.title} is the best method in which clients exchange anything."
+    if not listed:
+        return f"{best} There is {OPEN} for any client to decide. More seeds or more test samples may give it."
     listed += [f"for {len(named[OPEN])} there is {OPEN}"] if named[OPEN] else []
-    return (
-        f"{candidate.title} is the best method in which clients exchange anything. With it, of "
-        f"{plural(len(found), 'client')}: {'; '.join(listed)}."
-    )
+    return f"{best} With it, of {plural(len(found), 'client')}: {'; '.join(listed)}."
 
 
 def decisions(comparison: Comparison) -> list[Block]:
