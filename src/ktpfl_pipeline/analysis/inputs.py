@@ -23,9 +23,9 @@ from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.data.converters import tables
 from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources import Reading, adapt, npz, table, tokens
-from ktpfl_pipeline.data.sources.files import readable
+from ktpfl_pipeline.data.sources.files import IMAGE_SUFFIXES, readable
 from ktpfl_pipeline.data.sources.parts import NUMBER
-from ktpfl_pipeline.data.sources.photographs import IMAGE_SUFFIXES, photographs
+from ktpfl_pipeline.data.sources.photographs import photographs
 
 FORMS = {"rows": "rows of a table (.csv)", "texts": "texts (.csv with a column 'text')", "images": "image files"}
 """Forms and their descriptions; the form of other inputs is ``arrays``."""

@@ -87,11 +87,11 @@ class SeedData:
     @cached_property
     def clients(self) -> dict[int, Client]:
         """The clients by id, ids ascending, after standardization and feature skew; they have no architecture yet."""
-        names = self.names or [""] * len(self.partition)
-        return {
-            n: Client(n, "", *(self._split(n, *each) for each in own._asdict().items()), name=name)
-            for (n, own), name in zip(sorted(self.partition.items()), names, strict=True)
-        }
+        names, clients = self.names or [""] * len(self.partition), dict[int, Client]()
+        for (n, own), name in zip(sorted(self.partition.items()), names, strict=True):
+            train, validation, test = (self._split(n, *each) for each in own._asdict().items())
+            clients[n] = Client(n, "", train, validation, test, name)
+        return clients
 
     def _split(self, n: int, split: str, indices: Tensor) -> LabeledDataset:
         inputs = self.standardized(self.private.inputs[indices])

@@ -12,7 +12,7 @@ from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.warnings import collected
 from ktpfl_pipeline.data import partition, sources
 from ktpfl_pipeline.data.sources import Reading
-from ktpfl_pipeline.data.sources.photographs import IMAGE_SUFFIXES
+from ktpfl_pipeline.data.sources.files import IMAGE_SUFFIXES
 
 ORIENTATION = 0x0112
 WIDE = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40

@@ -171,11 +171,11 @@ def _joined(
     if isinstance(labels[0], list):
         found, numbers = numbered([label for own in labels for label in own])
         classes = [label if label.isprintable() else repr(label)[1:-1] for label in found]
-        labels = [own.numpy() for own in numbers.split(sizes)]
+        labels = [own.numpy() for own in numbers.split_with_sizes(sizes)]
     if isinstance(inputs[0], list):
         texts = [text for own in inputs for text in own]
         ids, known = tokenized(texts, reading, str(path), folder, auto=WORDS if classes is None else CHARACTERS)
-        inputs = [*ids.split(sizes)]
+        inputs = [*ids.split_with_sizes(sizes)]
     parts = [
         Part(
             f"user {names[client]!r} of {path}",
