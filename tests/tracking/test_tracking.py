@@ -451,6 +451,13 @@ class TestExperiments:
         assert "malicious" not in honest
         assert some["malicious"] == [0, 1]
 
+    def test_the_runs_of_studies_have_tables_and_no_figures(self) -> None:
+        tracked, run = Mock(), replace(make_run(), confusion=[[3, 1], [0, 4]])
+        log_end(tracked, run, {}, drawn=False)
+        ending = tracked.finish.call_args.args[0]
+        assert not ending.figures
+        assert "confusion" in ending.tables
+
 
 class TestStores:
     def test_a_locked_database_is_not_to_be_deleted(
