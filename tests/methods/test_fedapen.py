@@ -9,7 +9,8 @@ import torch
 import toy
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, softmax
 
-from ktpfl_pipeline.core.client import joint, sgd
+from ktpfl_pipeline.core import joint
+from ktpfl_pipeline.core.client import sgd
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.federation import Federation

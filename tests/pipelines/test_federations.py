@@ -102,6 +102,6 @@ def test_from_a_file_to_a_report_and_the_clients_models(
 
     rows = exported(name, None, (), tmp_path / "models", project.folder / "data")
     assert {row[0] for row in rows} == set(owners) and {row[1] for row in rows} <= METHODS
-    model = load(rows[0][-1])
+    model = load(rows[0].folder)
     (file,) = (project.folder / "data" / "01_raw").glob(f"{name}.*")
     assert model.predict(model.inputs.of_file(file)).shape[1] == CLASSES

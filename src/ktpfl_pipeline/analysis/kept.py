@@ -26,9 +26,9 @@ from torch import Tensor
 from ktpfl_pipeline import models
 from ktpfl_pipeline.analysis.inputs import TOKENIZER, Inputs
 from ktpfl_pipeline.analysis.serving import Served
-from ktpfl_pipeline.core.client.joint import common_of
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import OURS, add_imports
+from ktpfl_pipeline.core.joint import common_of
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.data.settings import AUTO
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS

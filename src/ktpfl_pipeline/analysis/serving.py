@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.core import kinds
-from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core import joint, kinds
 from ktpfl_pipeline.core.dataset import LabeledDataset, TokenShape, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.model_facts import facts_of

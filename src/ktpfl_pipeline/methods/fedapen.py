@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from annotated_types import Ge, Gt
 from torch import Tensor
 
-from ktpfl_pipeline.core import exchange
-from ktpfl_pipeline.core.client import Outcome, Workspace, joint, sgd
+from ktpfl_pipeline.core import exchange, joint
+from ktpfl_pipeline.core.client import Outcome, Workspace, sgd
 from ktpfl_pipeline.core.client.operations import predict
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given

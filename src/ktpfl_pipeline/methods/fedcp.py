@@ -2,7 +2,7 @@
 
 Zhang, Hua, Wang, Song, Xue, Ma, Guan: FedCP: Separating Feature Information for Personalized Federated Learning via
 Conditional Policy, KDD 2023, Algorithm 1, https://arxiv.org/abs/2307.01217. The heads and the policy are
-`core/client/joint.py`'s `Gated`.
+`core/joint.py`'s `Gated`.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ from torch.nn.functional import normalize
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.joint import Gated, full, replaced
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joint import Gated, full, replaced
 from ktpfl_pipeline.core.method import CommonState
 from ktpfl_pipeline.core.weights import Models, Params, params_of, trained_outside
 from ktpfl_pipeline.methods.shared.parts import PartlyShared

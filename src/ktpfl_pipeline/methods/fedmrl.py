@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from ktpfl_pipeline.core import exchange, rng
 from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.joint import common_of, projector_name
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.joining import Joined, given
+from ktpfl_pipeline.core.joint import common_of, projector_name
 from ktpfl_pipeline.core.method import Method, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.weights import Models, Params, params_of, select
 from ktpfl_pipeline.methods.shared import common_head

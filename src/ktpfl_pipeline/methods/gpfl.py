@@ -2,7 +2,7 @@
 
 Zhang, Hua, Wang, Cao, Song, Xue, Ma, Guan: GPFL: Simultaneously Learning Global and Personalized Feature Information
 for Personalized Federated Learning, ICCV 2023, Algorithm 1, https://arxiv.org/abs/2308.10279. The valve, the head and
-the embeddings are `core/client/joint.py`'s `Valved`.
+the embeddings are `core/joint.py`'s `Valved`.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ from torch import Tensor
 from ktpfl_pipeline.core import rng
 from ktpfl_pipeline.core.client import Outcome, PrivateSamples, Workspace
 from ktpfl_pipeline.core.client.features import features
-from ktpfl_pipeline.core.client.joint import Valved, full, replaced
 from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.joint import Valved, full, replaced
 from ktpfl_pipeline.core.method import CommonState
 from ktpfl_pipeline.core.transfer import sent
 from ktpfl_pipeline.core.weights import Models, Params, params_of

@@ -11,11 +11,11 @@ import toy
 from torch import nn
 
 from ktpfl_pipeline.core.client import features
-from ktpfl_pipeline.core.client.joint import pooled
 from ktpfl_pipeline.core.client.operations import train
 from ktpfl_pipeline.core.client.workspace import Workspace
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.joint import pooled
 from ktpfl_pipeline.core.settings import Compute
 from ktpfl_pipeline.methods.shared import common_head
 

@@ -5,7 +5,7 @@ import torch
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core import joint
 
 
 def layer(weight: list[list[float]], bias: list[float]) -> nn.Linear:

@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core.client.joint import Pool, pooled
 from ktpfl_pipeline.core.client.operations import predict, predicting
 from ktpfl_pipeline.core.client.outcome import Outcome
 from ktpfl_pipeline.core.client.private import PrivateSamples
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.joint import Pool, pooled
 from ktpfl_pipeline.core.weights import Params, params_of
 
 NEVER = -1e5

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ktpfl_pipeline.core import kinds, rng, weights
-from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core import joint, kinds, rng, weights
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.model_facts import prepared
 from ktpfl_pipeline.core.setting import DTYPES, Setting, Split

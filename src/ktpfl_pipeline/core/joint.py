@@ -55,6 +55,7 @@ class Normalized(nn.LayerNorm):
     """LayerNorm in float32 at least."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized values, in float32 at least."""
         return super().forward(full(x))
 
 
@@ -98,6 +99,7 @@ class Valved(nn.Module):
 
     @property
     def branches(self) -> nn.Module:
+        """The part of the model that its branches are in."""
         found: nn.Module = getattr(self, self.PART)
         return found
 

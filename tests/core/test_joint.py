@@ -5,7 +5,7 @@ import torch
 import toy
 from torch import nn
 
-from ktpfl_pipeline.core.client import joint
+from ktpfl_pipeline.core import joint
 
 
 def test_a_plain_model_is_built_as_it_is() -> None:
