@@ -163,7 +163,8 @@ class Evaluator(Generic[State]):
         def whole(kind: str, name: str, values: dict[int, float]) -> list[float]:
             """Return the values of all clients; one that is away has its last earlier value, or NaN without one."""
             earlier = [getattr(record, kind).get(name, []) for record in history] if away else []
-            return [{**_last(ids, earlier), **values}.get(n, math.nan) for n in ids]
+            known = {**_last(ids, earlier), **values}
+            return [known.get(n, math.nan) for n in ids]
 
         found = {point: whole("accuracy", point, values) for point, values in accuracy.items()}
         return replace(
