@@ -168,3 +168,4 @@ def test_a_model_without_an_extractor_trains_its_head() -> None:
     state, report = FedPAC().round(FedPAC().init(fed), [3, 7], 1, fed)
     assert state.common == {}
     assert all(not toy.same(params, before) for params in report.after_local.values())
+    assert min(fed.current.losses["train"].values()) > 0

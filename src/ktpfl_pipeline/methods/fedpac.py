@@ -119,13 +119,16 @@ def statistics(space: Workspace, n: int, params: Params, width: int) -> Outcome[
 def train_client(
     space: Workspace, n: int, params: Params, t: int, prototypes: Tensor, known: Tensor, method: FedPAC
 ) -> Outcome[Params]:
-    """Train the head on the cross-entropy, and then the extractor on `common_head.aligned` with this head."""
+    """Train the head on the cross-entropy, and then the extractor, if any, on `common_head.aligned` with this head."""
     module = space.module(n, params).train()
     _, head = space.head(n, module)
     epochs = min(method.head_epochs, space.setting.training_of(n).epochs)  # none if E is 0
     own = PrivateSamples(space, n, t, "head")
     first = own.descend(head, own.cross_entropy(module), epochs, method.head_rate)
+    extractor = trained_outside(module, head)
+    if not len(extractor):
+        return first.giving(params_of(module))
     own = PrivateSamples(space, n, t)
     loss = common_head.aligned(space, n, own, module, prototypes, known, method.weight)
-    then = own.descend(trained_outside(module, head), loss)
+    then = own.descend(extractor, loss)
     return replace(then, samples=Counter(first.samples) + Counter(then.samples)).giving(params_of(module))

@@ -42,8 +42,7 @@ def descend(
     optimizer = None if recipe.plain else make(parameters, recipe, rate, start)
     models = list(module) if isinstance(module, nn.ModuleList) else [module]
     total, counted = torch.zeros((), device=device, dtype=torch.float64), Counter[str]()
-    passes = recipe.passes(samples) if parameters else 0  # as the extractor of a model that is only a head
-    left, seen = recipe.steps, 0
+    passes, left, seen = recipe.passes(samples), recipe.steps, 0
     for epoch in range(1, passes + 1):
         taken = batches(samples, recipe.batch_size, shuffle, device)[:left]
         left, seen = None if left is None else left - len(taken), sum(map(len, taken))
