@@ -37,17 +37,10 @@ PATIENCE = 120
 
 
 def create(compute: Compute) -> Executor:
-    parallel(compute)
-    assert compute.executor.ray is not None
-    return ClusterExecutor(compute.executor.ray, compute.place())
-
-
-def parallel(compute: Compute) -> int:
-    """Return the number of workers; ``auto`` is counted as on this machine, because the cluster is not asked."""
-    ray = compute.executor.ray
+    ray, device = compute.executor.ray, compute.place()
     assert ray is not None
-    check(ray, compute.threads, compute.place())
-    return resources.default_workers() if ray.workers == "auto" else ray.workers
+    check(ray, compute.threads, device)
+    return ClusterExecutor(ray, device)
 
 
 class ClusterExecutor(Executor):

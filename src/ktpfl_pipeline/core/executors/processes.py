@@ -66,20 +66,15 @@ def check(workers: int, threads: int) -> None:
 
 
 def create(compute: Compute) -> Executor:
-    number = parallel(compute)
-    return ProcessesExecutor(number) if number > 1 else SerialExecutor()
-
-
-def parallel(compute: Compute) -> int:
-    """Return the number of processes; ``auto`` means one if several are impossible."""
+    """Return the executor with this many processes; ``auto`` means one if several are impossible."""
     number, device = compute.executor.processes, compute.place()
     if number == "auto":
         most = resources.default_workers() if device.type == "cpu" else len(resources.reachable(device))
-        return 1 if obstacle(compute.threads) else most
+        number = 1 if obstacle(compute.threads) else most
     assert number is not None
     if number > 1:
         check(number, compute.threads)
-    return number
+    return ProcessesExecutor(number) if number > 1 else SerialExecutor()
 
 
 class ProcessesExecutor(Executor):
@@ -169,9 +164,9 @@ class ProcessesExecutor(Executor):
         check(self.workers, setting.compute.threads)
         torch.set_num_threads(1)  # the server's computations must round as in the serial executor too
         self._setting = setting
-        if not (setting.training.plain and setting.distillation.plain):
-            torch.optim.SGD([torch.zeros(1)], 0.0)  # imports torch's compiler once for all workers, which takes seconds
         forkable = setting.device.type == "cpu" and torch.accelerator.device_count() == 0  # even unused GPUs matter
+        if forkable and not (setting.training.plain and setting.distillation.plain):
+            torch.optim.SGD([torch.zeros(1)], 0.0)  # imports torch's compiler once for all workers, which takes seconds
         self._parcel = None if forkable else _Parcel(setting)
         for position in range(min(self.workers, len(setting.clients))):
             self._pool.append(self._worker(position, self._pool))

@@ -11,10 +11,6 @@ def create(compute: Compute) -> Executor:
     return SerialExecutor()
 
 
-def parallel(compute: Compute) -> int:
-    return 1
-
-
 class SerialExecutor(Executor):
     """Runs an operation for one client after another, in the order of the calls."""
 
