@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 
 export KEDRO_DISABLE_TELEMETRY := 1
 export MLFLOW_DISABLE_TELEMETRY := true
-unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch anew, for five seconds
+unexport PYTHONDONTWRITEBYTECODE  # with it every process would compile PyTorch again, for five seconds
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run compare paper external results viz ui docs docs-check test test-portable prose flower check lint types layers gpu-check lock clean
@@ -117,7 +117,7 @@ test: $(READY)  ## the whole test suite, in two processes
 
 # The tests that compare numbers, with only the instructions that every x86-64 processor has.
 PORTABLE := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
-OF_NUMBERS := tests/methods $(addprefix tests/core/,client matrix knowledge test_linalg.py) tests/models/test_pooling.py \
+OF_NUMBERS := tests/methods $(addprefix tests/core/,client matrix knowledge test_heads.py test_joint.py test_linalg.py) tests/models/test_pooling.py \
 	$(addprefix tests/data/,test_feature_skew.py test_standardization.py sources/test_adaptation.py)
 NOT_OF_NUMBERS := $(addprefix --ignore=tests/methods/test_,contract.py own_models.py texts.py features.py)
 

@@ -99,7 +99,7 @@ class Valved(nn.Module):
 
     @property
     def branches(self) -> nn.Module:
-        """The part of the model that its branches are in."""
+        """The layers that compute γ and β from a context."""
         found: nn.Module = getattr(self, self.PART)
         return found
 
@@ -205,7 +205,7 @@ def built(
 ) -> nn.Module:
     """Return a new module into which `params`, the model of a client with this architecture, can be loaded.
 
-    It is a `Joint` if `params` are a joint model, and has another head if `heads.kind_of` finds one. `build` makes a
+    It is a `Joint` if `params` are a joint model, and has another head if `kind_of` finds one. `build` makes a
     module of an architecture; `head` returns the name of an architecture's head.
     """
     if kind := kind_of(params):

@@ -77,9 +77,14 @@ class FCCLPlus(FCCL):
         )
 
 
+def order(space: Workspace, t: int) -> torch.Generator:
+    """Return the stream that orders the public samples of round t, the same for all clients."""
+    return space.setting.stream("public shuffle", t)
+
+
 def similarities(space: Workspace, n: int, params: Params, batch: Tensor, t: int) -> Outcome[Tensor]:
     """Return the cosines of the features of public samples in each mini-batch of `align`, (b, b) each, flat, (L,)."""
-    settings, shuffle = space.setting.distillation, space.setting.stream("public shuffle", t)  # as in `align`
+    settings, shuffle = space.setting.distillation, order(space, t)
     directions = F.normalize(seen_of_public(space, n, params, batch), dim=1)
     parts = [
         directions[part]
@@ -106,8 +111,7 @@ def align(
             apart = similarity_loss(own @ own.T, taught.view(len(part), -1), method.sharpness)
             return correlation_loss(logits, target[part], method.off_diagonal) + method.similarity * apart
 
-        order = space.setting.stream("public shuffle", t)  # the same for all clients
-        return train_on_public(space, n, params, batch, t, loss, order)
+        return train_on_public(space, n, params, batch, t, loss, order(space, t))
 
 
 def similarity_loss(own: Tensor, taught: Tensor, temperature: float) -> Tensor:

@@ -51,7 +51,7 @@ class Workspace:
     def take_state(self) -> Params | None:
         """Return the state from which the first optimizer of an operation starts, set by `outcome.Resuming`.
 
-        None stands for a fresh optimizer whose state is not kept, such as the second one of an operation.
+        None means a fresh optimizer whose state is not kept, such as the second one of an operation.
         """
         state, self.optimizer_state = self.optimizer_state, None
         return state
