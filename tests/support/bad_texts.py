@@ -85,7 +85,7 @@ TEXTS: dict[str, tuple[Write, Text, list[str]]] = {
     "no column label": (table("text,class\na,x\n"), Text(), ["no column 'label'"]),
     "neither column": (table("a,b\n1,2\n"), Text(), ["no column 'text' and no column 'label'"]),
     "an empty file": (table(""), Text(), ["is not a table in UTF-8"]),
-    "only column names": (table("text,label\n"), Text(), ["has no text: add a row"]),
+    "only column names": (table("text,label\n"), Text(), ["has column names and no rows: add a row"]),
     "an empty text": (table("text,label\na,x\n,y\n"), Text(), ["has no text in row 3", "fill it in"]),
     "a text of spaces": (table('text,label\na,x\n"   ",y\n'), Text(), ["has no text in row 3"]),
     "a missing label": (table("text,label\na,x\nb,\n"), Text(), ["has no label in row 3"]),

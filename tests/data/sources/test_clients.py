@@ -26,6 +26,7 @@ def test_images_in_a_folder_per_client_and_class(tmp_path):
     assert np.array_equal(samples.inputs[[3, 1]].permute(0, 2, 3, 1).numpy(), RGB[[1, 2]])
     assert samples.test is None
     assert load_public("included", "clients:ours", tmp_path).shape == (2, 3, 6, 5)
+    assert torch.equal(load_public("clients:ours", "digits", tmp_path), samples.inputs)
 
 
 def test_photographs_of_any_size_are_brought_to_one_as_they_are_read(tmp_path):
@@ -60,6 +61,7 @@ def test_arrays_of_each_client(tmp_path):
     assert torch.equal(samples.inputs[:, 0], torch.tensor([0.5] * 4 + [0.0] * 4))
     assert samples.test is None
     assert load_public("included", "clients:ours", tmp_path).shape == (9, 3)
+    assert torch.equal(load_public("clients:ours", "digits", tmp_path), samples.inputs)
 
 
 def test_clients_keep_what_they_are_tested_on(tmp_path):

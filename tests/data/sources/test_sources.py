@@ -23,6 +23,13 @@ def test_classes_are_renumbered_in_the_order_given(tmp_path):
     assert torch.equal(kept.inputs[kept.labels == 1], everything.inputs[everything.labels == 3])
 
 
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_a_reader_offers_is_its_own(name):
+    """A function that a module only imports would be taken for one that it offers."""
+    offered = [found for hook in ("load", "unlabeled", "included") if (found := getattr(reader(name), hook, None))]
+    assert {each.__module__ for each in offered} == {reader(name).__name__}
+
+
 def test_unusable_sources_and_classes_are_input_errors(tmp_path):
     for source, classes, words in (
         ("digit", None, ("'digit' is unknown", "did you mean 'digits'", "cifar10, cifar100")),

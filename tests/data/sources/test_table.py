@@ -104,7 +104,7 @@ def test_rows_without_their_file_are_left_out_on_request(shots: Path, caplog: py
         ("path,label\n/etc/passwd,1\n", "outside its folder"),
         ("path,label,split\na/1.png,1,later\n", "the split 'later' in row 2: write train, val or test"),
         ("path,label\na/1.png\n", "row 2 has 1 cell and the first row has 2"),
-        ("path,label\n", "has no path: add a row for each"),
+        ("path,label\n", "has column names and no rows: add a row for each sample"),
         ("path,label\na,1\n", "is not a file that can be read"),
     ],
 )

@@ -9,9 +9,10 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import client_names
+from ktpfl_pipeline.data.sources import folder as folders
 from ktpfl_pipeline.data.sources import npz
 from ktpfl_pipeline.data.sources.files import check_file, folder_in, subfolders
-from ktpfl_pipeline.data.sources.folder import is_given_split, part_of, rows_of, unlabeled
+from ktpfl_pipeline.data.sources.folder import is_given_split, part_of, rows_of
 from ktpfl_pipeline.data.sources.parts import Part, joined
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, PUBLIC, Reading, warn_of_skipped
 
@@ -56,7 +57,7 @@ def included(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Ten
         check_file(root / f"{PUBLIC}.npz", root)
         return npz.unlabeled(f"{PUBLIC}.npz", root, reading)[0]
     if any(place.name == PUBLIC for place in subfolders(root, root)):
-        return unlabeled(PUBLIC, root, reading)[0]
+        return folders.unlabeled(PUBLIC, root, reading)[0]
     raise InputError(
         f"{root} has no folder 'public' and no 'public.npz', which public.source: included needs: add one of them, or"
         " choose another public.source, such as open_part."

@@ -106,7 +106,7 @@ def part(path: Path, labeled: bool = True) -> Part:
             fill = as_float32(arrays["fill"][None], f"the array 'fill' in {path}")[0]
     if "test" in arrays and not np.isin(arrays["test"], (0, 1)).all():
         raise InputError(f"the array 'test' in {path} has values other than 0 and 1: save true or false per sample.")
-    given = {"labels": (), **{name: arrays[name] for name in (*_PER_SAMPLE, "classes") if name in arrays}}
+    given = {name: arrays[name] for name in (*_PER_SAMPLE, "classes") if name in arrays}
     known = _vocabulary(path, inputs, arrays) if kind == "tokens" else None
     return Part(
         path, inputs, given.pop("labels", ()), **given, vocabulary=known, columns=names, fill=fill, extent=reach

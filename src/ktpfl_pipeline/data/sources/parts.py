@@ -162,8 +162,8 @@ def _labels_of(part: Part) -> tuple[Tensor, tuple[str, ...] | None]:
     names, numbers = numbered(labels)
     if len(names) > MAX_CLASSES:
         raise InputError(
-            f"{part.where} has {len(names):,} different labels, and at most {MAX_CLASSES:,} are possible: the column "
-            "'label' holds the class of each row."
+            f"{part.where} has {len(names):,} different labels, and at most {MAX_CLASSES:,} are possible: a "
+            "label is the class of a sample, not its name or number."
         )
     return numbers, class_names(names, numbers, part.where)
 

@@ -107,7 +107,7 @@ def opened(
         warn("Unread columns", f"{place} has columns that are not read: {listed(sorted(pairs))}. Rename those meant.")
     check_filled(place, found, needed[:1])
     if not found[needed[0]]:
-        raise InputError(f"{place} has no {needed[0]}: add a row for each.")
+        raise InputError(f"{place} has column names and no rows: add a row for each sample.")
     return place, found
 
 
