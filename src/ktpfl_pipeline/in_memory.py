@@ -10,7 +10,6 @@ Example:
 """
 
 import html
-import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -237,8 +236,7 @@ class Comparison:
 
         shown = next(block for block in self.report.brief if isinstance(block, Table))
         rows = [[each.value if isinstance(each, Number) else each for each in row] for row in shown.entries]
-        units = re.compile(r" \((%|points)\)$")  # of the table that is shown
-        return pd.DataFrame(rows, columns=[units.sub("", heading) for heading in shown.headings])
+        return pd.DataFrame(rows, columns=[each.title for each in shown.columns])
 
     def to_pandas(self, name: str = "runs") -> "pd.DataFrame":
         """Return a CSV file of the report as a DataFrame, such as ``runs``, ``rounds``, ``clients`` or ``differences``.

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, wraps
-from operator import itemgetter
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -42,12 +41,6 @@ def once(method: Callable[..., T]) -> Callable[..., T]:
         return known[key]
 
     return remembered
-
-
-def tested(found: Mapping[tuple[str, str], Difference | None], families: Iterable[str]) -> dict[str, Differences]:
-    """Return differences by family and method, corrected by `holm` within their family."""
-    corrected = holm(found, family=itemgetter(0)) if any(found.values()) else found
-    return {family: {name: each for (own, name), each in corrected.items() if own == family} for family in families}
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,32 +161,30 @@ class Comparison:
         """The results except the report's subject and local-only training."""
         return [result for result in self.results if result is not self.main and result is not self.local]
 
-    def gains(self, point: str = AFTER_TRANSFER) -> Differences:
+    @once
+    def gains(self, point: str) -> Differences:
         """Return the difference of each other method to local-only at a point; empty without local-only."""
-        return self._differences(point, "")["gains"]
-
-    def leads(self, point: str = AFTER_TRANSFER, subject: str = "") -> Differences:
-        """Return the difference of a method, by default the subject, to each other one except local-only training."""
-        return self._differences(point, subject)["leads"]
-
-    def margins(self, point: str = AFTER_TRANSFER) -> Differences:
-        """Return the difference of the first of the `leaders` to each other method at a point."""
-        return self._differences(point, "")["margins"]
+        if self.local is None:
+            return {}
+        others = [each for each in self.results if each is not self.local]
+        return holm({each.method: self._minus(each, self.local, point) for each in others})
 
     @once
-    def _differences(self, point: str, subject: str) -> dict[str, Differences]:
-        """Return the families of differences at a point by name, of this subject or else the report's.
+    def leads(self, point: str, subject: str = "") -> Differences:
+        """Return the difference of a method, by default the subject, to each other one except local-only training."""
+        main = self.methods[subject] if subject else self.main
+        others = [each for each in self.results if each is not main and each is not self.local]
+        return holm({each.method: self._minus(main, each, point) for each in others})
 
-        Each family is corrected by itself.
-        """
-        main, local, leader = self.methods.get(subject, self.main), self.local, [*self.leaders(point), None][0]
-        pairs: dict[str, list[tuple[MethodResult, MethodResult | None, MethodResult | None]]] = {
-            "gains": [(each, each, local) for each in self.results if each is not local],
-            "leads": [(each, main, each) for each in self.results if each is not main and each is not local],
-            "margins": [(each, leader, each) for each in self.results if each is not leader],
-        }
-        named = {(family, each.method): (a, b) for family, own in pairs.items() for each, a, b in own if a and b}
-        return tested({at: paired_difference(a, b, point, self.fresh.apart) for at, (a, b) in named.items()}, pairs)
+    @once
+    def margins(self, point: str) -> Differences:
+        """Return the difference of the first of the `leaders` to each other method at a point."""
+        first = self.leaders(point)[:1]
+        others = [each for each in self.results if each not in first]
+        return holm({each.method: self._minus(first[0], each, point) for each in others} if first else {})
+
+    def _minus(self, a: MethodResult, b: MethodResult, point: str) -> Difference | None:
+        return paired_difference(a, b, point, self.fresh.apart)
 
     def clear_best(self, point: str = AFTER_TRANSFER) -> MethodResult | None:
         """Return the best method if it is significantly better than every other method with the point, or None."""
@@ -226,8 +217,11 @@ class Comparison:
         def of(result: MethodResult, name: str) -> dict[int, float]:
             return means_of(result, lambda run: [n for n, each in enumerate(run.architectures) if each == name])
 
-        pairs = [(name, each) for name in self.architectures for each in self.results if each is not local]
-        return tested({(n, r.method): paired(of(r, n), of(local, n)) for n, r in pairs}, self.architectures)
+        others = [each for each in self.results if each is not local]
+        return {
+            name: holm({each.method: paired(of(each, name), of(local, name)) for each in others})
+            for name in self.architectures
+        }
 
     @cached_property
     def adaptations(self) -> dict[int, str]:

@@ -266,10 +266,8 @@ class MethodResult(Kept):
     runs: list[FinishedRun]  #: one run per seed; empty in the stored results for the overview
 
     def __repr__(self) -> str:
-        point, final = next(iter(self.final.items()))
-        return (
-            f"MethodResult({self.title}, {plural(self.rounds, 'round')}, seeds {self.seeds}, {point} {final.mean:.3f})"
-        )
+        means = [f", {point} {final.mean:.3f}" for point, final in self.final.items()]
+        return f"MethodResult({self.title}, {plural(self.rounds, 'round')}, seeds {self.seeds}{''.join(means[:1])})"
 
     @property
     def early_stopping(self) -> bool:

@@ -1,10 +1,10 @@
 """Means over clients and seeds, and differences with confidence intervals. Accuracies are in 0..1."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pstdev, pvariance, stdev
-from typing import Any, TypeVar
+from typing import TypeVar
 
 CONFIDENCE = 0.95
 """The confidence level of intervals, before corrections for multiple comparisons."""
@@ -211,14 +211,11 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference
     return difference([value - theirs[seed] for seed, value in ours.items() if seed in theirs])
 
 
-def holm(
-    found: Mapping[Name, Difference | None], family: Callable[[Name], Any] = lambda _: None
-) -> dict[Name, Difference | None]:
+def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
     """Return differences with intervals and p values corrected for multiple comparisons by Holm's step-down method.
 
     This is the criterion of significance of all reports and pages: `found` are the differences of all rows of a table's
-    column, or of several columns if `family` returns a name's column. Each family is corrected by itself. What is
-    called significant, is bold, or has a filled mark or a color excludes zero after this correction.
+    column. What is called significant, is bold, or has a filled mark or a color excludes zero after this correction.
 
     Holm (1979): of m p values in ascending order, the i-th is tested at the level 5 % / (m - i + 1). After the first
     test that is not significant, no further test is. The family-wise error rate is at most 5 % under any dependence.
@@ -228,14 +225,12 @@ def holm(
     family-wise error rate at which the difference is significant. Differences without an interval are unchanged.
     """
     tested = {name: each for name, each in found.items() if each and each.p is not None}
-    corrected = dict(found)
-    for own in dict.fromkeys(map(family, tested)):
-        ps = step_down({name: each.p for name, each in tested.items() if each.p is not None and family(name) == own})
-        rate, failed = 1 - CONFIDENCE, False
-        for place, (name, p) in enumerate(ps.items()):
-            rate = rate if failed else (1 - CONFIDENCE) / (len(ps) - place)
-            failed = failed or p > 1 - CONFIDENCE
-            corrected[name] = replace(_at(tested[name], 1 - rate), p=p, family=len(ps))
+    ps = step_down({name: each.p for name, each in tested.items() if each.p is not None})
+    corrected, rate, failed = dict(found), 1 - CONFIDENCE, False
+    for place, (name, p) in enumerate(ps.items()):
+        rate = rate if failed else (1 - CONFIDENCE) / (len(ps) - place)
+        failed = failed or p > 1 - CONFIDENCE
+        corrected[name] = replace(_at(tested[name], 1 - rate), p=p, family=len(ps))
     return corrected
 
 
