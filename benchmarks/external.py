@@ -231,24 +231,28 @@ def project(cell: dict[str, str]) -> str:
 
 
 def counts() -> str:
-    """Return the table of all kept cells by source: how many are equal, and how many gain over local-only."""
+    """Return the table of all published cells by source: how many are run, equal, and how many gain over local-only."""
     rows: dict[str, list[int]] = {}
-    for setting in settings():
-        kept = Kept(setting)
-        for cell in cells_by_setting()[setting]:
+    for setting, cells in cells_by_setting().items():
+        kept = Kept(setting) if setting in settings() else None
+        for cell in cells:
+            row = rows.setdefault(project(cell), [0] * 7)
+            row[0] += 1
+            if kept is None:
+                continue
             mean, rule, method = cell["mean"], cell["rule"], cell["method"]
             ours, local = (kept.by_seed(each, rule, cell["client"], mean) for each in (method, LOCAL))
-            row = rows.setdefault(project(cell), [0] * 6)
-            row[0] += 1
-            row[1] += bool(ours) and within(cell, fmean(ours.values()))
+            row[1] += bool(ours)
+            row[2] += bool(ours) and within(cell, fmean(ours.values()))
             if method == LOCAL or cell["client"] or not local:
                 continue
-            row[2] += 1
-            row[3] += float(cell["published"]) > fmean(local.values())
+            row[3] += 1
+            row[4] += float(cell["published"]) > fmean(local.values())
             if gain := gains(setting, mean).get(method):
-                row[4] += gain.sign > 0
-                row[5] += gain.sign < 0
-    head: list[Entry] = ["source", "cells", "equal", "with local-only", "published above", "ours above", "ours below"]
+                row[5] += gain.sign > 0
+                row[6] += gain.sign < 0
+    head: list[Entry] = ["source", "cells", "run", "equal", "with local-only", "published above"]
+    head += ["ours above", "ours below"]
     lines = [[source, *map(str, row)] for source, row in rows.items()]
     total = [str(sum(column)) for column in zip(*rows.values(), strict=True)]
     return drawn([head, *lines, ["all", *total]])
