@@ -110,8 +110,14 @@ def compared(results: Values, row: str, others: list[str], point: str) -> str:
     shown = verdicts(differences(results, row, others, point))
     lines = [[f"{ROWS[row].title} minus", *TITLES]]
     there = [other for other in others if any((*cell, other, point) in results for cell in CELLS)]
-    lines += [[ROWS[other].title, *(shown.get((*cell, other), "") for cell in CELLS)] for other in there]
-    lines.append(["seeds", *(str(len(results.get((*cell, row, point), {}))) for cell in CELLS)])
+    seeds = {(*cell, each): len(results.get((*cell, each, point), {})) for cell, each in product(CELLS, [row, *there])}
+
+    def entry(cell: tuple[str, str], other: str) -> str:
+        few = f" ({seeds[*cell, other]} seeds)" * (seeds[*cell, other] < seeds[*cell, row])
+        return shown[*cell, other] + few if (*cell, other) in shown else ""
+
+    lines += [[ROWS[other].title, *(entry(cell, other) for cell in CELLS)] for other in there]
+    lines.append(["seeds", *(str(seeds[*cell, row]) for cell in CELLS)])
     return markdown(lines)
 
 

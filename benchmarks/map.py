@@ -303,8 +303,9 @@ def answer(found: Values) -> str:
     ]
     *_, right, _, yes = (cell.strip() for cell in predicted(found).splitlines()[-1].strip("|").split("|"))
     text = (
-        f"KT-pFL, adapted, is above local-only training {' and '.join(said)}. One exchange of predictions tells "
-        f"whether it will be in {right} of the settings, and the answer yes is right in {yes}."
+        f"KT-pFL, adapted, has a higher mean than local-only training {' and '.join(said)}; the first table says what "
+        f"is significant. One exchange of predictions tells the sign in {right} of the settings, and the answer yes is "
+        f"right in {yes}."
     )
     return fill(f"**{text}**".replace(" %", "\u00a0%"), 150).replace("\u00a0", " ")
 

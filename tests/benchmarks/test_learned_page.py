@@ -53,7 +53,7 @@ def test_what_is_not_finished_is_left_out() -> None:
     some = [line for line in lines({}) if line["row"] != "random" or int(line["seed"]) < 102]
     some = [line for line in some if line["row"] != "frozen" or line["stage"] != "result"]
     table = page.compared(page.values(some), page.LEARNED, ["frozen", "random"], "adapted")
-    assert table.splitlines()[2:] == ["| random rows" + " | 0.0" * 4 + " |", "| seeds" + " | 5" * 4 + " |"]
+    assert table.splitlines()[2:] == ["| random rows" + " | 0.0 (2 seeds)" * 4 + " |", "| seeds" + " | 5" * 4 + " |"]
     page.picture(page.values(some))
 
 

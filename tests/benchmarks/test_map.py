@@ -40,7 +40,7 @@ def test_the_counts_have_both_signs() -> None:
 
 def test_the_answer_counts_gains_by_classes() -> None:
     text = page.answered("# Map\n\n**Old\nanswer.** Rest. **Bold**", page.values(lines()))
-    assert text.startswith("# Map\n\n**KT-pFL, adapted, is above local-only training in 29 of 29 settings with all")
+    assert text.startswith("# Map\n\n**KT-pFL, adapted, has a higher mean than local-only training in 29 of 29 ")
     assert "in 0 of 29 settings with two classes per client (mean difference −1.0 points)" in " ".join(text.split())
     assert text.endswith("** Rest. **Bold**")
 
