@@ -20,7 +20,7 @@ GAINS = (-0.1, -0.05, 0.02, 0.05, 0.1)
 VALIDATION = (5, 10, 20, 50, 100, 200)
 TESTS, SEEDS, TRAINED = (30, 100), (3, 5), (0.0, 0.05)
 """Numbers of test samples and seeds, and the standard deviation over seeds of the probability to be right."""
-GAIN, ANEW, CLIENTS = 0.05, 0.3, 1000
+GAIN, REDRAWN, CLIENTS = 0.05, 0.3, 1000
 """The method's gain, the share of samples on which another training decides otherwise, and the simulated clients."""
 
 
@@ -42,7 +42,7 @@ def covered(same: bool, tested: int, seeds: int, trained: float, draw: np.random
     both = np.stack([np.where(draw.random(samples) < SHARED, own, draw.random(samples)), own])
     answers, values = list[list[int]](), list[float]()
     for _ in range(seeds):
-        decides = np.where(draw.random(both.shape) < ANEW, draw.random(both.shape), both)
+        decides = np.where(draw.random(both.shape) < REDRAWN, draw.random(both.shape), both)
         right = decides < np.array([[OWN + GAIN], [OWN]]) + draw.normal(0, trained, (2, 1))
         chosen = np.arange(tested) if same else draw.permutation(samples)[:tested]
         answers.append((right[0, chosen].astype(int) - right[1, chosen]).tolist())

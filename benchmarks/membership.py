@@ -178,7 +178,7 @@ def attacks() -> tuple[dict[str, list[Inference]], dict[str, list[float]]]:
         for method, architectures in ((LOCAL, ALL), ("kt_pfl", ALL), ("kt_pfl_params", ALIKE), ("fedavg", ALIKE)):
             run = play(method, seed, architectures)
             if method == LOCAL:
-                found.setdefault("untrained, nobody", []).append(attack(run.fed, run.fed.initial_models()))
+                found.setdefault("untrained models", []).append(attack(run.fed, run.fed.initial_models()))
             found.setdefault(row := f"{title(method)}, parameters", []).append(attack(run.fed, run.models))
             accuracy.setdefault(row, []).append(run.accuracy)
             if architectures == ALL:
@@ -222,7 +222,7 @@ def main() -> None:
     pairs = [
         ("KT-pFL, parameters", "KT-pFL, predictions"),
         ("Local-only, parameters", "Local-only, predictions"),
-        ("KT-pFL, predictions", "untrained, nobody"),
+        ("KT-pFL, predictions", "untrained models"),
         ("KT-pFL, parameters", "Local-only, parameters"),
     ]
     gaps = {(one, other): [a - b for a, b in zip(found[one], found[other], strict=True)] for one, other in pairs}

@@ -113,7 +113,7 @@ def append(file: Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
 
 
 def overwrite(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a file anew, with the columns of the first line."""
+    """Write a whole file, with the columns of the first line."""
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)
     append(file, list(rows[0]), rows)

@@ -34,7 +34,7 @@ include_patterns += ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "S
 exclude_patterns = [".*", "build", "conf", "data", "dist", "mlruns", "src", "tests", "docs/README.md", "docs/_*"]
 exclude_patterns += ["docs/checks", "**/.ipynb_checkpoints"]
 # Evidence of tests: linked as files, and out of navigation and search.
-OF_TESTS = ("bad_inputs", "faults", "real_faults", "torchvision_models", "release")
+OF_TESTS = ("bad_inputs", "faults", "real_faults", "torchvision_models")
 exclude_patterns += [f"docs/project/{name}.md" for name in OF_TESTS]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]

@@ -1,4 +1,4 @@
-"""The sentences of reports stand in one file, tests/reports/prose.txt. ``make prose`` writes it after a new wording.
+"""The sentences of reports are in one file, tests/reports/prose.txt. ``make prose`` writes it after a new wording.
 
 A test gives a text to the fixture `prose`, which compares it with the text of the file under the test's name. Numbers,
 and which sentence appears, are asserted by the test itself.
@@ -34,7 +34,7 @@ def prose(request: pytest.FixtureRequest) -> Prose:
         if request.config.getoption("--write-prose"):
             assert new.setdefault(place, text) == text, "name the texts of one test"
         else:
-            assert known.get(place) == text, f"{FILE.name} differs; `make prose` writes it anew"
+            assert known.get(place) == text, f"{FILE.name} differs; `make prose` rewrites it"
         return text
 
     return check
