@@ -1,11 +1,12 @@
 """What converged clients gain if each keeps the better of two models by its validation samples.
 
-    python benchmarks/choices.py                    all settings of converged.py, three seeds, hours
-    python benchmarks/choices.py kt_pfl,fedmd 0,1,2 some methods, next to local-only training, and these seeds
+    python benchmarks/choices.py run                        all settings of converged.py, three seeds, hours
+    python benchmarks/choices.py run kt_pfl,fedmd 0,1,2     some methods, next to local-only training, and these seeds
+    python benchmarks/choices.py page                       the table of docs/results/converged.md
 
-The clients, data and rounds are those of converged.py, whose rows hold no validation accuracies. The script can be
-stopped at any time: runs are continued from checkpoints in build/choices. It writes benchmarks/results/choices.csv, and
-prints the rows. Accuracies are fractions of 1.
+The clients, data and rounds are those of converged.py, whose rows hold no validation accuracies. `run` can be stopped
+at any time: runs are continued from checkpoints in build/choices. It writes benchmarks/results/choices.csv, and prints
+the rows. Accuracies are fractions of 1.
 """
 
 import sys
@@ -13,15 +14,16 @@ from itertools import product
 from statistics import fmean
 
 import torch
-from converged import CLIENTS, DATA, METHODS, PARTITIONS, PARTS, ROUNDS, federation_of
+from converged import CLIENTS, DATA, METHODS, PAGE, PARTITIONS, PARTS, ROUNDS, federation_of
 from measure import RESULTS, ROOT
-from studies import LOCAL, Rows, overwrite
+from studies import LOCAL, Rows, markdown, named, overwrite, read, write
 
+from ktpfl_pipeline import in_memory
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.decisions import POINT
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN
 from ktpfl_pipeline.core.settings import Choice
-from ktpfl_pipeline.in_memory import run
+from ktpfl_pipeline.reports.numbers import signed
 
 KEPT, UNFINISHED = RESULTS / "choices.csv", ROOT / "build" / "choices"
 COMPARED = [name for name in METHODS if name not in {LOCAL, *PARTS}]
@@ -47,13 +49,31 @@ def rows(comparison: Comparison) -> Rows:
     return found
 
 
-def main(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:
+def table(kept: Rows) -> str:
+    """Return the table of all settings: gains over local-only training and shares of clients, in percent."""
+    lines = [["setting", "method", "gain", "gain, chosen", "losers", "losers, chosen", "keep", "right"]]
+    for row in kept:
+        gains = [signed(float(row[f"gain_{when}"])) for when in ("before", "after")]
+        losing = [f"{100 * float(row[f'losing_{when}']):.0f}" for when in ("before", "after")]
+        shares = [100 * float(row["keeping"]), 100 * int(row["right"]) / int(row["judged"])]
+        lines.append([f"{row['data']}, {row['partition']}", named(row["method"]), *gains, *losing])
+        lines[-1] += [f"{share:.0f}" for share in shares]
+    return markdown(lines)
+
+
+def page() -> None:
+    write(PAGE, {"## The choice of each client\n": table(read(KEPT))})
+
+
+def run(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:
     torch.set_num_threads(1)
     found: Rows = []
     for data, partition in product(DATA, PARTITIONS):
         federations = [federation_of(data, partition, seed) for seed in map(int, seeds.split(","))]
         place = UNFINISHED / data / partition
-        results = [run(name, *federations, rounds=ROUNDS, checkpoints=place) for name in (LOCAL, *names.split(","))]
+        results = [
+            in_memory.run(name, *federations, rounds=ROUNDS, checkpoints=place) for name in (LOCAL, *names.split(","))
+        ]
         comparison = Comparison(results).leading(evaluation={"choice": vars(Choice())})
         found += [{"data": data, "partition": partition, **row} for row in rows(comparison)]
         print(*(" ".join(row.values()) for row in found if row["data"] == data), sep="\n", flush=True)
@@ -61,4 +81,4 @@ def main(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"run": run, "page": page}[sys.argv[1]](*sys.argv[2:])
