@@ -6,7 +6,7 @@ import pytest
 
 from ktpfl_pipeline.core import settings
 
-pytest_plugins = ["shared", "finished_runs", "empty_store", "projects", "report_prose"]
+pytest_plugins = ["shared", "finished_runs", "empty_store", "projects", "report_prose", "pytester"]
 
 LONGEST = [
     "test_campaign.py",
@@ -31,7 +31,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options: ``pytest tests/devices --device=cuda`` runs on a real GPU instead of the emulated GPU."""
     parser.addoption("--device", choices=["pretended", "cuda"], default="pretended", help="what tests/devices run on")
     parser.addoption("--all-ways", action="store_true", help="let all methods there meet each precision")
-    parser.addoption("--write-prose", action="store_true", help="write tests/reports/prose.txt instead of comparing")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
