@@ -57,7 +57,7 @@ class TestStale:
         made = report.build("x", under(paper_settings, example))
         said = "west: not evaluated with Local-only in rounds 3 to 6"
         for text in (made.markdown, " ".join(made.console.split()), " ".join(made.html.split())):
-            assert -1 < text.index(said) < text.index("KT-pFL is 0.8 ")
+            assert -1 < text.index(said) < text.index("KT-pFL is 0.8 percentage points below local")
         rows = made.data["clients.csv"].splitlines()
         assert sum(row.count("not evaluated with Local-only") for row in rows) == 2  # of both methods
         assert [row.split(",")[-2:] for row in rows if "west" in row] == [["", ""]] * 2, "it has no accuracy"
