@@ -99,47 +99,60 @@ class TestSummary:
         return lambda *results: prose(comparison.summary(Comparison(results)))
 
     def test_above(self, said, study):
-        assert intervals(said(*study)) == ["[+2.0, +2.0]"]
+        text = said(*study)
+        assert intervals(text) == ["[+2.0, +2.0]"]
+        assert text.startswith("KT-pFL is 2.0 percentage points above local-only") and "a significant" in text
+        assert text.endswith("corrected for 2 methods. Significantly below local-only: FedMD (−8.0).")
 
     def test_below_and_the_other_point_says_otherwise(self, said, result):
         """At the end -10, -10 and -9.7: -9.9 ± 4.303 · 0.173 / √3; before it always +2."""
         fedmd = result("fedmd", 0.78, 0.79, 0.803, after_local=(0.90, 0.91, 0.92))
-        assert intervals(said(fedmd, result("local", 0.88, 0.89, 0.90))) == ["[−10.3, −9.5]", "[+2.0, +2.0]"]
+        text = said(fedmd, result("local", 0.88, 0.89, 0.90))
+        assert intervals(text) == ["[−10.3, −9.5]", "[+2.0, +2.0]"]
+        assert text.startswith("FedMD is 9.9 percentage points below local-only training after transfer, a significant")
+        assert "After local training, before transfer, it differs by +2.0" in text
 
     def test_an_interval_with_zero_decides_nothing(self, said, result):
         """+5, +1 and 0: 2 ± 4.303 · 2.646 / √3."""
         text = said(result("kt_pfl", 0.90, 0.86, 0.85), result("local", 0.85, 0.85, 0.85))
         assert intervals(text) == ["[−4.6, +8.6]"]
-        assert "not differ significantly" in text
+        assert text.startswith("KT-pFL and local-only training do not differ significantly") and ": +2.0 " in text
 
     @pytest.mark.parametrize("seeds", [1, 2])
     def test_fewer_than_three_seeds_decide_nothing(self, prose, result, seeds):
-        for mean in (0.9, 0.8):
+        for mean, found in ((0.9, "is 10.0 percentage points above"), (0.8, "has the same mean as")):
             results = [result("kt_pfl", *[mean] * seeds), result("local", *[0.8] * seeds)]
             text = prose(comparison.summary(Comparison(results)), f"{mean}")
-            assert intervals(text) == [] and "significant" not in text
+            assert text.startswith(f"KT-pFL {found} local-only") and f"with {seeds} seed" in text
+            assert intervals(text) == [] and "significant" not in text and "may be chance" in text
 
     def test_a_small_difference_is_none_to_round_away(self, said, result):
-        assert "less than 0.1" in said(result("kt_pfl", 0.8003, 0.8004, 0.8005), result("local", 0.8, 0.8, 0.8))
+        text = said(result("kt_pfl", 0.8003, 0.8004, 0.8005), result("local", 0.8, 0.8, 0.8))
+        assert text.startswith("KT-pFL is less than 0.1 percentage points above local-only")
 
     def test_a_better_baseline_is_named(self, said, result):
         text = said(result("kt_pfl", *[0.8] * 3), result("fedmd", *[0.9] * 3), result("local", *[0.7] * 3))
         assert intervals(text) == ["[+10.0, +10.0]"] * 2
-        assert "FedMD (+20.0)" in text
+        assert text.startswith("KT-pFL is 10.0 percentage points above local-only")
+        assert "FedMD has the highest mean, 10.0 percentage points above KT-pFL" in text
+        assert text.endswith("Significantly above local-only: FedMD (+20.0).")
 
     def test_a_baseline_that_is_only_nominally_better_is_not_said_to_be(self, said, result):
         text = said(result("kt_pfl", *[0.8] * 3), result("fedmd", 0.9, 0.81, 0.81), result("local", *[0.7] * 3))
-        assert "not significant" in text
+        assert "FedMD has the highest mean, 4.0 percentage points above KT-pFL" in text
+        assert "the difference is not significant" in text
 
     def test_without_local_only(self, said, result):
         assert "no local-only" in said(result("kt_pfl", 0.8))
 
     def test_local_only_alone(self, said, result):
-        assert "80.0 %" in said(result("local", 0.8))
+        text = said(result("local", 0.8))
+        assert "reaches 80.0 %" in text and "no method that exchanges" in text
 
     def test_local_only_as_the_subject_among_others(self, prose, study):
         text = prose(comparison.summary(under({"subject": "local"}, study)))
-        assert all(told in text for told in ("88.0 ± 1.0 %", "KT-pFL (+2.0)", "FedMD (−8.0)"))
+        assert "reaches 88.0 ± 1.0 %. KT-pFL has the highest mean, 2.0 percentage points above Local-only" in text
+        assert "Significantly above local-only: KT-pFL (+2.0). Significantly below local-only: FedMD (−8.0)." in text
 
     def test_no_common_seed(self, said, result, run):
         assert "no seed in common" in said(result("kt_pfl", 0.8), summarize([run("local", 7)], {}))
@@ -173,6 +186,8 @@ class TestPage:
         assert "digits" in text
         assert all(run.run_id in text and run.key in text for result in study for run in result.runs)
         assert "instead of EMNIST" not in text, "the data are not the paper's, so its numbers are not shown"
+        assert "last evaluation, then over 3 seeds" in text
+        assert "gives a client other data" not in text, "each seed gives a client the same data here"
         assert "divergence_weight" in text  # a default that the settings do not name
         assert "open_part" in text
 
@@ -293,6 +308,11 @@ class TestFirstGlance:
         assert [(tile.title, tile.value) for tile in shown] == [
             *(("FedMD", "85.0 ± 0.0 %"), ("KT-pFL", "73.0 ± 2.0 %"), ("Local-only", "70.0 ± 0.0 %")),
         ]
+        assert [tile.role.split()[0] for tile in shown] == ["highest", "subject", "local-only"]
+        ends = ("percentage points to local-only: better", "percentage points to local-only: not significant")
+        assert all(
+            tile.note.endswith(end) for tile, end in zip(shown, (*ends, "reference of all differences"), strict=True)
+        )
         assert [intervals(tile.note) for tile in shown] == [["[+15.0, +15.0]"], ["[−2.0, +8.0]"], []]
         prose("\n".join(f"{tile.role}: {tile.note}" for tile in shown))
         assert tiles(Comparison(results[::2]))[0].role == f"{shown[0].role}, {shown[1].role}"
@@ -312,26 +332,30 @@ class TestFirstGlance:
         which, seeds = advised(
             result("kt_pfl", 0.75, 0.71, 0.73), result("fedmd", *[0.85] * 3), result("local", *[0.7] * 3)
         )
-        assert which.startswith("FedMD ")
-        assert re.findall(r"\d+ instead of \d", seeds) == ["18 instead of 3"] * 2
+        assert which.startswith("FedMD has the highest mean, significantly above every other")
+        pairs = ("KT-pFL and local-only", "FedMD and KT-pFL")
+        assert seeds.partition(": ")[2] == "; ".join(f"{pair}: about 18 instead of 3" for pair in pairs) + "."
 
     def test_a_cheaper_method_that_is_as_good_is_named(self, advised, result):
         which, _ = advised(result("kt_pfl", 0.75, 0.71, 0.73), result("local", *[0.7] * 3))
-        assert "Local-only (sends nothing; KT-pFL: 2.00 MB)" in which
+        assert which.startswith("KT-pFL has the highest mean; not significantly below it: Local-only.")
+        assert "least traffic is Local-only (sends nothing; KT-pFL: 2.00 MB)" in which
 
     def test_a_noisy_difference_is_no_equality(self, advised, result):
-        _, seeds = advised(result("kt_pfl", 0.37, 0.53, 0.69), result("local", 0.5, 0.5, 0.5))
-        assert "more than 100" in seeds
+        which, seeds = advised(result("kt_pfl", 0.37, 0.53, 0.69), result("local", 0.5, 0.5, 0.5))
+        assert which.startswith("KT-pFL has the highest mean; not significantly below it: Local-only.")
+        assert "KT-pFL and local-only: more than 100" in seeds
 
     def test_a_method_that_leads_with_the_common_seeds_is_not_below(self, advised, result):
         best, other = result("kt_pfl", 0.90, 0.91, 0.90), result("fedmd", 0.95, 0.96, 0.95, 0.3, 0.3, 0.3)
         which, _ = advised(best, other, result("local", 0.8, 0.8, 0.8))
-        assert which.startswith("KT-pFL ") and which.endswith(": FedMD.")
+        assert which.startswith("KT-pFL has the highest mean") and which.endswith("not significantly below it: FedMD.")
 
     @pytest.mark.parametrize("seeds", [1, 2])
     def test_fewer_than_three_seeds_give_no_advice(self, advised, result, seeds):
-        _, needed = advised(result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds))
-        assert "at least 3" in needed
+        which, needed = advised(result("kt_pfl", *[0.9] * seeds), result("local", *[0.8] * seeds))
+        assert f"with {seeds} seed" in which and "may be chance" in which
+        assert "KT-pFL and local-only: at least 3" in needed
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -414,7 +438,7 @@ class TestOtherForms:
     def test_console(self, built, alone):
         for text in (built.console, alone.console):
             assert max(map(len, text.splitlines())) <= 100
-        assert built.console.startswith("compare_hetero_digits\nKT-pFL is 2.0 ")
+        assert built.console.startswith("compare_hetero_digits\nKT-pFL is 2.0 percentage points above")
         assert "Not like for like" not in built.console
 
     def test_unequal_seeds_are_flagged_everywhere(self, study, result, settings):
@@ -479,8 +503,15 @@ class TestOneArchitecture:
         with blank.blank_figures():
             built = comparison.build("compare_homo_digits", under(settings, results))
         text = prose(words_of(built))
-        assert built.summary.startswith("KT-pFL (parameters) ")
-        assert all(told in text for told in ("2 of 3 clients", "3 MLP", "4 kB", "3 classes", "333 public samples"))
+        assert built.summary.startswith("KT-pFL (parameters) has the same mean as local-only")
+        assert {"3 clients: 3 MLP", "2 of them per round"} <= {*built.facts}
+        assert "has 2 of 3 clients; the others are evaluated without training" in text
+        assert "uploads 4 kB of parameters" in text
+        assert "with 3 classes, those of 333 public samples have as many bytes" in text
+        assert "the plain average" not in text, "there is no matrix"
+
+    def test_predictions_are_not_set_against_themselves(self, built):
+        assert "as many bytes" not in built.markdown
 
 
 @pytest.mark.parametrize("names", [[], ["Essen", "Ulm"]])
@@ -494,7 +525,9 @@ def test_a_hospital_keeps_its_own_patients_with_every_seed(prose, study, names):
         for each in comparison.build("x", Comparison([replace(result, runs=runs)])).sections
         if "by client" in each.title
     )
-    prose(section.blocks[0].caption)
+    caption = prose(section.blocks[0].caption)
+    assert ("gives a client other data" in caption) == (not names)
+    assert ("other private samples of a client" in caption) == bool(names)
 
 
 def test_the_same_runs_are_the_same_report(study, result):
@@ -509,6 +542,7 @@ def test_where_the_hyperparameters_are_from(prose, study, settings, origin):
     made = comparison.build("compare_hetero_digits", under({**settings, "hyperparameters": origin}, study))
     (section,) = (each for each in made.sections if each.title == "Hyperparameters")
     said = prose(section.blocks[0].text)
+    assert said.startswith(f"{origin.capitalize()} for every method")
     assert said in "".join(Page(made.html).text)
     assert said in made.markdown
     assert ("tuned hyperparameters" in made.facts) == (origin == "tuned")
@@ -526,13 +560,15 @@ class TestFacts:
         assert facts(native=[9, 128], shape=[9, 128]).facts[1] == "series of 9 × 128"
         assert facts(native=[80], shape=[80], kind="tokens").facts[1] == "texts of 80 tokens"
         assert facts(native=[80], shape=[80], kind="features").facts[1] == "vectors of 80"
-        assert "brought" not in str(facts().facts), "results of before said nothing of it"
+        assert facts().facts[1].startswith("partition"), "results of before said nothing of it"
 
     def test_divergences_are_counted_by_method(self, run, settings):
         made = run("kt_pfl", 0, [(0.5, 0.7)] * 2)
         diverged = replace(made, history=[replace(record, diverged=[0]) for record in made.history])
         results = [summarize([diverged], {}), summarize([run("fedmd", 0, [(0.5, 0.7)] * 2)], {})]
-        assert "restored: KT-pFL 2" in str(comparison.build("x", under(settings, results)).facts)
+        assert "diverged and a client was skipped or restored: KT-pFL 2" in str(
+            comparison.build("x", under(settings, results)).facts
+        )
         assert "diverged" not in str(comparison.build("x", under(settings, results[1:])).facts)
 
     def test_lean_predictions_and_private_training_are_named(self, prose, run, settings):
@@ -543,10 +579,11 @@ class TestFacts:
         built = comparison.build(
             "x", under({**settings, "training": {"privacy": privacy}, "knowledge": lean}, [summarize([spent], {})])
         )
-        facts_ = prose("\n".join(built.facts))
-        assert all(
-            told in facts_ for told in ("the 2 most", "5 rounds", "25 %", "σ = 0.1", "ε at most 2.25 at δ = 1e-05")
-        )
+        prose("\n".join(built.facts))
+        *_, sent, trained = built.facts
+        told = ("the 2 most probable", "not sent again within 5 rounds", "25 % with the highest", "noise of σ = 0.1")
+        assert sent.startswith("predictions: ") and all(each in sent for each in told)
+        assert trained.startswith("private local training: noise 1, gradients clipped to 0.5, ε at most 2.25 at δ = 1e")
         plain = {
             **settings,
             "training": {"privacy": None},
@@ -575,13 +612,14 @@ class TestFacts:
     def test_adversaries_are_named_where_there_are_some(self, prose, result, settings):
         given = {**settings, "adversaries": {"share": 0.1, "kind": "reversed"}}
         (honest,) = results = under(given, [result("kt_pfl", 0.8)])
-        assert "10 % of the clients are malicious" in str(comparison.build("x", results).facts)
+        fact = str(comparison.build("x", results).facts)
+        assert "10 % of the clients are malicious and upload reversed" in fact and "means are over the others" in fact
         lying = replace(honest, runs=[replace(run, adversaries=[1]) for run in honest.runs])
         built = comparison.build("x", Comparison([lying]))
         (section,) = (each for each in built.sections if each.title == "Accuracy by client")
-        prose(section.blocks[0].caption)
+        assert "Malicious clients are shown" in prose(section.blocks[0].caption)
         none = {**settings, "adversaries": {"share": 0.0, "kind": "random"}}
-        assert "adversaries" not in str(comparison.build("x", under(none, [result("kt_pfl", 0.8)])).facts)
+        assert "alicious" not in comparison.build("x", under(none, [result("kt_pfl", 0.8)])).markdown
 
 
 class TestLengthOfTraining:
@@ -596,7 +634,8 @@ class TestLengthOfTraining:
         made = self.told(run, settings, 0.5, 0.52, 0.53, 0.55, 0.57)
         (notes,) = (each.blocks[1] for each in made.sections if each.title == "Accuracy")
         said = prose(notes.entries["Length of training"])
-        assert "1 to 5" in said and "5.0 percentage points" in said
+        assert said.startswith("Local-only still improves") and "1 to 5" in said
+        assert "last 2 of their evaluations is 5.0 percentage points above the mean of the first 2" in said
         assert said in made.markdown
         assert said in " ".join(made.console.split())
 
