@@ -179,7 +179,7 @@ def test_in_a_column_only_common_clients_are_compared(cell: Made) -> None:
         pytest.approx([0.6, math.nan], nan_ok=True),
     ]
     assert found[2] == other
-    assert left_out.startswith("Fashion-MNIST, two labels: ")
+    assert left_out.startswith("Fashion-MNIST, two labels: These clients count in no number")
     assert left_out.index("1 (seed 0)") < left_out.index("diverged with FedMD in round 1")
 
 
@@ -191,7 +191,8 @@ def test_the_page(prose: Prose, cell: Made) -> None:
     report = reproduction.build(Evidence("Small.", parts, every, ["one machine", "a GPU"]), HERE)
     assert report.facts[-2:] == ["one machine", "a GPU"]
     assert report.facts[-3].endswith(" of training")
-    assert report.summary.startswith("2 of 4 cells ") and report.summary.endswith(": 1 agrees, 2 differs.")
+    assert report.summary.startswith("2 of 4 cells finished. ")
+    assert report.summary.endswith("Compared with the paper's numbers, orders and best settings: 1 agrees, 2 differs.")
     prose(words_of(report))
     assert "| Sim-pFL |" in report.markdown
     assert "Nothing is finished yet." in report.html

@@ -155,20 +155,22 @@ class TestChoice:
             for scheme, (theirs, own) in tests.items()
         ]
         said = prose(sweep.summary(given, "partition"))
-        assert said.index("iid only") < said.index("KT-pFL (+10.0)") < said.index("KT-pFL (−1.0)")
+        assert said.startswith("Exchanging knowledge pays with partition iid only. ")
+        assert "Partition iid: significantly above local-only training: KT-pFL (+10.0)." in said
+        assert "Partition two_labels: no method differs significantly: KT-pFL (−1.0)." in said
         built = sweep.build("sweep_first_run", "partition", given)
         assert {"differences", "accuracy"} <= built.figures.keys() and "chosen" not in keys(built.brief[0])
 
     def test_one_value_is_no_choice(self, prose: Prose, variants: list[Comparison]) -> None:
         assert chosen(variants[:1], "kt_pfl") is None
-        prose(sweep.summary(variants[:1], RHO))
+        assert "No value of ρ was chosen: there is only one" in prose(sweep.summary(variants[:1], RHO))
 
     def test_runs_of_their_own_with_the_same_accuracy_are_no_choice(self, prose: Prose, made: Make) -> None:
         """Local-only runs with each |D_r|, which is among its settings, and comes out the same."""
         same = [variant(b, SETTINGS, {"local": made("local", 0.5, 0.6, validation=0.5, key=b)}) for b in (100, 500)]
         assert chosen(same, "local") is None
         assert [row.value for row in sweep.table_rows(same)] == ["any"]
-        prose(sweep.summary(same, "|D_r|"))
+        assert "No value of |D_r| was chosen: it made no difference" in prose(sweep.summary(same, "|D_r|"))
 
     def test_validation_on_other_images_chooses_nothing(self, made: Make) -> None:
         """A public set that is split off the private images leaves the clients fewer."""
@@ -235,17 +237,21 @@ class TestTable:
         ]
         shown = rows(sweep.table(sweep.table_rows(variants), "E"))
         assert shown[0] == ["KT-pFL", "1", "50.0", "50.0", "0.0", "chosen"]
-        assert "only 1 seed" in sweep.summary(variants, "E")
+        assert sweep.summary(variants, "E").endswith("With only 1 seed, these choices may be due to chance.")
 
     def test_without_local_only(self, prose: Prose, variants: list[Comparison]) -> None:
         alone = without(variants, "local")
         assert {row.minus_local for row in sweep.table_rows(alone)} == {None}
-        assert "84.0 ± 2.0 %" in prose(sweep.summary(alone, RHO))
+        said = prose(sweep.summary(alone, RHO))
+        assert "chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 %" in said and "local-only" not in said
         assert "minus_local" not in keys(sweep.table(sweep.table_rows(alone), RHO))
 
     def test_the_summary_reports_the_chosen_value(self, variants: list[Comparison]) -> None:
         said = sweep.summary(variants, RHO)
-        assert said.index("ρ = 0.3 for KT-pFL") < said.index("84.0 ± 2.0 %") < said.index("+3.0 [−0.6, +6.6]")
+        assert said.startswith(
+            "Validation accuracy chooses ρ = 0.3 for KT-pFL: 84.0 ± 2.0 % after transfer, +3.0 [−0.6, "
+        )
+        assert said.endswith("to local-only at this value.")
 
     def test_the_headline_leads(self, variants: list[Comparison]) -> None:
         """A client's macro F1 is half its accuracy here, so that of 84 % at 0.3 is 42 %, and the gain is halved too."""
@@ -263,12 +269,11 @@ class TestTable:
         shown = sweep.table(sweep.table_rows(led), "ρ")
         assert keys(shown)[2:5] == ["macro_f1", "after_transfer", "validation"]
         assert rows(shown)[1][2:6] == ["42.0 ± 1.0", "84.0 ± 2.0", "95.0 ± 0.0", "+1.5 [−0.3, +3.3]"]
-        said = sweep.summary(led, RHO)
-        assert said.index("42.0 ± 1.0 %") < said.index("in Macro F1") < said.index("+1.5 [−0.3, +3.3]")
+        assert "42.0 ± 1.0 % after transfer in Macro F1, +1.5 [−0.3, +3.3] percentage" in sweep.summary(led, RHO)
         made = sweep.build("sweep_rho", RHO, led)
         assert float(next(csv.DictReader(made.files["table.csv"].splitlines()))["macro_f1"]) == pytest.approx(0.4)
         lacking = sweep.build("sweep_rho", RHO, [one_.leading(headline="macro_f1") for one_ in variants])
-        assert "Macro F1 (KT-pFL, Local-only)" in lacking.html
+        assert "no client has Macro F1 (KT-pFL, Local-only), so accuracy leads" in lacking.html
 
     def test_the_csv_holds_numbers(self, built: Report) -> None:
         rows = list(csv.DictReader(built.files["table.csv"].splitlines()))
@@ -390,9 +395,11 @@ class TestFigure:
     def test_the_caption_speaks_of_what_is_drawn(self, prose: Prose, built: Report, made: Make) -> None:
         assert "Rings mark" in built.markdown
         assert "A dashed line" in built.markdown
+        assert "the band is the standard deviation over 3 seeds" in built.markdown
         named = [variant(s, SETTINGS, {"local": made("local", 0.5, 0.6, key=s)}) for s in ("mnist", "open_part")]
         text = prose(words_of(sweep.build("sweep_public", "public.source", named)))
         assert "Rings mark" not in text and "A dashed line" not in text
+        assert "the bar is the standard deviation over 2 seeds" in text
 
     def test_one_value_and_one_seed(self, made: Make) -> None:
         variants = [variant(3, SETTINGS, {"local": made("local", 0.5, validation=0.5)})]

@@ -116,8 +116,8 @@ class TestTable:
 class TestSummary:
     def test_what_moved_and_what_lies_at_an_end(self, tuning: Study) -> None:
         text = report.summary(tuning)
-        assert "1 of 2 methods" in text and "3 candidates" in text
-        assert ": Ditto's coupling=2.0." in text
+        assert "other values than the configured ones for 1 of 2 methods" in text and "at most 3 candidates" in text
+        assert "values outside it may be better: Ditto's coupling=2.0." in text
         assert "only 1 seed" not in text
 
     def test_of_two_values_none_lies_at_an_end(self, tuning: Study) -> None:
@@ -125,10 +125,11 @@ class TestSummary:
             return report.summary(only(tuning, *tuning.methods["topk_pfl"], topk_pfl={"k": list(tried)}))
 
         assert "k=2" not in told(2, 5)
-        assert ": TopK-pFL's k=2." in told(2, 5, 7)
+        assert "values outside it may be better: TopK-pFL's k=2." in told(2, 5, 7)
 
     def test_one_seed(self, prose: Prose, tuning: Study) -> None:
-        assert "only 1 seed" in prose(report.summary(replace(tuning, asked={**tuning.asked, "seeds": [100]})))
+        said = prose(report.summary(replace(tuning, asked={**tuning.asked, "seeds": [100]})))
+        assert said.endswith("With only 1 seed, the order of close candidates may be due to chance.")
 
 
 class TestReport:
