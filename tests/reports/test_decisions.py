@@ -26,19 +26,25 @@ def compared(*results: MethodResult, **rule: Any) -> Comparison:
 
 class TestDecisions:
     def test_each_client_has_a_row_with_words_that_anybody_understands(self, prose: Prose) -> None:
-        said, table, _ = decisions.decisions(compared())
-        assert "(north)" in prose(said.text)
+        said, table, notes = decisions.decisions(compared())
+        assert prose(said.text).startswith("KT-pFL is the best method")
+        assert "1 should collaborate (north); 1 should stay alone (south); for 1 there is not enough" in said.text
         rows = {str(row["client"]): row for row in table.rows}
         assert list(rows) == ["north", "west", "south"]
         assert [row["decision"] for row in rows.values()] == ["collaborate", "not enough evidence", "stay alone"]
         words = [str(rows[name]["words"]) for name in ("north", "south", "west")]
-        assert [word.split()[0] for word in words] == ["gains", "loses", "may"]
-        assert all("20.0" in word and "13." in word for word in words[:2])
+        told = (
+            "gains about 20.0, very likely at least 13.",
+            "loses about 20.0, very likely at least 13.",
+            "may gain 1.",
+        )
+        assert all(word.startswith(each) for word, each in zip(words, told, strict=True))
         assert [str(rows["north"][name]) for name in ("samples", "classes", "alone", "together")] == [
             *("400", "2"),
             *("70.0", "90.0"),
         ]
         assert rows["north"]["teachers"] == "itself 93 %"
+        assert "stay alone: it is worse" in notes.entries["Decision"]
 
     def test_without_evidence_for_any_client_this_is_said_with_what_would_help(self) -> None:
         alike = compared(made("kt_pfl", (0.8,) * 3), made("local", (0.8,) * 3))
@@ -108,7 +114,8 @@ class TestDecisions:
 class TestChoice:
     def test_it_is_right_where_the_validation_samples_are(self) -> None:
         said, table, _ = decisions.choice(compared())
-        assert all(told in said.text for told in ("+6.7 ", "[+6.7, +6.7]", "1.0 of 3 clients", "33 %", "0 %"))
+        assert "from local-only by +6.7 percentage points, 95 % interval [+6.7, +6.7]. 1.0 of 3 clients" in said.text
+        assert "lose more than 1 point is 33 % before the choice and 0 % after it" in said.text
         (row,) = table.rows
         shown = ("chosen", "chosen_minus_local", "keeping", "losing_before", "losing_after", "right", "better")
         assert [str(row[name]) for name in shown] == [
@@ -125,12 +132,14 @@ class TestChoice:
         *_, notes = decisions.choice(
             compared(*(made(m, v, samples=sizes) for m, v in (("kt_pfl", KT_PFL), ("local", LOCAL))))
         )
-        assert prose(notes.entries["Without validation samples"], "none").startswith("west.")
-        assert prose(notes.entries["Too few validation samples"], "few").startswith("south: fewer than 5.")
+        without, few = notes.entries["Without validation samples"], notes.entries["Too few validation samples"]
+        assert prose(without, "none").startswith("west. They have no choice")
+        assert prose(few, "few").startswith("south: fewer than 5. They keep their own model")
 
     @pytest.mark.parametrize("samples", [{"train": [9] * 3, "validation": [0] * 3, "test": [200] * 3}, {}])
     def test_without_validation_samples_it_says_why(self, prose: Prose, samples: dict[str, list[int]]) -> None:
         both = [made(m, v, samples=samples) for m, v in (("kt_pfl", KT_PFL), ("local", LOCAL))]
         (text,) = decisions.choice(compared(*both))
-        assert ("partition.validation_share" in prose(text.text)) == bool(samples)
+        why = "set partition.validation_share above 0." if samples else "these runs do not hold"
+        assert prose(text.text).startswith("No client chooses, because") and why in text.text
         assert decisions.choice(compared(*both, by="none")) == []

@@ -174,15 +174,19 @@ class TestAccuracyCurves:
 
 
 @pytest.mark.usefixtures("blank_figures")
-@pytest.mark.parametrize(("joined", "begin"), [(1, 3), (6, 6), (7, 6.5)])
-def test_the_rounds_of_the_final_value_are_those_that_counted(prose, run, joined, begin):
+@pytest.mark.parametrize(
+    ("joined", "begin", "told"),
+    [(1, 3, "mean of the last five evaluations"), (6, 6, "mean of the last two evaluations"), (7, 6.5, "evaluation;")],
+    ids=["five", "two", "one"],
+)
+def test_the_rounds_of_the_final_value_are_those_that_counted(prose, run, joined, begin, told):
     """The second of two clients takes part from a round on; seven are evaluated."""
     finished = run(after_transfer=[(0.5, 0.7)] * 7)
     history = [replace(each, cohort=[0] if each.round < joined else [0, 1]) for each in finished.history]
     results = [summarize([replace(finished, history=history)], {})]
     (shade,) = (patch for axes in figures.accuracy_curves(results).axes for patch in axes.patches)
     assert (shade.get_x(), shade.get_x() + shade.get_width()) == (begin, 7)
-    prose(words.averaged(1, results))
+    assert told in prose(words.averaged(1, results))
 
 
 @pytest.mark.usefixtures("blank_figures")
@@ -207,8 +211,8 @@ def test_the_rounds_of_the_final_value_end_with_the_longest_curve(run):
 
 def test_how_many_evaluations_counted_is_told_of_all_runs(prose, run):
     results = [summarize([run(after_transfer=[(0.5, 0.7)] * rounds)], {}) for rounds in (2, 4, 3)]
-    assert "two to four" in prose(words.averaged(1, results), "runs")
-    assert "at most five" in prose(words.averaged(None), "comparisons")
+    assert "last two to four evaluations" in prose(words.averaged(1, results), "runs")
+    assert "last evaluations, at most five, then over seeds" in prose(words.averaged(None), "comparisons")
 
 
 def test_apart():
@@ -421,7 +425,8 @@ class TestDifferences:
         assert {"no interval", "+10.0"} <= {*texts(figure)}
         assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["no interval (1)"]
         said = [text.get_text().replace("\n", " ") for text in figure.findobj(Text)]
-        assert any(text.endswith(words.too_few(seeds)) for text in said)
+        (title,) = (text for text in said if text.startswith("Difference to local-only"))
+        assert f", {seeds} seed" in title and title.endswith("an interval needs at least 3")
 
     def test_no_text_covers_another_also_with_long_titles(self, result):
         names = ("kt_pfl_paper_literal", "per_fedavg_hf", "local_matched", "local")

@@ -45,7 +45,7 @@ def test_nothing_where_nobody_was_held_out_and_else_a_caption_that_counts_them(p
     assert isinstance(table, Table)
     assert isinstance(caption, Text)
     assert prose(caption.text) == table.latex
-    assert caption.text.startswith("2 clients ")
+    assert caption.text.startswith("2 clients held out of training, drawn by seed, joined the 2 others")
 
 
 def test_are_kept_with_the_result() -> None:

@@ -17,9 +17,11 @@ def test_picture_sentence_and_table(prose):
     runs = [run(seed=seed, label_counts=COUNTS) for seed in (0, 1)]
     picture, text, table = measures.data(summarize(runs, {}))
     assert isinstance(picture, Picture)
-    prose(picture.caption, "caption")
+    assert "two labels, the same for every seed" in prose(picture.caption, "caption")
     assert isinstance(text, Text)
-    assert all(told in prose(text.text, "text") for told in ("1.5 ", "classes of 3", "40 to 60 samples"))
+    said = prose(text.text, "text")
+    assert "as diverse as 1.5 equally frequent classes of 3, mean over 2 seeds" in said
+    assert said.endswith("Clients have 40 to 60 samples.")
     assert isinstance(table, Table)
     assert [str(row[1]) for row in table.entries] == [f"{v} ± 0.00" for v in ("1.00", "1.00", "1.00", "1.50", "0.20")]
 
