@@ -12,7 +12,7 @@ five evaluations. A mean over clients may have equal weights, or the numbers of 
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -64,20 +64,41 @@ def images(name: str) -> Callable[[Path], None]:
     return write
 
 
-def standardized(file: Path) -> None:
-    """Write half of MNIST as pixels with mean 0 and standard deviation 1, as pFedMe's `generate_niid_20users.py`."""
+def pfedme_clients(file: Path) -> None:
+    """Write pFedMe's 20 clients of two classes, with the sizes that its `generate_niid_20users.py` draws.
+
+    Pixels have mean 0 and standard deviation 1 over all images.
+    """
     stored = np.load(RAW / "mnist_20_clients.npz")
-    chosen = np.random.default_rng(0).permutation(len(stored["labels"]))[: len(stored["labels"]) // 2]
-    pixels = stored["images"][chosen].reshape(len(chosen), -1).astype(np.float32)
+    pixels = stored["images"].reshape(len(stored["labels"]), -1).astype(np.float32)
     scaled = (pixels - pixels.mean(axis=0)) / (pixels.std(axis=0) + 0.001)
-    np.savez_compressed(file, features=scaled, labels=stored["labels"][chosen])
+    of_class = [np.flatnonzero(stored["labels"] == label) for label in range(10)]
+    draw, used = np.random.RandomState(1), [0] * 10
+    sizes = np.stack([shrinking(draw, len(of_class[label]), 20) for label in (0, 1)], axis=1).tolist()
+    chosen, clients = list[int](), list[int]()
+    for client, label, size in ((n, (n + j) % 10, sizes[n][j]) for n in range(20) for j in range(2)):
+        end = used[label] + size
+        if end < len(of_class[label]):
+            chosen += of_class[label][used[label] : end].tolist()
+            clients += [client] * size
+            used[label] = end
+    np.savez_compressed(file, features=scaled[chosen], labels=stored["labels"][chosen], clients=np.array(clients))
+
+
+def shrinking(draw: np.random.RandomState, total: int, parts: int) -> list[int]:
+    """Divide a number into parts as pFedMe does: each takes up to half of what is left, and the last one the rest."""
+    sizes = list[int]()
+    for _ in range(parts - 1):
+        left = total - sum(sizes)
+        sizes.append(draw.randint(left // (parts + 1), left // 2))
+    return [*sizes, total - sum(sizes)]
 
 
 DATA: dict[str, Callable[[Path], None]] = {
     "flamby_heart.npz": heart,
     "all_mnist.npz": images("mnist_20_clients.npz"),
     "all_fashion_mnist.npz": images("fashion_mnist_full.npz"),
-    "standardized_mnist.npz": standardized,
+    "pfedme_mnist.npz": pfedme_clients,
 }
 """The function that writes each file below data/01_raw."""
 
@@ -130,7 +151,11 @@ class Kept:
     def __init__(self, setting: str) -> None:
         """Read them; there are none if the file is missing."""
         file = KEPT / f"{setting}.csv"
-        self.rows = pd.read_csv(file, dtype={"accuracies": str}) if file.exists() else pd.DataFrame({"method": []})
+        self.rows = (
+            pd.read_csv(file, dtype={"accuracies": str})
+            if file.exists()
+            else pd.DataFrame(columns=["method", "seed", "client"])
+        )
 
     def by_seed(self, method: str, rule: str, client: str = "", mean: str = "clients") -> dict[int, float]:
         """Return a method's accuracy by seed in percent, by a rule: that of one client, or the mean over clients.
@@ -164,6 +189,14 @@ def settings() -> list[str]:
     return [name for name in cells_by_setting() if (KEPT / f"{name}.csv").exists()]
 
 
+def settings_by_source() -> dict[str, list[str]]:
+    """Return the settings with kept runs of each source. A setting belongs to the source of its first cell."""
+    found: dict[str, list[str]] = {}
+    for setting in settings():
+        found.setdefault(project(cells_by_setting()[setting][0]), []).append(setting)
+    return found
+
+
 def within(cell: dict[str, str], ours: float) -> bool:
     """Return whether our value is within one point, or two published standard deviations, of the published one."""
     return abs(ours - float(cell["published"])) <= max(1.0, 2 * float(cell["sd"] or 0)) + 1e-9
@@ -175,24 +208,39 @@ def value(values: dict[int, float]) -> Number | None:
     return Number(fmean(known), "{:.1f}".format, std_over_seeds(known)) if known else None
 
 
-def gains(setting: str, mean: str) -> dict[str, Difference | None]:
-    """Return our gains of the published methods over local-only by our rule, paired by seed, corrected together."""
-    kept, found = Kept(setting), dict[str, Difference | None]()
-    for method in dict.fromkeys(cell["method"] for cell in cells_by_setting()[setting] if not cell["client"]):
-        pair = [kept.by_seed(each, "ours", mean=mean) for each in (method, LOCAL)]
-        if method != LOCAL and all(pair):
-            found[method] = paired(*({seed: each / 100 for seed, each in values.items()} for values in pair))
+def gains(source: str) -> dict[tuple[str, str], Difference | None]:
+    """Return our gains over local-only training by our rule, by setting and method.
+
+    They are paired by seed, and corrected together for all published methods of the source's settings.
+    """
+    found: dict[tuple[str, str], Difference | None] = {}
+    for setting in settings_by_source()[source]:
+        kept, own = Kept(setting), cells_by_setting()[setting]
+        for method in dict.fromkeys(cell["method"] for cell in own if not cell["client"]):
+            pair = [kept.by_seed(each, "ours", mean=own[0]["mean"]) for each in (method, LOCAL)]
+            if method != LOCAL and all(pair):
+                ours, local = ({seed: each / 100 for seed, each in values.items()} for values in pair)
+                found[setting, method] = paired(ours, local)
     return holm(found)
 
 
-def comparison(setting: str) -> str:
-    """Return the table of one setting: published and ours by both rules, and the gains over local-only training.
+def comparison(source: str) -> str:
+    """Return the table of one source: published and ours by both rules, and the gains over local-only training."""
+    head: list[Entry] = ["setting", "method", "published", "ours, their rule", "equal", "ours, our rule"]
+    corrected, lines = gains(source), [[*head, "published gain", "our gain"]]
+    for setting in settings_by_source()[source]:
+        rows = lines_of(setting, {method: gain for (place, method), gain in corrected.items() if place == setting})
+        lines += [[setting * (number == 0), *row] for number, row in enumerate(rows)]
+    return drawn(lines)
+
+
+def lines_of(setting: str, corrected: Mapping[str, Difference | None]) -> list[list[Entry]]:
+    """Return a line per published number of a setting, and per baseline.
 
     The published gain is the published number minus our local-only training by the same rule.
     """
     kept, own = Kept(setting), cells_by_setting()[setting]
-    mean, rule = own[0]["mean"], own[0]["rule"]
-    corrected, lines = gains(setting, mean), list[list[Entry]]()
+    mean, rule, lines = own[0]["mean"], own[0]["rule"], list[list[Entry]]()
     for cell in own:
         by_rule = kept.by_seed(cell["method"], cell["rule"], cell["client"], mean)
         local = kept.by_seed(LOCAL, cell["rule"], cell["client"], mean) if cell["method"] != LOCAL else {}
@@ -212,8 +260,7 @@ def comparison(setting: str) -> str:
         found = [value(kept.by_seed(name, each, mean=mean)) for each in (rule, "ours")]
         if all(found) and name not in {cell["method"] for cell in own}:
             lines.append([named(name), None, found[0], None, found[1], None, None])
-    head: list[Entry] = ["method", "published", "ours, their rule", "equal", "ours, our rule"]
-    return drawn([[*head, "published gain", "our gain"], *lines])
+    return lines
 
 
 def label(cell: dict[str, str], own: list[dict[str, str]]) -> str:
@@ -232,23 +279,22 @@ def project(cell: dict[str, str]) -> str:
 
 def counts() -> str:
     """Return the table of all published cells by source: how many are run, equal, and how many gain over local-only."""
+    corrected = {place: gain for source in settings_by_source() for place, gain in gains(source).items()}
     rows: dict[str, list[int]] = {}
     for setting, cells in cells_by_setting().items():
-        kept = Kept(setting) if setting in settings() else None
+        kept = Kept(setting)
         for cell in cells:
             row = rows.setdefault(project(cell), [0] * 7)
-            row[0] += 1
-            if kept is None:
-                continue
             mean, rule, method = cell["mean"], cell["rule"], cell["method"]
             ours, local = (kept.by_seed(each, rule, cell["client"], mean) for each in (method, LOCAL))
+            row[0] += 1
             row[1] += bool(ours)
             row[2] += bool(ours) and within(cell, fmean(ours.values()))
-            if method == LOCAL or cell["client"] or not local:
+            if not ours or method == LOCAL or cell["client"] or not local:
                 continue
             row[3] += 1
             row[4] += float(cell["published"]) > fmean(local.values())
-            if gain := gains(setting, mean).get(method):
+            if gain := corrected.get((setting, method)):
                 row[5] += gain.sign > 0
                 row[6] += gain.sign < 0
     head: list[Entry] = ["source", "cells", "run", "equal", "with local-only", "published above"]
@@ -260,11 +306,11 @@ def counts() -> str:
 
 def tables() -> dict[str, str]:
     """Return the tables of the page, each by its heading."""
-    return {"## Counts\n": counts(), **{f"## `{setting}`\n": comparison(setting) for setting in settings()}}
+    return {"## Counts\n": counts(), **{f"## {source}\n": comparison(source) for source in settings_by_source()}}
 
 
 def table() -> None:
-    """Write the table of every setting below its heading, and that of the counts."""
+    """Write the table of every source below its heading, and that of the counts."""
     write(PAGE, tables())
 
 

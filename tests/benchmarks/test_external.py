@@ -80,8 +80,9 @@ def test_gains_and_counts_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     rows += [f"local,{seed},0,4,{value}" for seed, value in enumerate((60, 62, 64))]
     rows += [f"local_matched,{seed},0,4,66" for seed in range(3)]
     (tmp_path / "here.csv").write_text("\n".join(rows), "utf-8")
-    assert external.gains("here", "clients")["fedavg"].mean == pytest.approx(0.08)
-    names, published, _, equal, _, gain, _ = zip(*below_the_head(external.comparison("here")), strict=True)
+    assert external.gains("Paper")["here", "fedavg"].mean == pytest.approx(0.08)
+    places, names, published, _, equal, _, gain, _ = zip(*below_the_head(external.comparison("Paper")), strict=True)
+    assert places == ("here", "", "", "")
     assert names == ("FedAvg (Paper)", "FedAvg (Library)", "Local-only", "Local-only (matched work)")
     assert published == ("70.0", "71.0", "50.0", "–")
     assert equal == ("yes", "yes", "no", "–")
@@ -93,13 +94,20 @@ def test_gains_and_counts_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_pixels_are_standardized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_of_pfedme_have_two_classes_and_shrink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external, "RAW", tmp_path)
-    images = np.random.default_rng(0).integers(0, 256, (40, 2, 2), dtype=np.uint8)
-    np.savez(tmp_path / "mnist_20_clients.npz", images=images, labels=np.arange(40))
-    external.standardized(tmp_path / "made.npz")
+    images = np.random.default_rng(0).integers(0, 256, (70000, 2, 2), dtype=np.uint8)
+    np.savez(tmp_path / "mnist_20_clients.npz", images=images, labels=np.arange(70000) % 10)
+    external.pfedme_clients(tmp_path / "made.npz")
     made = np.load(tmp_path / "made.npz")
-    assert made["features"].shape == (20, 4)
-    assert np.allclose(made["features"].mean(axis=0), 0, atol=1e-5)
-    assert np.allclose(made["features"].std(axis=0), 1, atol=1e-3)
-    assert len(set(made["labels"].tolist())) == 20
+    sizes = np.bincount(made["clients"])
+    assert len(sizes) == 20
+    assert sizes[:5].sum() > 0.6 * sizes.sum()
+    assert all(set(made["labels"][made["clients"] == n]) <= {n % 10, (n + 1) % 10} for n in range(20))
+    assert abs(made["features"].mean()) < 0.02
+    assert abs(made["features"].std() - 1) < 0.02
+
+
+def test_parts_are_drawn_from_what_is_left() -> None:
+    sizes = external.shrinking(np.random.RandomState(1), 6903, 20)
+    assert (len(sizes), sum(sizes), sizes[0]) == (20, 6903, 1389)
