@@ -1,6 +1,7 @@
 """The tables and the figure of the page on learned coefficients, from the kept runs of learned_coefficients.py.
 
-    python benchmarks/learned_page.py       writes docs/results/learned_coefficients.md and its figure; needs no images
+    python benchmarks/learned_page.py       writes docs/results/learned_coefficients.md, its figure and the table of the
+                                            design in benchmarks/results/learned_design.md; needs no images
 
 The page shows the rows and seeds that are finished. A difference needs the same seeds of both rows. The tables of
 KT-pFL (joint) need their texts on the page, **Joint: Fashion-MNIST, all classes** and so on.
@@ -9,20 +10,21 @@ KT-pFL (joint) need their texts on the page, **Joint: Fashion-MNIST, all classes
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 
 import converged
 from learned_coefficients import CELLS, GROUPS, OF_MATRIX, RATES, ROWS, STUDY, identity
 from matplotlib.figure import Figure
-from measure import ROOT
-from studies import Rows, markdown, read, write
+from measure import RESULTS, ROOT
+from studies import Rows, Tables, markdown, read, write
 
 from ktpfl_pipeline.analysis.statistics import CONFIDENCE, Difference, equivalence, holm, paired, step_down
 from ktpfl_pipeline.reports.figures.base import plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, mean
 from ktpfl_pipeline.reports.style import BLUE, INK, MUTED, RULE
 
-PAGE = ROOT / "docs" / "results" / "learned_coefficients.md"
+PAGE, DESIGN = ROOT / "docs" / "results" / "learned_coefficients.md", RESULTS / "learned_design.md"
 FIGURE = ROOT / "docs" / "images" / "learned_coefficients.png"
 MARGIN = 0.005
 """Two rows are equivalent if their difference is shown to be within half a point."""
@@ -192,7 +194,10 @@ def tables(lines: Rows) -> Iterator[tuple[str, str]]:
     shown = [verdicts(differences(results, "joint", list(JOINT[1:]), point)) for point in EQUAL]
     for cell in (cell for cell in CELLS if (*cell, "joint", "adapted") in results):
         yield f"**Joint: {title(cell)}**\n", joint(results, cell, shown)
-    yield "## Design\n", design(lines)
+
+
+def pages(lines: Rows) -> dict[Path, Tables]:
+    return {PAGE: dict(tables(lines)), DESIGN: {"# Design of the learned coefficients\n": design(lines)}}
 
 
 @styled
@@ -223,7 +228,8 @@ def picture(results: Values) -> Figure:
 
 def main() -> None:
     lines = read(STUDY.kept)
-    write(PAGE, dict(tables(lines)))
+    for page, found in pages(lines).items():
+        write(page, found)
     picture(values(lines)).savefig(FIGURE, dpi=200)
 
 

@@ -12,7 +12,6 @@ for all rows of a column.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +157,17 @@ def after_local(kept: Kept) -> str:
 
 
 def losses(kept: Kept) -> str:
-    """Return the accuracies after transfer, and after local training, with each loss of distillation and seeds."""
+    """Return what methods reached after transfer, and after local training, of those that ran with several losses."""
     lines: list[list[Entry]] = [["method", "loss", *(name.replace(" with", ",") for name in COLUMNS)]]
-    for method, (part, shown) in product(DISTILLED, LOSSES.items()):
-        found = [finished(kept.of(part, *place), [method]).get(method) for place in COLUMNS.values()]
-        points = AFTER_TRANSFER, AFTER_LOCAL
-        line = [f"{reached(own, *points)}, {plural(len(own.runs), 'seed')}" if own else "" for own in found]
-        if any(line):
-            lines.append([named(method), shown, *line])
+    for method in DISTILLED:
+        rows: list[list[Entry]] = []
+        for part, shown in LOSSES.items():
+            found = [finished(kept.of(part, *place), [method]).get(method) for place in COLUMNS.values()]
+            points = AFTER_TRANSFER, AFTER_LOCAL
+            line = [f"{reached(own, *points)}, {plural(len(own.runs), 'seed')}" if own else "" for own in found]
+            if any(line):
+                rows.append([named(method), shown, *line])
+        lines += rows if len(rows) > 1 else []
     return drawn(lines)
 
 
