@@ -16,14 +16,14 @@ from statistics import fmean
 import torch
 from converged import CLIENTS, DATA, METHODS, PAGE, PARTITIONS, PARTS, ROUNDS, federation_of
 from measure import RESULTS, ROOT
-from studies import LOCAL, Rows, markdown, named, overwrite, read, write
+from studies import LOCAL, Rows, drawn, named, overwrite, read, write
 
 from ktpfl_pipeline import in_memory
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.decisions import POINT
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN
 from ktpfl_pipeline.core.settings import Choice
-from ktpfl_pipeline.reports.numbers import signed
+from ktpfl_pipeline.reports.numbers import Entry, signed
 
 KEPT, UNFINISHED = RESULTS / "choices.csv", ROOT / "build" / "choices"
 COMPARED = [name for name in METHODS if name not in {LOCAL, *PARTS}]
@@ -51,14 +51,15 @@ def rows(comparison: Comparison) -> Rows:
 
 def table(kept: Rows) -> str:
     """Return the table of all settings: gains over local-only training and shares of clients, in percent."""
-    lines = [["setting", "method", "gain", "gain, chosen", "losers", "losers, chosen", "keep", "right"]]
+    head: list[Entry] = ["setting", "method", "gain", "gain, chosen", "losers", "losers, chosen", "keep", "right"]
+    lines = [head]
     for row in kept:
         gains = [signed(float(row[f"gain_{when}"])) for when in ("before", "after")]
         losing = [f"{100 * float(row[f'losing_{when}']):.0f}" for when in ("before", "after")]
         shares = [100 * float(row["keeping"]), 100 * int(row["right"]) / int(row["judged"])]
         lines.append([f"{row['data']}, {row['partition']}", named(row["method"]), *gains, *losing])
         lines[-1] += [f"{share:.0f}" for share in shares]
-    return markdown(lines)
+    return drawn(lines)
 
 
 def page() -> None:

@@ -14,3 +14,7 @@ def test_a_row_has_gains_and_losers_before_and_after_the_choice() -> None:
     assert [float(row[f"gain_{when}"]) for when in ("before", "after")] == [0.0, 0.0667]
     assert [float(row[f"losing_{when}"]) for when in ("before", "after")] == [0.3333, 0.0]
     assert (row["judged"], row["right"], row["better"]) == ("6", "6", "3")
+    (line,) = choices.table([{"data": "Digits", "partition": "two classes", **row}]).splitlines()[2:]
+    cells = ["Digits, two classes", "KT-pFL", "0.0", "+6.7", "33", "0", row["keeping"], "100"]
+    cells[-2] = f"{100 * float(row['keeping']):.0f}"
+    assert [cell.strip() for cell in line.strip("|").split("|")] == cells
