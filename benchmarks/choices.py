@@ -16,7 +16,7 @@ from statistics import fmean
 import torch
 from converged import CLIENTS, DATA, METHODS, PAGE, PARTITIONS, PARTS, ROUNDS, federation_of
 from measure import RESULTS, ROOT
-from studies import LOCAL, Rows, drawn, named, overwrite, read, write
+from studies import LOCAL, Rows, Tables, drawn, named, overwrite, read, write
 
 from ktpfl_pipeline import in_memory
 from ktpfl_pipeline.analysis.comparison import Comparison
@@ -62,8 +62,13 @@ def table(kept: Rows) -> str:
     return drawn(lines)
 
 
+def tables() -> Tables:
+    """Return the table of the kept rows by its heading."""
+    return {"## The choice of each client\n": table(read(KEPT))}
+
+
 def page() -> None:
-    write(PAGE, {"## The choice of each client\n": table(read(KEPT))})
+    write(PAGE, tables())
 
 
 def run(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:

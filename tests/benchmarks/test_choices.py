@@ -2,6 +2,7 @@
 
 import choices
 from finished_runs import make_clients, under
+from studies import replaced
 
 from ktpfl_pipeline.core.settings import Choice
 
@@ -18,3 +19,8 @@ def test_a_row_has_gains_and_losers_before_and_after_the_choice() -> None:
     cells = ["Digits, two classes", "KT-pFL", "0.0", "+6.7", "33", "0", row["keeping"], "100"]
     cells[-2] = f"{100 * float(row['keeping']):.0f}"
     assert [cell.strip() for cell in line.strip("|").split("|")] == cells
+
+
+def test_the_page_shows_the_kept_rows() -> None:
+    text = choices.PAGE.read_text("utf-8")
+    assert replaced(text, choices.tables()) == text

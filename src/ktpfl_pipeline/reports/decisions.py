@@ -227,8 +227,9 @@ def _rule(comparison: Comparison) -> str:
     local, how = comparison.local, comparison.choice
     counts = sorted(count for run in local.runs for count in run.samples[VALIDATION]) if local else [0]
     margin = f" by more than {100 * how.margin:g} points" * bool(how.margin)
+    numbers = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     return (
         "test accuracy if each client keeps the model of the method where this is more accurate on the client's "
         f"validation samples{margin}, and else its own model of local-only. Accuracy decides, also under another "
-        f"headline. Clients have {counts[0]} to {counts[-1]} validation samples. A choice on few is often wrong."
+        f"headline. Clients have {numbers} validation samples. A choice on few is often wrong."
     )
