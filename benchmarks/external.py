@@ -225,12 +225,15 @@ def gains(source: str) -> dict[tuple[str, str], Difference | None]:
 
 
 def comparison(source: str) -> str:
-    """Return the table of one source: published and ours by both rules, and the gains over local-only training."""
-    head: list[Entry] = ["setting", "method", "published", "ours, their rule", "equal", "ours, our rule"]
+    """Return the table of one source: published and ours by both rules, and the gains over local-only training.
+
+    The name of a setting is a row of its own above its methods.
+    """
+    head: list[Entry] = ["method", "published", "ours, their rule", "equal", "ours, our rule"]
     corrected, lines = gains(source), [[*head, "published gain", "our gain"]]
     for setting in settings_by_source()[source]:
-        rows = lines_of(setting, {method: gain for (place, method), gain in corrected.items() if place == setting})
-        lines += [[setting * (number == 0), *row] for number, row in enumerate(rows)]
+        own = {method: gain for (place, method), gain in corrected.items() if place == setting}
+        lines += [[setting, *[""] * (len(lines[0]) - 1)], *lines_of(setting, own)]
     return drawn(lines)
 
 

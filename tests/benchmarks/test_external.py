@@ -81,8 +81,9 @@ def test_gains_and_counts_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     rows += [f"local_matched,{seed},0,4,66" for seed in range(3)]
     (tmp_path / "here.csv").write_text("\n".join(rows), "utf-8")
     assert external.gains("Paper")["here", "fedavg"].mean == pytest.approx(0.08)
-    places, names, published, _, equal, _, gain, _ = zip(*below_the_head(external.comparison("Paper")), strict=True)
-    assert places == ("here", "", "", "")
+    setting, *rows = below_the_head(external.comparison("Paper"))
+    assert setting == ["here", *[""] * 6]
+    names, published, _, equal, _, gain, _ = zip(*rows, strict=True)
     assert names == ("FedAvg (Paper)", "FedAvg (Library)", "Local-only", "Local-only (matched work)")
     assert published == ("70.0", "71.0", "50.0", "–")
     assert equal == ("yes", "yes", "no", "–")
