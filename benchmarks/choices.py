@@ -50,15 +50,17 @@ def rows(comparison: Comparison) -> Rows:
 
 
 def table(kept: Rows) -> str:
-    """Return the table of all settings: gains over local-only training and shares of clients, in percent."""
+    """Return the table, each setting named once: gains over local-only training and shares of clients, in percent."""
     head: list[Entry] = ["setting", "method", "gain", "gain, chosen", "losers", "losers, chosen", "keep", "right"]
-    lines = [head]
+    lines, above = [head], ""
     for row in kept:
         gains = [signed(float(row[f"gain_{when}"])) for when in ("before", "after")]
         losing = [f"{100 * float(row[f'losing_{when}']):.0f}" for when in ("before", "after")]
         shares = [100 * float(row["keeping"]), 100 * int(row["right"]) / int(row["judged"])]
-        lines.append([f"{row['data']}, {row['partition']}", named(row["method"]), *gains, *losing])
+        setting = f"{row['data']}, {row['partition']}"
+        lines.append([setting if setting != above else "", named(row["method"]), *gains, *losing])
         lines[-1] += [f"{share:.0f}" for share in shares]
+        above = setting
     return drawn(lines)
 
 

@@ -90,7 +90,9 @@ def formulas(name: str) -> str:
 def row(name: str) -> str:
     """Return a method's row of the catalogue."""
     kind = find(name).kind
-    idea = (inspect.getdoc(kind) or "").split("\n")[0].partition(": ")[2]
+    first = next(each for each in METHODS if find(each).kind is kind)
+    told = (inspect.getdoc(kind) or "").split("\n")[0].partition(": ")[2]
+    idea = told if first == name else f"`{first}` with other hyperparameters."
     marks = "†" * kind.fits_validation + "‡" * kind.trained_last
     cited = paper(name)
     source = f"[{short(cited[0])}]({cited[1]})" if cited else "ours" if kind.exchanges else ""
