@@ -210,18 +210,19 @@ def gains(found: Values, method: str, point: str) -> dict[Setting, Difference]:
 
 
 def counted(found: Values) -> str:
-    """Return in how many settings each method is above or below local-only training, by Holm over all settings.
+    """Return in how many settings each method has a higher mean than local-only training, and is above or below it.
 
-    The last columns are mean differences by classes per client.
+    Above and below are significant after Holm's correction over all settings. The last columns are mean differences by
+    classes per client.
     """
-    head = ["method minus local-only", "settings", "with three seeds", "above", "below", "not significant"]
+    head = ["method minus local-only", "higher mean", "above", "below", "not significant"]
     table: list[list[Entry]] = [[*head, *(f"{said} classes" for said in PARTS)]]
     for method, (point, said) in product(METHODS[1:], POINTS.items()):
         own = gains(found, method, point)
         signs = [each.sign if each else 0 for each in holm(own).values()]
-        counts = [str(sum(each.ends is not None for each in own.values())), *(str(signs.count(n)) for n in (1, -1, 0))]
+        numbers = [str(sum(each.mean > 0 for each in own.values())), *(str(signs.count(n)) for n in (1, -1, 0))]
         means = [signed(fmean(part)) if (part := by_classes(own, place)) else "" for place in range(len(PARTS))]
-        table.append([f"{named(method)}, {said}", str(len(own)), *counts, *means])
+        table.append([f"{named(method)}, {said}", *numbers, *means])
     return drawn(table)
 
 
