@@ -228,11 +228,11 @@ def test_a_run_ends_with_the_table_and_the_place_of_the_report(
     report.made = False
     tracking.configure({**TRACKING, "enabled": True}, tmp_path)
     ProjectHooks().after_pipeline_run(run_params, pipeline, catalog)
-    steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz PIPELINE=homo_digits ENV=test\n"
+    steps = "All runs in MLflow: make ui\nThe pipeline in kedro-viz: make viz PIPELINE=digits ENV=test\n"
     old = "Nothing was missing: this is the newest report of those before.\n"
     assert capsys.readouterr().out == f"\n{old}THE TABLE\n{place}{steps}\n"
-    ProjectHooks().after_pipeline_run({"pipeline_names": None, "env": "quick"}, pipeline, catalog)
-    assert "The pipeline in kedro-viz: make viz\n" in capsys.readouterr().out, "of make run"
+    ProjectHooks().after_pipeline_run({"pipeline_names": None, "env": None}, pipeline, catalog)
+    assert "The pipeline in kedro-viz: make viz PIPELINE=digits\n" in capsys.readouterr().out, "of the default pipeline"
     report.failed = "2 cells failed."
     with pytest.raises(ClickException, match=r"^2 cells failed\.$"):
         ProjectHooks().after_pipeline_run(run_params, pipeline, catalog)

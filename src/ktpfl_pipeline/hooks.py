@@ -125,7 +125,9 @@ class ProjectHooks:
                 dataset = catalog.get(name)
                 before = "" if dataset.made else "Nothing was missing: this is the newest report of those before.\n"
                 page = os.path.relpath(dataset.page)
-                show(f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps(run_params)}")
+                show(
+                    f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps(name.removesuffix('/report'), run_params)}"
+                )
                 if dataset.failed:
                     raise ClickException(dataset.failed)
 
@@ -205,14 +207,12 @@ def configure_tracking(loader: Any, project: Path) -> None:
     tracking.configure(reading.read(loader, "tracking"), project)
 
 
-def _next_steps(run_params: dict[str, Any]) -> str:
-    """Return lines with the commands that open MLflow and, in a clone of the repository, this run's kedro-viz."""
+def _next_steps(pipeline: str, run_params: dict[str, Any]) -> str:
+    """Return lines with the commands that open MLflow and, in a clone of the repository, the pipeline in kedro-viz."""
     from ktpfl_pipeline import tracking
 
     clone = Path("src/ktpfl_pipeline").is_dir() and Path("Makefile").exists()
     runs = f"All runs in MLflow: {'make ui' if clone else 'python -m ktpfl_pipeline.ui'}\n"
     seen = runs if isinstance(tracking.current(), tracking.MlflowTracker) else ""
-    pipeline, env = (run_params.get("pipeline_names") or ["__default__"])[0], run_params.get("env")
-    of_make_run = (pipeline, env) == ("__default__", "quick")
-    viz = "make viz" + ("" if of_make_run else f" PIPELINE={pipeline}{f' ENV={env}' if env else ''}")
-    return seen + (f"The pipeline in kedro-viz: {viz}\n" if clone else "")
+    env = f" ENV={given}" if (given := run_params.get("env")) else ""
+    return seen + (f"The pipeline in kedro-viz: make viz PIPELINE={pipeline}{env}\n" if clone else "")
