@@ -19,7 +19,7 @@ PICTURE = ROOT / "docs" / "images" / "first_run.svg"
 CSS = (Path(RENDER).parent / "style.css.jinja").read_text(encoding="utf-8")
 DARK = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", CSS))  # a name's last value is the one for dark pages
 LIFT = float(re.findall(r"--lift: (\d+)%", CSS)[-1]) / 100
-NAMES = {"iid": "all ten classes per client", "2 labels per client": "two classes per client"}
+NAMES = {"same class mix (iid)": "all ten classes per client", "2 labels per client": "two classes per client"}
 
 
 def dark(color: re.Match[str]) -> str:

@@ -7,6 +7,8 @@ import click
 
 from ktpfl_pipeline.core.errors import InputError, plural
 
+RAW = Path("data/01_raw")
+"""The folder in which relative paths of sources begin."""
 FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 OUT = click.argument("out", type=click.Path(path_type=Path))
 
@@ -98,4 +100,6 @@ def _write(out: Path, arrays: Any) -> None:
         raise click.ClickException(str(error)) from error
     shape, clients = tuple(inputs.shape[1:]), made.get("clients")
     who = "" if clients is None else f", {plural(len(np.unique(clients)), 'client')}"
-    click.echo(f"{out}: {plural(len(inputs), 'sample')} of shape {shape}{who}; private.source: npz:{out.absolute()}")
+    found, raw = out.absolute(), RAW.absolute()
+    source = found.relative_to(raw) if found.is_relative_to(raw) else found
+    click.echo(f"{out}: {plural(len(inputs), 'sample')} of shape {shape}{who}; private.source: npz:{source}")

@@ -125,9 +125,8 @@ class ProjectHooks:
                 dataset = catalog.get(name)
                 before = "" if dataset.made else "Nothing was missing: this is the newest report of those before.\n"
                 page = os.path.relpath(dataset.page)
-                show(
-                    f"\n{before}{dataset.console()}\nReport: {page}\n{_next_steps(name.removesuffix('/report'), run_params)}"
-                )
+                steps = _next_steps(name.removesuffix("/report"), run_params)
+                show(f"\n{before}{dataset.console()}\nReport: {page}\n{steps}")
                 if dataset.failed:
                     raise ClickException(dataset.failed)
 

@@ -139,11 +139,22 @@ class TestChoice:
 
     def test_each_value_has_an_answer_where_none_can_be_chosen(self, prose: Prose, made: Make) -> None:
         """One partition where exchange pays, and one where it does not."""
-        tests = {
-            "iid": ((0.80, 0.81, 0.82), (0.70, 0.71, 0.72)),
-            "two_labels": ((0.90, 0.89, 0.91), (0.90, 0.92, 0.91)),
-        }
-        given = [
+        same = ((0.90, 0.89, 0.91), (0.90, 0.92, 0.91))
+        given = self.partitions(made, {"iid": ((0.80, 0.81, 0.82), (0.70, 0.71, 0.72)), "two_labels": same})
+        said = prose(sweep.summary(given, "partition"))
+        first = "Exchanging knowledge is shown to help at 1 of 2 values of Partition: same class mix (iid). "
+        assert said.startswith(first)
+        assert "Partition same class mix (iid): significantly above local-only training: KT-pFL (+10.0)." in said
+        assert "Partition two_labels: no method is shown to differ: KT-pFL (−1.0)." in said
+        built = sweep.build("sweep_first_run", "partition", given)
+        assert {"differences", "accuracy"} <= built.figures.keys() and "chosen" not in keys(built.brief[0])
+        assert "cannot be chosen" in words_of(built)
+        nowhere = self.partitions(made, {"iid": same, "two_labels": same})
+        assert "shown to help at no value of Partition." in sweep.summary(nowhere, "partition")
+
+    def partitions(self, made: Make, tests: dict[str, Any]) -> list[Comparison]:
+        """Return variants by partition, from the test accuracies of KT-pFL and of local-only training."""
+        return [
             variant(
                 {"scheme": scheme},
                 {**SETTINGS, "partition": {"scheme": scheme}},
@@ -154,12 +165,6 @@ class TestChoice:
             )
             for scheme, (theirs, own) in tests.items()
         ]
-        said = prose(sweep.summary(given, "partition"))
-        assert said.startswith("Exchanging knowledge pays with partition iid only. ")
-        assert "Partition iid: significantly above local-only training: KT-pFL (+10.0)." in said
-        assert "Partition two_labels: no method differs significantly: KT-pFL (−1.0)." in said
-        built = sweep.build("sweep_first_run", "partition", given)
-        assert {"differences", "accuracy"} <= built.figures.keys() and "chosen" not in keys(built.brief[0])
 
     def test_one_value_is_no_choice(self, prose: Prose, variants: list[Comparison]) -> None:
         assert chosen(variants[:1], "kt_pfl") is None

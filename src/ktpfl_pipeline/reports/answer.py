@@ -178,6 +178,7 @@ def advice(comparison: Comparison) -> dict[str, str]:
     margins = comparison.margins(point)
     others = [each for each in comparison if each is not best]
     close = [each for each in others if not ((found := margins[each.method]) and found.sign > 0)]
+    near = [each.title for each in close if each not in comparison.leaders(point)]
     cheapest = min([best, *close], key=lambda result: result.sent)
     which = _highest(comparison, point)
     if few := too_few(len(best.seeds)):
@@ -185,7 +186,7 @@ def advice(comparison: Comparison) -> dict[str, str]:
     elif not close:
         which += ", significantly above every other method."
     else:
-        which += f"; not significantly below it: {listed([each.title for each in close], 3)}."
+        which += f"; not significantly below it: {listed(near, 3)}." if near else "."
         if cheapest is not best:
             price = "sends nothing" if not cheapest.sent else f"{megabytes(cheapest.sent)} MB"
             which += f" The one with the least traffic is {cheapest.title} ({price}; {best.title}: "
@@ -224,7 +225,8 @@ def adapted(comparison: Comparison) -> str:
     )
     first = f"{point_title(point)} of local training for every method, differences to local-only in percentage points:"
     margins = comparison.margins(point)
-    close = [each.title for each in comparison if (found := margins.get(each.method)) and found.ends and not found.sign]
+    others = [each for each in comparison if each not in comparison.leaders(point)]
+    close = [each.title for each in others if (found := margins.get(each.method)) and found.ends and not found.sign]
     near = f"; not significantly below it: {listed(close, 3)}" if close else ""
     reached = f"{_highest(comparison, point)}, {accuracy(best.final[point])} %{near}."
     return f"{first} {told or 'nothing can be compared'}. {reached}"

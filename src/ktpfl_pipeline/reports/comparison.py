@@ -216,8 +216,8 @@ def _differences(comparison: Comparison) -> list[Block]:
     lead = comparison.headline
     what = "test accuracy" if lead == AFTER_TRANSFER else words.MEASURES[lead].title
     caption = (
-        f"Mean {what} after transfer minus that of local-only, {words.PAIRED}. Filled: significant, the interval "
-        "excludes zero. Bold: the method that this report is about."
+        f"Mean {what} after transfer minus that of local-only, {words.FILLED}. "
+        "Bold: the method that this report is about."
     )
     shown = any(comparison.gains(lead).values()) and not comparison.nothing_learned
     drawn: list[Block] = [Picture("differences", figures.differences(comparison), caption)] if shown else []
@@ -285,8 +285,7 @@ def _matrix(comparison: Comparison) -> list[Block]:
         seed = _first_run(first)
         caption = (
             f"Left: the weight of each teacher (column) for each student (row) at the end of {first.title}, {seed}. "
-            "Right: the similarity of the clients' label distributions. Clients are ordered by their two most frequent "
-            "classes."
+            f"Right: the similarity of the clients' label distributions. {words.order_of(first.clients)}"
             if first.runs[0].labels_known
             else f"The weight of each teacher (column) for each student (row) at the end of {first.title}, {seed}."
         )

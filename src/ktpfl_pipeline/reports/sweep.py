@@ -75,7 +75,12 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         facts["adversaries.kind"] = f"malicious clients upload {settings['adversaries']['kind']} predictions"
     uploads = "upload false predictions; no mean counts their own accuracy."
     malicious = any(run.adversaries for result in results for run in result.runs)
-    told = {"Headline": notes.other_headline(led), "Malicious clients": uploads * malicious}
+    none = study.no_choice(variants, variants[0].methods)
+    told = {
+        "Headline": notes.other_headline(led),
+        "Malicious clients": uploads * malicious,
+        "No choice of a value": f"{none}." * bool(none and by_value(rows)),
+    }
     left_out = " ".join(
         f"{title} = {setting(variant.value)}: {text}" for variant in variants if (text := notes.left_out(variant))
     )
@@ -125,7 +130,7 @@ def _differences(rows: Sequence[Row], lead: str) -> list[Block]:
     """Return a figure of the differences to local-only, if the setting describes the federation."""
     if not (found := by_value(rows)):
         return []
-    caption = f"Difference to local-only training{words.leading(lead)} at each value. {words.CORRECTED.capitalize()}"
+    caption = f"Difference to local-only training{words.leading(lead)} at each value, {words.FILLED}."
     return [Picture("differences", figures.differences_by_value(found, lead), f"{caption} {words.FEW}.")]
 
 
@@ -137,7 +142,8 @@ def _matrices(variants: Sequence[Comparison], title: str) -> list[Block]:
         for result in found[:1]:
             caption = (
                 f"{title} {setting(variant.value)}: the weight of each teacher (column) for each student (row) at the "
-                f"end of {result.title}, seed {result.seeds[0]}, and how similar the clients' label distributions are."
+                f"end of {result.title}, seed {result.seeds[0]}, and how similar the clients' label distributions are. "
+                f"{words.order_of(result.clients)}"
             )
             drawn.append(Picture(f"coefficients_{place}", figures.coefficient_heatmaps(result), caption))
     return drawn
@@ -152,11 +158,14 @@ def outcomes(rows: Sequence[Row], title: str) -> str:
         )
         pays += [value] * bool(above)
         kinds = {"significantly above local-only training": above, "significantly below": below}
-        kinds["not significantly different" if above or below else "no method differs significantly"] = same
+        kinds["not shown to differ from it" if above or below else "no method is shown to differ"] = same
         listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
         said.append(f"{title} {value}: {listed}.")
-    if said and pays and len(pays) < len(said):
-        said.insert(0, f"Exchanging knowledge pays with {title.lower()} {' and '.join(pays)} only.")
+    if said:
+        where = f"at {len(pays)} of {len(said)} values of {title}" if pays else f"at no value of {title}"
+        shown = f": {', '.join(pays)}" if 0 < len(pays) < len(said) else ""
+        said.insert(0, f"Exchanging knowledge is shown to help {where}{shown}.")
+        said.append("Differences are in percentage points.")
     return " ".join(said)
 
 
@@ -253,7 +262,7 @@ def summary(variants: Sequence[Comparison], parameter: str, rows: Sequence[Row] 
     picked = [row for row in rows if row.chosen]
     if not picked:
         none = f"No value of {title} was chosen: {study.no_choice(variants, variants[0].methods)}."
-        return f"{found} {none}" if (found := outcomes(rows, title)) else none
+        return outcomes(rows, title) or none
     lead = Comparison([row.result for row in rows]).headline
     how = f"{point_title(AFTER_TRANSFER).lower()}{words.leading(lead)}"
     sentences = []

@@ -14,11 +14,13 @@ from ktpfl_pipeline.core.identity import flat
 from ktpfl_pipeline.core.method import Method
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_LOCAL, AFTER_TRANSFER, CHOSEN, LAST, VALIDATION
 from ktpfl_pipeline.core.settings import Budgets, Knowledge, Reliability, Stragglers
+from ktpfl_pipeline.reports.style import NAMED
 
 OWN_MODEL = "each client's own model at the end of the round on that client's test samples,"
 FEW = f"Fewer than {FEWEST_SEEDS} seeds give no interval"
 PAIRED = "paired by seed, with t intervals over the seeds, corrected for the number of rows"
 CORRECTED = f"{PAIRED}; significant, in bold, if the interval excludes zero."
+FILLED = f"{PAIRED}. Filled: significant, the interval excludes zero"
 INTERVALS = (
     "the differences of a column are tested together by Holm's step-down procedure, at 95 % for all of them, so an "
     f"interval has a level of 95 % or more. A difference whose interval excludes zero is significant. {FEW}."
@@ -136,6 +138,12 @@ def private(settings: Mapping[str, Any], spent: Sequence[float]) -> str:
     return how.format(**noise) + epsilon if noise else ""
 
 
+def order_of(clients: int) -> str:
+    """Return the order of the clients in a figure of a matrix, and what follows their names there, as a sentence."""
+    named = ", which are in brackets after its name" if clients <= NAMED else ""
+    return f"Clients are ordered by the two most frequent classes of each client{named}."
+
+
 def sentences(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
@@ -217,6 +225,8 @@ def setting(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
     if isinstance(value, Mapping):
+        if value == {"scheme": "iid"}:
+            return "same class mix (iid)"
         if value.keys() == {"scheme", "labels_per_client"}:
             return f"{setting(value['labels_per_client'])} labels per client"
         bare = ("encoding", "scheme")  # the value alone describes the section

@@ -107,7 +107,7 @@ def read(path: Path) -> Plan:
         checks.check_methods("experiment", experiment, file.methods)
     assert experiment.clients is not None
     folder = path.resolve().parent
-    return Plan(file, experiment, experiment.clients, folder, folder / file.project)
+    return Plan(file, experiment, experiment.clients, folder, (folder / file.project).resolve())
 
 
 def parsed(section: dict[str, Any]) -> Experiment:
