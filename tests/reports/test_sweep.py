@@ -139,7 +139,7 @@ class TestChoice:
 
     def test_each_value_has_an_answer_where_none_can_be_chosen(self, prose: Prose, made: Make) -> None:
         """One partition where exchange pays, and one where it does not."""
-        same = ((0.90, 0.89, 0.91), (0.90, 0.92, 0.91))
+        same, other = ((0.90, 0.89, 0.91), (0.90, 0.92, 0.91)), ((0.80, 0.79, 0.81), (0.80, 0.82, 0.81))
         given = self.partitions(made, {"iid": ((0.80, 0.81, 0.82), (0.70, 0.71, 0.72)), "two_labels": same})
         said = prose(sweep.summary(given, "partition"))
         first = "Exchanging knowledge is shown to help at 1 of 2 values of Partition: same class mix (iid). "
@@ -149,7 +149,7 @@ class TestChoice:
         built = sweep.build("sweep_first_run", "partition", given)
         assert {"differences", "accuracy"} <= built.figures.keys() and "chosen" not in keys(built.brief[0])
         assert "cannot be chosen" in words_of(built)
-        nowhere = self.partitions(made, {"iid": same, "two_labels": same})
+        nowhere = self.partitions(made, {"iid": other, "two_labels": same})
         assert "shown to help at no value of Partition." in sweep.summary(nowhere, "partition")
 
     def partitions(self, made: Make, tests: dict[str, Any]) -> list[Comparison]:

@@ -144,8 +144,8 @@ def chosen(comparison: Comparison) -> str:
         f"If each client keeps the better of two models by its validation samples, its own or that of {main.title}, "
         f"mean accuracy differs from local-only by {signed(gain.mean)} percentage points{over}. On average, {kept:.1f} "
         f"of {main.clients - len(main.runs[0].adversaries)} clients keep the model of {main.title}. The share of "
-        f"clients that lose more than {100 * POINT:g} point is {before:.0f} % before the choice and {after:.0f} % after "
-        "it."
+        f"clients that lose more than {100 * POINT:g} point is {before:.0f} % before the choice and {after:.0f} % "
+        "after it."
     )
 
 
