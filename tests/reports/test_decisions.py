@@ -114,7 +114,9 @@ class TestDecisions:
 class TestChoice:
     def test_it_is_right_where_the_validation_samples_are(self) -> None:
         said, table, _ = decisions.choice(compared())
-        assert "from local-only by +6.7 percentage points, 95 % interval [+6.7, +6.7]. 1.0 of 3 clients" in said.text
+        assert (
+            "from local-only by +6.7 percentage points, 95 % interval [+6.7, +6.7]. On average, 1.0 of 3 " in said.text
+        )
         assert "lose more than 1 point is 33 % before the choice and 0 % after it" in said.text
         (row,) = table.rows
         shown = ("chosen", "chosen_minus_local", "keeping", "losing_before", "losing_after", "right", "better")

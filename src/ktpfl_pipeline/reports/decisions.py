@@ -70,6 +70,7 @@ def table(comparison: Comparison, candidate: MethodResult, found: list[Decision]
     shown = [
         Column("client", "Client", value=lambda each: str(each.client)),
         Column("decision", "Decision", meaning=_meaning(), value=lambda each: each.decision),
+        Column("words", "In words", "points", value=in_words),  # seen on a narrow screen too
         Column("samples", "Samples", value=lambda each: Number(each.samples, "{:,.0f}".format)),
         Column("classes", "Classes", value=lambda each: each.classes and Number(each.classes, "{:.0f}".format)),
         Column("alone", f"{title} alone", "%", value=lambda each: percent(each.alone)),
@@ -84,7 +85,6 @@ def table(comparison: Comparison, candidate: MethodResult, found: list[Decision]
             f"{candidate.title} has the highest mean{kind} on these test samples.",
             lambda each: interval(each.difference),
         ),
-        Column("words", "In words", "points", value=in_words),
         Column(
             "teachers",
             "Learns from",
