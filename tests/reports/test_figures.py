@@ -316,6 +316,15 @@ class TestHeatmaps:
             figures.coefficient_heatmaps(study[1])
 
 
+def test_confusion_matrices_with_long_names_fit_their_figure(run):
+    names, one = [f"a long name {n}" for n in range(6)], run("kt_pfl", 0, [(0.5, 0.5)])
+    shown = replace(one, confusion=np.eye(6, dtype=int).tolist(), class_names=names)
+    figure = figures.confusion_matrices([summarize([shown], {})] * 3)
+    figure.draw_without_rendering()
+    boxes = [part.get_window_extent() for axes in figure.axes for part in (axes.title, axes.xaxis.label)]
+    assert all(box.y0 >= 0 and box.y1 <= figure.bbox.height for box in boxes)
+
+
 class TestCoefficientPanels:
     def test_on_one_scale_in_the_order_of_the_labels(self, run):
         matrices = ([[0.6, 0.4], [0.1, 0.9]], [[0.5, 0.5], [0.5, 0.5]])

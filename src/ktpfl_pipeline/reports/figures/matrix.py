@@ -178,17 +178,19 @@ def confusion_matrices(results: Sequence[MethodResult]) -> Figure:
         raise ValueError("A method without a confusion matrix cannot be drawn.")
     across = min(3, max(2, len(results))) if len(results) <= 6 else 4
     titles = [result.title for result in results]
-    figure, panels = base.grid_of_panels(titles, across, WIDTH / across + 0.4, 60 // across)
     names = results[0].runs[0].classes
     short = [base.shortened(name, 14) for name in names]
+    size: Any = min(7.5, 90 / len(names))
+    longest = max(map(len, short)) if len(names) <= MOST else 0
+    below = 0.6 * size / 72 * longest if longest > 2 else 0.0  # the height of names that are turned
+    figure, panels = base.grid_of_panels(titles, across, WIDTH / across + 0.4 + below, 60 // across)
     for n, (axes, result) in enumerate(zip(panels, results, strict=True)):
         counts = np.sum([run.confusion for run in result.runs], axis=0)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         image = _heatmap(axes, shares, Normalize(0, 1))
         axes.tick_params(length=0)
-        size: Any = min(7.5, 90 / len(names))
         if len(names) <= MOST:
-            axes.set_xticks(range(len(names)), short, rotation=90 if max(map(len, short)) > 2 else 0, fontsize=size)
+            axes.set_xticks(range(len(names)), short, rotation=90 if longest > 2 else 0, fontsize=size)
             axes.set_yticks(range(len(names)), short if n % across == 0 else [""] * len(names), fontsize=size)
         for row, column in np.ndindex(*shares.shape) if len(names) <= WRITTEN else ():
             shade = ON_DARK if shares[row, column] > 0.6 else ON_LIGHT
