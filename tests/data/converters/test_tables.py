@@ -50,6 +50,17 @@ def test_the_command_writes_what_a_source_reads(patients: Path) -> None:
         "median of all rows, 250",
     ):
         assert line in done.output
+    assert done.output.endswith(f"private.source: npz:{out}\n")
+
+
+def test_a_file_in_the_folder_of_data_is_named_as_settings_name_it(
+    patients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(patients.parent)
+    Path("data", "01_raw").mkdir(parents=True)
+    given = ["csv", str(patients), "data/01_raw/mine.npz", "--label", "diagnosis", "--drop", "id"]
+    done = CliRunner().invoke(convert, given)
+    assert done.output.endswith("private.source: npz:mine.npz\n"), done.output
 
 
 def test_rows_with_a_missing_value_may_be_left_out(patients: Path) -> None:
