@@ -234,7 +234,10 @@ def comparison(source: str) -> str:
     for setting in settings_by_source()[source]:
         own = {method: gain for (place, method), gain in corrected.items() if place == setting}
         lines += [[setting, *[""] * (len(lines[0]) - 1)], *lines_of(setting, own)]
-    return drawn(lines)
+    table = drawn(lines)
+    for setting in settings_by_source()[source]:  # a long name may break in a narrow column
+        table = table.replace(f"| {setting} |", f"| {setting.replace('_', '_<wbr>')} |")
+    return table
 
 
 def lines_of(setting: str, corrected: Mapping[str, Difference | None]) -> list[list[Entry]]:
