@@ -18,6 +18,13 @@ def test_every_published_cell_has_a_section_of_conf() -> None:
     assert all(f"\n{name}:" in sections for name in external.cells_by_setting())
 
 
+def test_every_source_has_a_section_of_the_page() -> None:
+    """So that the table can be written after any setting was run."""
+    page = external.PAGE.read_text("utf-8")
+    sources = {external.project(cells[0]) for cells in external.cells_by_setting().values()}
+    assert all(f"\n## {source}\n" in page for source in sources)
+
+
 def test_rules_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external, "KEPT", tmp_path)
     rows = ["fedavg,0,0,4,10 30 20 20 20 20", "fedavg,0,1,4,30 50 20 40 40 40", "fedavg,1,0,4,0 0 0 0 0 80"]
