@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from ktpfl_pipeline.core.errors import InputError, plural
+from ktpfl_pipeline.data.registry import RAW
 
-RAW = Path("data/01_raw")
-"""The folder in which relative paths of sources begin."""
 FOLDER = click.argument("folder", type=click.Path(path_type=Path))
 OUT = click.argument("out", type=click.Path(path_type=Path))
 

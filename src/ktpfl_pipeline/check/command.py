@@ -40,7 +40,7 @@ TEXTS = tuple(f"{models.__name__}.{module}" for module in ("text", "transformers
 @click.option("--classes", default=10, show_default=True, type=click.IntRange(2), help="Number of classes of a model.")
 @click.option(
     "--folder",
-    default=Path("data/01_raw"),
+    default=registry.RAW,
     show_default=True,
     type=click.Path(path_type=Path),
     help="Folder that relative paths of a source start from.",

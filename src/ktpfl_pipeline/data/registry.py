@@ -20,6 +20,8 @@ SOURCES: dict[str, str] = {
     "text": "text",  # text:<path>
 }
 """The module of each source in `data.sources`, which has the function `load`; and the dataset's name in torchvision."""
+RAW = Path("data/01_raw")
+"""The folder of a project in which relative paths of sources start."""
 FILES = {".npz": ("npz",), ".csv": ("table", "text"), ".json": ("leaf",)}
 """The sources that read one file, by the file's suffix."""
 PATH = re.compile(r"(?P<path>\w+(?:\.\w+)+:\w+)(?::(?P<argument>.*))?", re.DOTALL)
