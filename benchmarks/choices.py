@@ -1,15 +1,17 @@
 """What converged clients gain if each keeps the better of two models by its validation samples.
 
-    python benchmarks/choices.py run                        all settings of converged.py, three seeds, hours
-    python benchmarks/choices.py run kt_pfl,fedmd 0,1,2     some methods, next to local-only training, and these seeds
-    python benchmarks/choices.py page                       the table of docs/results/converged.md
+    python benchmarks/choices.py run                                  all settings of converged.py, two hours
+    python benchmarks/choices.py run kt_pfl,fedmd 0,1,2 CIFAR-10      some methods next to local-only training, these
+                                                                      seeds, one dataset
+    python benchmarks/choices.py page                                 the table of docs/results/converged.md
 
 The clients, data and rounds are those of converged.py, whose rows hold no validation accuracies. `run` can be stopped
-at any time: runs are continued from checkpoints in build/choices. It writes benchmarks/results/choices.csv, and prints
-the rows. Accuracies are fractions of 1.
+at any time: runs are continued from checkpoints in build/choices. It prints the rows, and replaces those of the same
+methods and settings in benchmarks/results/choices.csv. Accuracies are fractions of 1.
 """
 
 import sys
+from collections.abc import Mapping
 from itertools import product
 from statistics import fmean
 
@@ -39,10 +41,8 @@ def rows(comparison: Comparison) -> Rows:
         for when, point in (("before", AFTER_TRANSFER), ("after", CHOSEN)):
             gain = comparison.gains(point)[result.method]
             assert gain is not None
-            low, high = (f"{end:.4f}" for end in gain.ends) if gain.ends else ("", "")
             losing = fmean(comparison.worse_off(result, point, POINT))
-            row |= {f"gain_{when}": f"{gain.mean:.4f}", f"low_{when}": low, f"high_{when}": high}
-            row |= {f"losing_{when}": f"{losing:.4f}"}
+            row |= {f"gain_{when}": f"{gain.mean:.4f}", f"losing_{when}": f"{losing:.4f}"}
         counts = {"judged": choices.judged, "right": choices.right, "better": choices.better}
         keeping = f"{fmean(choices.keeping) / CLIENTS:.4f}"
         found.append({**row, "keeping": keeping, **{name: str(count) for name, count in counts.items()}})
@@ -73,19 +73,29 @@ def page() -> None:
     write(PAGE, tables())
 
 
-def run(names: str = ",".join(COMPARED), seeds: str = "0,1,2") -> None:
+def merged(kept: Rows, new: Rows) -> Rows:
+    """Return the kept rows with the new ones, which replace those of the same method, data and partition, in order."""
+    by_key = {(row["data"], row["partition"], row["method"]): row for row in (*kept, *new)}
+    settings = list(product(DATA, PARTITIONS))
+
+    def place(row: Mapping[str, str]) -> tuple[int, float]:
+        return settings.index((row["data"], row["partition"])), -float(row["gain_before"])
+
+    return sorted(by_key.values(), key=place)
+
+
+def run(names: str = ",".join(COMPARED), seeds: str = "0,1,2", data: str = ",".join(DATA)) -> None:
     torch.set_num_threads(1)
-    found: Rows = []
-    for data, partition in product(DATA, PARTITIONS):
-        federations = [federation_of(data, partition, seed) for seed in map(int, seeds.split(","))]
-        place = UNFINISHED / data / partition
+    for private, partition in product(data.split(","), PARTITIONS):
+        federations = [federation_of(private, partition, seed) for seed in map(int, seeds.split(","))]
+        place = UNFINISHED / private / partition
         results = [
             in_memory.run(name, *federations, rounds=ROUNDS, checkpoints=place) for name in (LOCAL, *names.split(","))
         ]
         comparison = Comparison(results).leading(evaluation={"choice": vars(Choice())})
-        found += [{"data": data, "partition": partition, **row} for row in rows(comparison)]
-        print(*(" ".join(row.values()) for row in found if row["data"] == data), sep="\n", flush=True)
-    overwrite(KEPT, found)
+        found: Rows = [{"data": private, "partition": partition, **row} for row in rows(comparison)]
+        print(*(" ".join(row.values()) for row in found), sep="\n", flush=True)
+        overwrite(KEPT, merged(read(KEPT), found))
 
 
 if __name__ == "__main__":

@@ -24,3 +24,17 @@ def test_a_row_has_gains_and_losers_before_and_after_the_choice() -> None:
 def test_the_page_shows_the_kept_rows() -> None:
     text = choices.PAGE.read_text("utf-8")
     assert replaced(text, choices.tables()) == text
+
+
+def test_new_rows_replace_those_of_the_same_method_and_setting() -> None:
+    kept = choices.read(choices.KEPT)
+    first = {**kept[0], "gain_before": "0.5"}
+    other = {**kept[0], "method": "fedavg", "gain_before": "-0.5"}
+    rows = choices.merged(kept, [other, first])
+    assert choices.merged(kept, []) == kept
+    assert [row for row in rows if row["method"] == "fedavg"] == [other]
+    assert (len(rows), rows[0], rows.index(other)) == (
+        len(kept) + 1,
+        first,
+        sum((row["data"], row["partition"]) == (first["data"], first["partition"]) for row in kept),
+    )
