@@ -3,7 +3,7 @@
     python benchmarks/choices.py run                                  all settings of converged.py, two hours
     python benchmarks/choices.py run kt_pfl,fedmd 0,1,2 CIFAR-10      some methods next to local-only training, these
                                                                       seeds, one dataset
-    python benchmarks/choices.py page                                 the table of docs/results/converged.md
+    python benchmarks/choices.py page                                 the tables of both pages of converged.py
 
 The clients, data and rounds are those of converged.py, whose rows hold no validation accuracies. `run` can be stopped
 at any time: runs are continued from checkpoints in build/choices. It prints the rows, and replaces those of the same
@@ -13,10 +13,11 @@ methods and settings in benchmarks/results/choices.csv. Accuracies are fractions
 import sys
 from collections.abc import Mapping
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 
 import torch
-from converged import CLIENTS, DATA, METHODS, PAGE, PARTITIONS, PARTS, ROUNDS, federation_of
+from converged import CLIENTS, DATA, EVERY, METHODS, PAGE, PARTITIONS, PARTS, ROUNDS, federation_of
 from measure import RESULTS, ROOT
 from studies import LOCAL, Rows, Tables, drawn, named, overwrite, read, write
 
@@ -28,6 +29,7 @@ from ktpfl_pipeline.core.settings import Choice
 from ktpfl_pipeline.reports.numbers import Entry, signed
 
 KEPT, UNFINISHED = RESULTS / "choices.csv", ROOT / "build" / "choices"
+HEADING, WHEN = "## The choice of each client\n", ("before", "after")
 COMPARED = [name for name in METHODS if name not in {LOCAL, *PARTS}]
 
 
@@ -49,28 +51,47 @@ def rows(comparison: Comparison) -> Rows:
     return found
 
 
-def table(kept: Rows) -> str:
-    """Return the table, each setting named once: gains over local-only training and shares of clients, in percent."""
-    head: list[Entry] = ["setting", "method", "gain", "gain, chosen", "losers", "losers, chosen", "keep", "right"]
-    lines, above = [head], ""
+def shares(rows: Rows) -> list[Entry]:
+    """Return means over rows in percent: losers before and after the choice, clients that keep the model, and right."""
+    losing = [fmean(float(row[f"losing_{when}"]) for row in rows) for when in WHEN]
+    right = sum(int(row["right"]) for row in rows) / sum(int(row["judged"]) for row in rows)
+    return [f"{100 * share:.0f}" for share in (*losing, fmean(float(row["keeping"]) for row in rows), right)]
+
+
+SHARES: list[Entry] = ["losers", "losers, chosen", "keep", "right"]
+
+
+def by_setting(kept: Rows) -> str:
+    """Return one row per setting and method, each setting named once: mean gains over local-only training, shares."""
+    lines, above = [["setting", "method", "gain", "gain, chosen", *SHARES]], ""
     for row in kept:
-        gains = [signed(float(row[f"gain_{when}"])) for when in ("before", "after")]
-        losing = [f"{100 * float(row[f'losing_{when}']):.0f}" for when in ("before", "after")]
-        shares = [100 * float(row["keeping"]), 100 * int(row["right"]) / int(row["judged"])]
+        gains = [signed(float(row[f"gain_{when}"])) for when in WHEN]
         setting = f"{row['data']}, {row['partition']}"
-        lines.append([setting if setting != above else "", named(row["method"]), *gains, *losing])
-        lines[-1] += [f"{share:.0f}" for share in shares]
+        lines.append([setting if setting != above else "", named(row["method"]), *gains, *shares([row])])
         above = setting
     return drawn(lines)
 
 
-def tables() -> Tables:
-    """Return the table of the kept rows by its heading."""
-    return {"## The choice of each client\n": table(read(KEPT))}
+def by_method(kept: Rows) -> str:
+    """Return one row per method, highest mean gain first: means over the settings, and the lowest gains."""
+    lines: list[list[Entry]] = [["method", "gain", "gain, chosen", "lowest", "lowest, chosen", *SHARES]]
+    rows = {row["method"]: [each for each in kept if each["method"] == row["method"]] for row in kept}
+    before, after = ({name: [float(row[f"gain_{when}"]) for row in own] for name, own in rows.items()} for when in WHEN)
+    for name in sorted(rows, key=lambda name: -fmean(before[name])):
+        values = [of(gains[name]) for of in (fmean, min) for gains in (before, after)]
+        lines.append([named(name), *map(signed, values), *shares(rows[name])])
+    return drawn(lines)
+
+
+def tables() -> dict[Path, Tables]:
+    """Return the tables of the kept rows by page and heading."""
+    kept = read(KEPT)
+    return {PAGE: {HEADING: by_method(kept)}, EVERY: {HEADING: by_setting(kept)}}
 
 
 def page() -> None:
-    write(PAGE, tables())
+    for file, headed in tables().items():
+        write(file, headed)
 
 
 def merged(kept: Rows, new: Rows) -> Rows:

@@ -15,15 +15,30 @@ def test_a_row_has_gains_and_losers_before_and_after_the_choice() -> None:
     assert [float(row[f"gain_{when}"]) for when in ("before", "after")] == [0.0, 0.0667]
     assert [float(row[f"losing_{when}"]) for when in ("before", "after")] == [0.3333, 0.0]
     assert (row["judged"], row["right"], row["better"]) == ("6", "6", "3")
-    (line,) = choices.table([{"data": "Digits", "partition": "two classes", **row}]).splitlines()[2:]
-    cells = ["Digits, two classes", "KT-pFL", "0.0", "+6.7", "33", "0", row["keeping"], "100"]
-    cells[-2] = f"{100 * float(row['keeping']):.0f}"
-    assert [cell.strip() for cell in line.strip("|").split("|")] == cells
+    kept = [{"data": "Digits", "partition": "two classes", **row}]
+    shares = ["33", "0", f"{100 * float(row['keeping']):.0f}", "100"]
+    assert cells(choices.by_setting(kept)) == [["Digits, two classes", "KT-pFL", "0.0", "+6.7", *shares]]
 
 
-def test_the_page_shows_the_kept_rows() -> None:
-    text = choices.PAGE.read_text("utf-8")
-    assert replaced(text, choices.tables()) == text
+def cells(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_methods_have_the_mean_and_the_lowest_gain_of_their_settings() -> None:
+    row = {"gain_before": "0.10", "gain_after": "0.02", "losing_before": "0.2", "losing_after": "0.0"}
+    row |= {"keeping": "0.5", "judged": "10", "right": "6"}
+    other = {**row, "gain_before": "-0.04", "losing_before": "0.4", "judged": "30", "right": "30"}
+    kept = [{"method": "fedmd", **row}, {"method": "kt_pfl", **row, "gain_before": "0.2"}, {"method": "fedmd", **other}]
+    assert cells(choices.by_method(kept)) == [
+        ["KT-pFL", "+20.0", "+2.0", "+20.0", "+2.0", "20", "0", "50", "60"],
+        ["FedMD", "+3.0", "+2.0", "−4.0", "+2.0", "30", "0", "50", "90"],
+    ]
+
+
+def test_the_pages_show_the_kept_rows() -> None:
+    for page, headed in choices.tables().items():
+        text = page.read_text("utf-8")
+        assert replaced(text, headed) == text
 
 
 def test_new_rows_replace_those_of_the_same_method_and_setting() -> None:
