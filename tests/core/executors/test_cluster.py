@@ -63,6 +63,10 @@ def process(space: Any, n: int) -> Outcome[int]:
     return Outcome(os.getpid())
 
 
+def niceness(space: Any, n: int) -> Outcome[int]:
+    return Outcome(os.nice(0))
+
+
 def assigned(space: Any, n: int) -> Outcome[str]:
     return Outcome(os.environ["CUDA_VISIBLE_DEVICES"])
 
@@ -245,6 +249,9 @@ class TestWhereThingsAre:
         assert len(set(found.values())) == 2
         assert os.getpid() not in found.values()
         assert run(fed, process) == found
+
+    def test_workers_have_the_priority_of_the_run(self, fed: Federation) -> None:
+        assert set(run(fed, niceness).values()) == {os.nice(0)}
 
     def test_a_worker_knows_its_own_clients_alone(self, fed: Federation) -> None:
         found = run(fed, known)

@@ -66,6 +66,7 @@ class Session:
         os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
         if settings.address == LOCAL:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # listen on the loopback address alone
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 makes workers wait for all other processes
         import ray
 
         self._folder: tempfile.TemporaryDirectory[str] | None = None
