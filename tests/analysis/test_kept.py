@@ -96,6 +96,9 @@ def test_rows_are_encoded_as_in_training_and_missing_cells_are_filled(place: Pat
     assert torch.equal(inputs, request)
     from_npz = model.inputs.of_file(place / "patients.npz")
     assert torch.equal(from_npz, load("npz:patients.npz", place).inputs)
+    np.savez(place / "turned.npz", features=from_npz.flip(1), columns=["smoker=yes", "smoker=no", "age"])
+    with pytest.raises(InputError, match=r"turned\.npz has 'smoker=yes' as column 0 .* the training data has 'age'"):
+        model.inputs.of_file(place / "turned.npz")
     assert model.class_names == ["0", "1"]
 
 

@@ -91,7 +91,8 @@ class Inputs:
         size, window = (
             None if known[name] is None else (known[name][0], known[name][1]) for name in ("size", "window")
         )
-        return Reading(size, window, text=text, known=self.served.vocabulary)
+        names = None if self.served.columns is None else tuple(self.served.columns)
+        return Reading(size, window, text=text, known=self.served.vocabulary, columns=names)
 
     def of_file(self, file: Path, decimal: str = ".", missing: Sequence[str] = ()) -> Tensor:
         """Return the inputs in a file, or in a folder of image files, in the form of the source, (B, ...).
@@ -115,9 +116,6 @@ class Inputs:
                 raise InputError(f"{file} has no image file: images are {', '.join(IMAGE_SUFFIXES)}.")
             return self._images(file, files)
         if suffix == ".npz":
-            own = npz.columns(str(file.absolute()), Path()) if form == "rows" else None
-            if own is not None and list(own) != list(self.served.columns or ()):
-                raise InputError(f"{file} has other columns than the model takes, {listed(self.served.columns or ())}.")
             return self._adapted(npz.unlabeled(str(file.absolute()), Path(), self._reading)[0], file)
         if suffix == ".npy" and form == "arrays":
             with readable(file, "is not an array of numbers", "save it with numpy.save"):

@@ -64,6 +64,28 @@ def test_arrays_of_each_client(tmp_path):
     assert torch.equal(load_public("clients:ours", "digits", tmp_path), samples.inputs)
 
 
+def test_features_of_clients_and_of_public_samples_have_the_same_names_in_the_same_order(tmp_path):
+    values, names = np.arange(12.0).reshape(4, 3), np.array(["age", "bmi", "sex"])
+    for client, columns in (("a", names), ("b", names)):
+        save(tmp_path / f"ours/{client}/data.npz", features=values, labels=LABELS, columns=columns)
+    save(tmp_path / "ours/public.npz", features=values, columns=names[::-1])
+    private = load("clients:ours", tmp_path)
+    assert private.columns == ("age", "bmi", "sex")
+    for source in ("included", "npz:ours/public.npz"):
+        with input_error(
+            "public.npz has 'sex' as column 0 (from 0)", "and the training data has 'age': give both", "--like"
+        ):
+            load_public(source, "clients:ours", tmp_path, Reading().of_public(private))
+    save(tmp_path / "ours/b/data.npz", features=values, labels=LABELS, columns=names[[0, 2, 1]])
+    with input_error("data.npz has 'sex' as column 1 (from 0)", "data.npz has 'bmi': give both the same columns"):
+        load("clients:ours", tmp_path)
+    save(tmp_path / "ours/b/data.npz", features=values[:, :2], labels=LABELS, columns=names[:2])
+    with input_error("has no further column as column 2", "has 'sex'"):
+        load("clients:ours", tmp_path)
+    save(tmp_path / "ours/b/data.npz", features=values, labels=LABELS)
+    assert load("clients:ours", tmp_path).columns is None  # the names of some are unknown
+
+
 def test_clients_keep_what_they_are_tested_on(tmp_path):
     for name in ("a", "b"):
         save(tmp_path / f"ours/{name}/train.npz", images=GREY, labels=LABELS)

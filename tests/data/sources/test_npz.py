@@ -50,6 +50,13 @@ def test_features_of_any_shape_are_read_as_float32(tmp_path):
             assert np.array_equal(samples.inputs.numpy(), features)
 
 
+def test_each_feature_has_a_name_and_a_value_for_missing_ones_or_none_has(tmp_path):
+    for name, values in (("columns", np.array(["age", "bmi"])), ("fill", np.zeros(2))):
+        save(tmp_path / "mine.npz", features=np.ones((4, 3)), labels=LABELS, **{name: values})
+        with case(name), input_error(f"has 3 features per sample and 2 values in '{name}': save one per feature."):
+            load("npz:mine.npz", tmp_path)
+
+
 def test_owners_are_numbered_in_sorted_order(tmp_path):
     for clients, names in (
         (np.array([10, 9, 10, -1], "i2"), ("-1", "9", "10")),

@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, meant, plural
 from ktpfl_pipeline.core.machine.resources import MAX_BYTES, check_claim
 from ktpfl_pipeline.data.sources.files import file_in, readable
-from ktpfl_pipeline.data.sources.parts import Extent, Part, as_float32, extent, joined
+from ktpfl_pipeline.data.sources.parts import Extent, Part, as_float32, check_columns, extent, joined
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY, vocabulary_of
 
@@ -66,10 +66,13 @@ def read(path: Path) -> LabeledDataset:
 def unlabeled(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> tuple[Tensor, Vocabulary | None]:
     """Return the images, features or tokens of a file without labels, and the vocabulary of tokens; None if no tokens.
 
-    Raises InputError if the vocabulary is known and differs from that of the private tokens, `reading.known`.
+    Raises InputError if the vocabulary is known and differs from that of the private tokens, `reading.known`, or if the
+    names of features are known and differ from `reading.columns`.
     """
     path = _file(argument, folder)
     found = part(path, labeled=False)
+    if reading.columns:
+        check_columns(path, _columns(path), "the training data", reading.columns)
     private, own = reading.known, found.vocabulary
     if private and own and own.words and (own.words, own.padding) != (private.words, private.padding):
         raise InputError(
@@ -126,7 +129,11 @@ def _vocabulary(path: Path, ids: Tensor, arrays: dict[str, Any]) -> Vocabulary:
 
 def columns(argument: str, folder: Path) -> tuple[str, ...] | None:
     """Return the names of the features of vectors in a file; None if it has none."""
-    found = _named(_file(argument, folder), "columns")
+    return _columns(_file(argument, folder))
+
+
+def _columns(path: Path) -> tuple[str, ...] | None:
+    found = _named(path, "columns")
     return tuple(map(str, found["columns"])) if found else None
 
 
@@ -287,6 +294,11 @@ def _check_others(path: Path, kind: str, headers: Headers) -> None:
             )
         if name in _PER_SAMPLE and shape[0] != (number := headers[kind][0][0]):
             raise InputError(f"{path} has {number:,} {kind} and {shape[0]:,} {name}: save as many {name} as {kind}.")
+        if name in ("columns", "fill") and len(headers[kind][0]) == 2 and shape != (wanted := headers[kind][0][1:]):
+            raise InputError(
+                f"{path} has {plural(wanted[0], 'feature')} per sample and {shape[0]:,} values in {name!r}: save one"
+                " per feature."
+            )
         if name == "vocabulary" and not 2 <= shape[0] <= MAX_VOCABULARY:
             raise InputError(
                 f"the array 'vocabulary' in {path} has {plural(shape[0], 'token')}, and 2 to {MAX_VOCABULARY:,} are"

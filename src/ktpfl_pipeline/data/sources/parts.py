@@ -8,6 +8,7 @@ Features become 32-bit floats: all values must be finite, and columns must keep 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,6 +94,9 @@ def joined(where: object, parts: Sequence[Part], names: tuple[str, ...] | None =
             is missing or cannot be shown, or 32-bit floats would round away differences of features.
     """
     first = parts[0]
+    named = [part for part in parts if part.columns]
+    for part in named[1:]:
+        check_columns(part.where, part.columns, named[0].where, named[0].columns)
     for part in parts[1:]:
         if (one := kinds.described(part.inputs)) != (other := kinds.described(first.inputs)):
             raise InputError(
@@ -112,7 +116,7 @@ def joined(where: object, parts: Sequence[Part], names: tuple[str, ...] | None =
         "test": None if test is None else torch.from_numpy(test.astype(bool))[kept],
         "groups": None if groups is None else groups_of(groups, owners)[kept],
         "vocabulary": _vocabulary(parts),
-        "columns": first.columns,
+        "columns": first.columns if len(named) == len(parts) else None,
         "fill": first.fill if len(parts) == 1 else None,
     }
     inputs = first.inputs if len(parts) == 1 else torch.cat([part.inputs for part in parts])
@@ -180,6 +184,22 @@ def _vocabulary(parts: Sequence[Part]) -> Vocabulary | None:
                 "'vocabulary' and 'padding' in all files."
             )
     return replace(first, size=max(part.vocabulary.size for part in parts if part.vocabulary))
+
+
+def check_columns(where: object, columns: Sequence[str] | None, other: object, others: Sequence[str] | None) -> None:
+    """Raise InputError if the features in `where` have other names than those of `other`, or another order.
+
+    Nothing is checked if the names of either are unknown.
+    """
+    if not columns or not others:
+        return
+    for place, names in enumerate(zip_longest(columns, others)):
+        if names[0] != names[1]:
+            has = ["no further column" if name is None else repr(name) for name in names]
+            raise InputError(
+                f"{where} has {has[0]} as column {place} (from 0) of its features, and {other} has {has[1]}: give both "
+                "the same columns in the same order, for tables with ktpfl convert csv TABLE OUT --like FILE."
+            )
 
 
 def owners_of(names: Array, where: object) -> tuple[Tensor, tuple[str, ...]]:

@@ -44,6 +44,7 @@ class Reading(NamedTuple):
         skip: whether unreadable files are left out with a warning. Otherwise they are an error.
         text: how texts are converted to tokens.
         known: the vocabulary of the private texts, which public texts use; None for private texts.
+        columns: the names of the private features, which other features must have; None if they are unknown.
     """
 
     size: Size | None = None
@@ -51,6 +52,7 @@ class Reading(NamedTuple):
     skip: bool = False
     text: Text = Text()
     known: Vocabulary | None = None
+    columns: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, image: Any, text: Text) -> "Reading":
@@ -63,7 +65,7 @@ class Reading(NamedTuple):
     def of_public(self, private: LabeledDataset) -> "Reading":
         """Return the settings for public samples: texts use the vocabulary and the length of the private texts."""
         if private.vocabulary is None:
-            return self
+            return self._replace(columns=private.columns)
         return self._replace(known=private.vocabulary, text=replace(self.text, length=private.shape[0]))
 
 
