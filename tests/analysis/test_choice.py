@@ -112,6 +112,18 @@ class TestChosen:
         assert gain is not None
         assert gain.mean == 0.0
 
+    def test_a_client_that_was_absent_in_a_round_has_no_choice_there(self) -> None:
+        """Both clients keep KT-pFL's model whenever they are measured; each is absent in one of three rounds."""
+        ours, own = (
+            made(*run, rounds=3, samples={"validation": [10, 10]})
+            for run in (("kt_pfl", (0.7, 0.7), (0.9, 0.9)), ("local", (0.6, 0.6), (0.5, 0.5)))
+        )
+        history = [replace(r, absent=who) for r, who in zip(ours.history, ([0], [], [1]), strict=True)]
+        comparison = compared(summarize([replace(ours, history=history)], {}), summarize([own], {}))
+        found = comparison.choices(comparison.main)
+        assert found is not None
+        assert (found.keeping, found.judged, found.right) == ([2.0], 4, 4)
+
     @pytest.mark.parametrize("without", ["rule", "validation", "local", "counts"])
     def test_without_what_it_needs_there_is_no_choice(self, without: str) -> None:
         kt_pfl, local = both(**({"samples": {}} if without == "counts" else {}))

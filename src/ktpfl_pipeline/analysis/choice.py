@@ -87,9 +87,12 @@ def _chosen(run: FinishedRun, alone: FinishedRun, how: Choice) -> FinishedRun | 
 
 
 class Choices(NamedTuple):
-    """What the clients' choices between a method's model and their own lead to. Malicious clients do not count."""
+    """What the clients' choices between a method's model and their own lead to.
 
-    keeping: list[float]  # the number of clients that keep the method's model, mean over evaluations, by seed
+    Malicious clients do not count. Values that are left out, see `fresh`, do not count either.
+    """
+
+    keeping: list[float]  # the number of clients that keep the method's model, by seed: sum of means over evaluations
     judged: int  # the number of choices, over clients, evaluations and seeds, between models of unequal test accuracy
     right: int  # the number of these that kept the model with the higher test accuracy
     better: int  # the number of these in which the method's model had the higher test accuracy
@@ -98,11 +101,14 @@ class Choices(NamedTuple):
     def of(cls, runs: Sequence[tuple[dict[int, list[Pick]], Collection[int]]], minimum: int) -> "Choices | None":
         """Return the outcome of several runs' `picks`, each with the positions of malicious clients; None without."""
         by_seed = [
-            [[pick for pick in each if pick.client not in malicious] for each in found.values()]
+            [p for each in found.values() for p in each if p.client not in malicious and not math.isnan(p.accuracy)]
             for found, malicious in runs
             if found
         ]
-        judged = [p for seed in by_seed for each in seed for p in each if p.samples >= minimum and p.differs]
-        keeping = [fmean(sum(pick.keeps for pick in each) for each in seed) for seed in by_seed]
+        judged = [p for seed in by_seed for p in seed if p.samples >= minimum and p.differs]
+        keeping = [
+            math.fsum(fmean(p.keeps for p in seed if p.client == client) for client in {p.client for p in seed})
+            for seed in by_seed
+        ]
         right = sum(pick.keeps == (pick.differs > 0) for pick in judged)
         return cls(keeping, len(judged), right, sum(p.differs > 0 for p in judged)) if by_seed else None
