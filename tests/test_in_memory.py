@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from bad_data import IMAGES, LABELS, configuration
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
-from ktpfl_pipeline.core.dataset import LabeledDataset
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.settings import LocalTraining
@@ -256,6 +257,72 @@ def test_errors_name_no_file_of_ones_own_arrays() -> None:
 def test_data_of_another_form_are_refused(data: Any) -> None:
     with pytest.raises(InputError, match="give a source, inputs with labels, a mapping of arrays, or a dataset"):
         federation(data)
+
+
+class Samples(torch.utils.data.Dataset[Any]):
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.samples[place]
+
+
+class Stream(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        yield torch.zeros(3), 0
+
+
+VALUES = np.random.default_rng(0).normal(size=(60, 3))
+MARKED = LabeledDataset(torch.zeros(6, 3), torch.arange(6), test=torch.arange(6) < 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (Samples([(np.zeros(3), 0.0), (np.zeros(3), 0.7)]), r"the given data has the label 0\.7 in row 1 "),
+        (Samples([(np.zeros(3), np.eye(2)[0])]), r"has a label of shape \(2,\): give each sample one class"),
+        (Samples([(np.zeros(3), 0), (np.zeros(4), 1)]), r"inputs of the shapes \(3,\), \(4,\): bring them to one"),
+        (Samples([]), "has no samples, or they are no pairs"),
+        (Samples([{"x": 1}]), "has no samples, or they are no pairs"),
+        (Stream(), "has no length, so it is a stream"),
+        ([(VALUES, np.zeros(60)), (VALUES[:9], np.zeros(9))], "The inputs have several lengths: .* 'clients'"),
+        ((torch.zeros(6, 32, 32, 3, dtype=torch.uint8), np.arange(6)), r"give images\.permute\(0, 3, 1, 2\)"),
+        ((VALUES > 0, np.arange(60)), r"'features' in the given data is bool .*: save \.astype\('float32'\)"),
+        ((np.zeros((6, 8, 8), int), np.arange(6)), "'images' in the given data is int64 and must be uint8"),
+        (MARKED, "has an array 'test' but no array 'clients'"),
+    ],
+)
+def test_samples_that_would_be_read_as_others_are_refused(data: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        federation(data, 2, "mlp", "iid", public={"source": "none"})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Samples([(torch.tensor(row, requires_grad=True), "abc"[n % 3]) for n, row in enumerate(VALUES)]),
+        (torch.from_numpy(VALUES).bfloat16(), np.arange(60) % 3),
+        (pd.DataFrame({"age": range(60), "pulse": range(60, 120)}), pd.Series(np.arange(60) % 3)),
+    ],
+    ids=["names of classes", "bfloat16", "a table of integers"],
+)
+def test_features_may_come_in_any_form(data: Any) -> None:
+    fed = federation(data, 2, "mlp", "iid", public={"source": "none"})
+    assert (fed.classes, fed.clients[0].train.inputs.dtype) == (3, torch.float32)
+
+
+def test_the_vocabulary_of_given_tokens_is_kept() -> None:
+    words = ("[PAD]", "[UNK]", *map(str, range(2, 50)))
+    ids = torch.arange(300).view(60, 5) % 40
+    data = LabeledDataset(ids, torch.arange(60) % 3, vocabulary=Vocabulary(50, 0, words))
+    fed = federation(data, 2, "text_cnn", "iid", public={"source": "none"})
+    assert fed.origin is not None
+    known = fed.origin.data.private.vocabulary
+    assert known is not None
+    assert (known.size, known.padding, known.words) == (50, 0, words)
 
 
 def test_what_a_notebook_shows_is_short(fed: Federation) -> None:

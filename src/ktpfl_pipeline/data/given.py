@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.errors import InputError
+from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.data.owned import OwnedDataset
 
 
@@ -27,13 +27,14 @@ def _arrays(data: Any) -> dict[str, Any]:
     if isinstance(data, LabeledDataset):
         owned = {"clients": np.array(data.names)[data.owners]} if isinstance(data, OwnedDataset) else {}
         named = {} if data.class_names is None else {"classes": np.array(data.class_names)}
-        test = {} if data.test is None or not owned else {"test": data.test.numpy()}
-        others = {"groups": data.groups, "columns": data.columns, "fill": data.fill}
+        others: dict[str, Any] = {"groups": data.groups, "columns": data.columns, "fill": data.fill, "test": data.test}
+        if (known := data.vocabulary) is not None:
+            words = known.words or [str(number) for number in range(known.size)]
+            others |= {"vocabulary": words, "padding": known.padding}
         rest = {name: np.asarray(each) for name, each in others.items() if each is not None}
-        return {**_inputs(data.inputs), "labels": data.labels.numpy(), **named, **owned, **test, **rest}
+        return {**_inputs(data.inputs), "labels": data.labels.numpy(), **named, **owned, **rest}
     if isinstance(data, torch.utils.data.Dataset):
-        pairs = [data[place] for place in range(len(data))]  # type: ignore[arg-type]
-        data = [_stacked([pair[0] for pair in pairs]), np.array([int(pair[1]) for pair in pairs])]
+        data = _pairs(data)
     if isinstance(data, list | tuple) and len(data) == 2:
         return {**_inputs(data[0]), "labels": _array(data[1], "labels")}
     raise InputError(
@@ -41,19 +42,50 @@ def _arrays(data: Any) -> dict[str, Any]:
     )
 
 
-def _stacked(inputs: list[Any]) -> Any:
-    """Return inputs of one shape as one tensor or array, (N, ...)."""
-    return torch.stack(inputs) if isinstance(inputs[0], Tensor) else np.stack([np.asarray(each) for each in inputs])
+def _pairs(data: Any) -> list[Any]:
+    """Return the inputs, (N, ...), and the labels, (N,), of a dataset of torch."""
+    if not hasattr(data, "__len__"):
+        raise InputError("The dataset has no length, so it is a stream of samples: give a dataset that numbers them.")
+    pairs = [data[place] for place in range(len(data))]
+    if not pairs or not all(isinstance(pair, list | tuple) and len(pair) > 1 for pair in pairs):
+        raise InputError("The dataset has no samples, or they are no pairs: give pairs of an input and its label.")
+    inputs, labels = ([_array(pair[place], "a sample") for pair in pairs] for place in (0, 1))
+    if len(shapes := {each.shape for each in inputs}) > 1:
+        raise InputError(f"The dataset has inputs of the shapes {listed(sorted(shapes))}: bring them to one shape.")
+    if odd := next((each.shape for each in labels if each.size != 1), None):
+        raise InputError(f"The dataset has a label of shape {odd}: give each sample one class, a number or a name.")
+    values = [int(label.item()) if label.dtype == bool else label.item() for label in labels]
+    stacked = np.stack(inputs)
+    return [torch.from_numpy(stacked) if isinstance(pairs[0][0], Tensor) else stacked, np.array(values)]
 
 
 def _inputs(inputs: Any) -> dict[str, Any]:
     """Return inputs by the name of their kind: ``images``, ``features`` or ``tokens``."""
-    kind = str(getattr(inputs, "dtype", np.asarray(inputs).dtype))
-    name = "images" if kind.endswith("uint8") else "features" if "float" in kind else "tokens"
+    array = _array(inputs, "inputs")
+    if array.dtype.kind in "iub" and hasattr(inputs, "columns"):  # a DataFrame of numbers has no texts
+        return {"features": array.astype(np.float64)}
+    whole = array.dtype.kind in "iu"
+    name = "tokens" if whole and array.ndim == 2 and array.dtype != np.uint8 else "images" if whole else "features"
     return {name: _array(inputs, name)}
 
 
 def _array(values: Any, name: str) -> Any:
     """Return values as an array. Images of a tensor, (N, C, H, W), become (N, H, W, C)."""
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    return array.transpose(0, 2, 3, 1) if name == "images" and isinstance(values, Tensor) and array.ndim == 4 else array
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        array = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        if name != "images" or array.ndim != 4:
+            return array
+        if array.shape[1] > 4 >= array.shape[3]:
+            raise InputError(
+                f"The images of a tensor are (N, C, H, W), and these have the shape {array.shape}: give "
+                "images.permute(0, 3, 1, 2), or images.numpy()."
+            )
+        return array.transpose(0, 2, 3, 1)
+    try:
+        return np.asarray(values)
+    except ValueError as error:  # lists of several lengths
+        raise InputError(
+            f"The {name} have several lengths: give an array of samples of one shape. The samples of all clients go "
+            "into one array, with the owner of each: {'features': ..., 'labels': ..., 'clients': ...}."
+        ) from error
