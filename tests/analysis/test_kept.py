@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from experiment import EXPERIMENT
@@ -94,6 +95,9 @@ def test_rows_are_encoded_as_in_training_and_missing_cells_are_filled(place: Pat
     assert inputs.tolist() == [[33.0, 0.0, 1.0], [35.5, 0.0, 1.0]]  # the median, the most frequent category
     request = model.inputs.of_request({"age": [33, float("nan")], "smoker": ["yes", None]})
     assert torch.equal(inputs, request)
+    assert torch.equal(inputs, model.inputs.of_request({"age": ["33", pd.NA], "smoker": ["yes", ""]}))
+    (place / "coded.csv").write_text("smoker,age\nyes,33\n?,-999.0\n")
+    assert torch.equal(inputs, model.inputs.of_file(place / "coded.csv", missing=["-999"]))
     from_npz = model.inputs.of_file(place / "patients.npz")
     assert torch.equal(from_npz, load("npz:patients.npz", place).inputs)
     np.savez(place / "turned.npz", features=from_npz.flip(1), columns=["smoker=yes", "smoker=no", "age"])
@@ -106,6 +110,10 @@ def test_a_text_is_tokenized_as_in_training(place: Path) -> None:
     model, samples = kept.load(place / "texts"), load("text:tickets.csv", place)
     assert torch.equal(model.inputs.of_file(place / "tickets.csv"), samples.inputs)
     assert torch.equal(model.inputs.of_texts(["The SCREEN is broken"]), samples.inputs[:1])
+    with pytest.raises(InputError, match="the input has no token in text 2"):
+        model.inputs.of_texts(["The screen", " "])
+    with pytest.raises(InputError, match="The request has the text nan, which is no string"):
+        model.inputs.of_request({"text": ["The screen", float("nan")]})
 
 
 def test_an_image_gets_the_size_and_the_channels_of_training(place: Path) -> None:

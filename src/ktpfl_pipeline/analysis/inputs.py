@@ -24,7 +24,7 @@ from ktpfl_pipeline.data.converters import tables
 from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources import Reading, adapt, npz, table, tokens
 from ktpfl_pipeline.data.sources.files import IMAGE_SUFFIXES, readable
-from ktpfl_pipeline.data.sources.parts import NUMBER
+from ktpfl_pipeline.data.sources.parts import MISSING, NUMBER
 from ktpfl_pipeline.data.sources.photographs import photographs
 
 FORMS = {"rows": "rows of a table (.csv)", "texts": "texts (.csv with a column 'text')", "images": "image files"}
@@ -32,6 +32,8 @@ FORMS = {"rows": "rows of a table (.csv)", "texts": "texts (.csv with a column '
 ARRAYS = "arrays (.npz, .npy, or .csv with a line of column names)"
 TEXT, IMAGE = "text", "image"
 """The names of the only column in requests with texts and with images."""
+NO_VALUE = ("<NA>", "NaT")
+"""Missing values of pandas as text, besides NaN and None."""
 TOKENIZER = "tokenizer.json"
 """The name of a tokenizer file next to a model."""
 
@@ -155,7 +157,11 @@ class Inputs:
             )
             raise InputError(f"The request has {found}: the model takes {self.described}.")
         if self.form == "texts":
-            return self.of_texts([str(text) for text in cells[TEXT]])
+            if odd := [text for text in cells[TEXT] if not isinstance(text, str)]:
+                raise InputError(
+                    f"The request has the text {odd[0]!r}, which is no string: fill it in, or leave it out."
+                )
+            return self.of_texts(cells[TEXT])
         if self.form == "images":
             return self._sent(cells[IMAGE])
         read = {name: [_cell(each) for each in cells[name]] for name in needed}
@@ -203,8 +209,11 @@ class Inputs:
                 problem = "an empty text" if TEXT in named else f"no column {TEXT!r}, only {listed([*found])}"
                 raise InputError(f"{file} has {problem}: the model takes {self.described}.")
             return self.of_texts([str(text) for text in named[TEXT]])
-        absent = {*tables.MISSING, *missing}
-        read = {name: [None if cell in absent else cell for cell in cells] for name, cells in found.items()}
+        absent, exact = {*MISSING, *missing}, [name for name, values in self.columns.items() if values]
+        read = {
+            name: tables.with_missing(cells, absent, None if name in exact else decimal)
+            for name, cells in found.items()
+        }
         if self.form == "rows":
             return self._encoded(file, read, rows, decimal)
         if odd := next((name for name in read if NUMBER.fullmatch(name.replace(decimal, "."))), None):
@@ -268,7 +277,5 @@ class Inputs:
 
 def _cell(value: Any) -> str | None:
     """Return a value of a request as a cell of a table; None for a missing one."""
-    if value is None or value != value:  # noqa: PLR0124 - NaN
-        return None
     text = repr(float(value)) if isinstance(value, float | np.floating) else str(value)
-    return None if text in tables.MISSING else text
+    return None if text in ("", *MISSING, *NO_VALUE) else text

@@ -148,6 +148,41 @@ def test_a_column_that_counts_the_rows_is_pointed_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "cells", "told"),
+    [
+        ("", [7, 3, 9, 5], ": numbers without a name, as pandas writes the index of the rows"),
+        ("Unnamed: 0", [7, 3, 9, 5], "Unnamed: 0: numbers without a name, as pandas writes the index of the rows"),
+        ("row", [3 * n + n % 2 for n in range(20)], "row: numbers that rise with every row, as an index does"),
+        ("age", [20, 22, 25, 30], "age: numbers"),
+        ("dose", [n / 2 for n in range(20)], "dose: numbers"),
+        ("", [7, 3, 3, 5], ": numbers"),
+    ],
+)
+def test_an_index_of_the_rows_is_pointed_out(name: str, cells: list[float], told: str, tmp_path: Path) -> None:
+    rows = "".join(f"{cell},{'ab'[n % 2]}\n" for n, cell in enumerate(cells))
+    (tmp_path / "mine.csv").write_text(f"{name},label\n{rows}", encoding="utf-8")
+    _, said = tables.convert(tmp_path / "mine.csv", "label")
+    advice = f", which no model should learn from: leave them out with --drop {name!r}"
+    assert said[1] == told + advice * (not told.endswith("numbers"))
+
+
+def test_a_number_means_a_missing_value_in_any_form(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("x,code,label\n-999.0,09,a\n-999,9,b\n5,9,a\n7,8,-9\n", encoding="utf-8")
+    made, said = tables.convert(tmp_path / "mine.csv", "label", missing=["-999.00", "9", "-9.0"], text=["code"])
+    assert made["features"][:, 0].tolist() == [6, 6, 5, 7]
+    assert made["columns"].tolist() == ["x", "code=09", "code=8", "code=missing"], "the code 09 is another than 9"
+    assert made["classes"].tolist() == ["-9", "a", "b"]
+    assert "--missing '-9.0': in no column" in said
+    assert not any("'9': in no column" in line or "'-999.00': in no" in line for line in said)
+
+
+def test_a_name_with_the_sign_between_column_and_category_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("t=C,label\n1,a\n2,b\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"mine\.csv has a column 't=C': rename it without ="):
+        tables.convert(tmp_path / "mine.csv", "label")
+
+
+@pytest.mark.parametrize(
     ("cells", "advice"),
     [
         (["36,4", "37", "38,25"], "write --decimal ',' if it has decimal commas. If they are"),

@@ -8,7 +8,7 @@ numbers in another format. The names of the features and their values for missin
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +19,9 @@ from ktpfl_pipeline.core.errors import InputError, listed, meant, plural
 from ktpfl_pipeline.data.columns import VALUES, outliers
 from ktpfl_pipeline.data.inspection import alike, differ
 from ktpfl_pipeline.data.owned import composed
-from ktpfl_pipeline.data.sources.parts import NUMBER, check_told_apart, extent, numbered
+from ktpfl_pipeline.data.sources.parts import MISSING, NUMBER, check_told_apart, extent, numbered
 from ktpfl_pipeline.data.sources.table import Cells, Table, read
 
-MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
-"""Cells that count as missing in feature columns. In the columns of labels, clients and groups they are names."""
 LARGEST = float(np.finfo(np.float32).max)
 MAX_VALUES = 50  # of a text column; more values are probably not categories
 DECIMALS = (".", ",")
@@ -53,8 +51,8 @@ def convert(
 ) -> tuple[Arrays, list[str]]:
     """Return the arrays for an `.npz` file, and one line of text about the conversion of each column.
 
-    A cell is missing if it is empty or one of `missing`. In a feature column, a cell in `MISSING` is missing too. Rows
-    without a label, a client or a group are left out.
+    A cell is missing if it is empty or one of `missing`. In a feature column, a cell in `MISSING` is missing too, and
+    so is a number that equals one of `missing`. Rows without a label, a client or a group are left out.
 
     Args:
         file: the CSV file.
@@ -82,8 +80,10 @@ def convert(
     if both := [name for name in needed if name in drop]:
         raise InputError(f"--drop is {both[0]!r}, which is the column of the label or the client: do not drop it.")
     said = [f"{name}: left out" for name in drop]
-    unknown = {name: {*missing} if name in needed else {*MISSING, *missing} for name in table if name not in drop}
-    table = {name: [None if cell in texts else cell for cell in table[name]] for name, texts in unknown.items()}
+    table, unused = _with_missing(
+        {name: table[name] for name in table if name not in drop}, missing, needed, text, decimal
+    )
+    said += unused
     rows = list(zip(*(table[name] for name in (table if drop_rows else needed)), strict=True))
     kept = [None not in row for row in rows] or [True] * len(next(iter(table.values()), ()))
     if lost := kept.count(False):
@@ -109,6 +109,7 @@ def convert(
     if like is not None:
         features = {name: cells for name, cells in table.items() if name not in needed}
         return arrays | encoded(file, features, like, rows_kept, decimal), said
+    _check_names(file, [name for name in table if name not in needed])
     parts = [
         _feature(file, name, cells, rows_kept, decimal, name in text)
         for name, cells in table.items()
@@ -120,6 +121,44 @@ def convert(
     arrays["columns"] = np.array([name for part in parts for name in part.names])
     arrays["fill"] = np.concatenate([part.fill for part in parts]).astype(np.float32)
     return arrays, [*said, *(part.said for part in parts)]
+
+
+def _with_missing(
+    table: Table, missing: Sequence[str], needed: Sequence[str], text: Sequence[str], decimal: str
+) -> tuple[Table, list[str]]:
+    """Return a table with None for missing cells, and a line of text for each of `missing` that it does not have."""
+    made: Table = {}
+    unused = {*missing}
+    for name, cells in table.items():
+        separator = None if name in (*needed, *text) else decimal
+        made[name] = with_missing(cells, missing if name in needed else (*MISSING, *missing), separator)
+        given: Cells = [cell for cell in {*cells} if cell is not None]
+        unused -= {each for each in unused if None in with_missing(given, [each], separator)}
+    return made, [f"--missing {each!r}: in no column" for each in missing if each in unused]
+
+
+def with_missing(cells: Cells, missing: Collection[str], decimal: str | None) -> Cells:
+    """Return the cells of a column, with None for each that is one of `missing`.
+
+    With a `decimal` separator, numbers are compared by value, so that -999.0 is missing if -999 is.
+    """
+    numbers = {float(each.replace(decimal, ".")) for each in missing if decimal and _is_plain(each, decimal)}
+
+    def is_missing(cell: str) -> bool:
+        if cell in missing:
+            return True
+        return bool(numbers and decimal and _is_plain(cell, decimal)) and float(cell.replace(decimal, ".")) in numbers
+
+    lost = {cell for cell in {*cells} if cell is not None and is_missing(cell)}
+    return [None if cell in lost else cell for cell in cells]
+
+
+def _check_names(file: Path, names: Sequence[str]) -> None:
+    """Raise InputError if the name of a column of features has a =, which is between a column and its category."""
+    if odd := next((name for name in names if "=" in name), None):
+        raise InputError(
+            f"{file} has a column {odd!r}: rename it without =, which stands between names and categories."
+        )
 
 
 def _check_columns(file: Path, table: Table, asked: Mapping[str, Sequence[str | None]]) -> None:
@@ -179,12 +218,23 @@ def _feature(file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: 
     if absent:
         numbers = np.where(np.isnan(numbers), middle, numbers)
         said += f", {absent:,} missing, which are now the median of all rows, {middle:g}"
-    elif len(numbers) > 2 and (np.diff(numbers) == 1).all():
-        said += f" that count the rows, which no model should learn from: leave them out with --drop {name!r}"
+    elif what := _index(name, numbers):
+        said += f" {what}, which no model should learn from: leave them out with --drop {name!r}"
     if found := outliers(numbers):
         said += f"; warning: {found}: if that means no data, add --missing {cells[found.places[0]]!r}"
     check_told_apart([extent(numbers[:, None])], lambda _: f"column {name!r} of {file}")
     return _Feature(numbers[:, None].astype(np.float32), [name], np.array([middle]), said)
+
+
+def _index(name: str, numbers: "np.ndarray[Any, Any]") -> str:
+    """Return why a column looks like an index of the rows, such as pandas writes it; empty if it does not."""
+    steps = np.diff(numbers)
+    if len(numbers) > 2 and (steps == 1).all():
+        return "that count the rows"
+    whole = bool((numbers == np.floor(numbers)).all() and len(np.unique(numbers)) == len(numbers))
+    if whole and (not name or name.startswith("Unnamed")):
+        return "without a name, as pandas writes the index of the rows"
+    return "that rise with every row, as an index does" if whole and len(steps) >= VALUES and (steps > 0).all() else ""
 
 
 def _as_numbers(

@@ -23,6 +23,8 @@ from ktpfl_pipeline.data.sources.files import MAX_CLASSES
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A number with a decimal point. Python also reads 18_25 as a number, which is text here."""
+MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
+"""Cells that count as missing in columns of features. In the columns of labels, clients and groups they are names."""
 Array = np.ndarray[Any, Any]
 STEPS = 1000
 """The smallest range of a column in units of float32's spacing, if float32 changes values of the column. With a smaller
