@@ -52,6 +52,12 @@ def test_public_texts_use_the_vocabulary_and_the_length_of_the_private_ones(tmp_
     assert public[0].tolist() == [tokens.UNKNOWN, numbers["the"], numbers["printer"], tokens.UNKNOWN, 0, 0, 0]
 
 
+def test_two_columns_that_differ_in_capitals_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("Text,text,label\nold,new,0\nolder,newer,1\n")
+    with pytest.raises(InputError, match=r"mine\.csv has two columns 'text' in capital and small letters: rename"):
+        load("text:mine.csv", tmp_path)
+
+
 def test_semicolons_no_clients_and_a_given_split(tmp_path: Path) -> None:
     samples: Any = load(table("Label;Text;split\n2;a b;train\n10;c;test\n")(tmp_path), tmp_path)
     assert type(samples).__name__ == "LabeledDataset"

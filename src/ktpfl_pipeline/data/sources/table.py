@@ -93,7 +93,13 @@ def opened(
     `optional` columns too.
     """
     place = file_in(name, argument, folder, example)
-    found = {column.lower(): cells for column, cells in read(place).items()}
+    given = read(place)
+    found = {column.lower(): cells for column, cells in given.items()}
+    times = Counter(map(str.lower, given))
+    if twice := [column for column in (*needed, *optional) if times[column] > 1]:
+        raise InputError(
+            f"{place} has two columns {twice[0]!r} in capital and small letters: rename the one not meant."
+        )
     if lacking := [column for column in needed if column not in found]:
         raise InputError(
             f"{place} has no column {' and no column '.join(map(repr, lacking))}, only {', '.join(found)}: name the"

@@ -63,8 +63,8 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
     if name not in (WORDS, CHARACTERS):
         return _by_file(texts, how, where, folder / os.path.expanduser(name), known)
     parts = [words(text) if name == WORDS else list(text) for text in texts]
+    _check_none_empty(parts, where)
     if known is None:
-        _check_none_empty(parts, where)
         found = sorted({part for each in parts for part in each})
         if len(found) + len(SPECIAL) > MAX_VOCABULARY:
             raise InputError(
