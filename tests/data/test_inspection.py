@@ -46,7 +46,27 @@ def test_usual_samples_cause_no_warning() -> None:
     assert told(owned(ROWS.reshape(200, 2, 2))) == {}
 
 
+@pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 17), (230, 256)])
+def test_images_that_are_nearly_one_color_are_told(low: int, high: int) -> None:
+    images = torch.from_numpy(NUMBERS.integers(low, high, (200, 1, 8, 8)).astype("u1"))
+    assert told(owned(images)) == {
+        "Pixels": f"mine: all pixels are from {low} to {high - 1}, where 0 is black and 255 white: scale them to that "
+        "range before they become uint8, or correct image.window."
+    }
+
+
 class TestNames:
+    def test_of_missing_values_are_told(self) -> None:
+        labels = torch.arange(200) % 3
+        found = told(replace(owned(labels=labels, class_names=("ill", "nan", "-")), names=("NA", *NAMES[1:])))
+        assert found.keys() == {"Names of no value"}
+        assert found["Names of no value"].startswith(
+            "mine: the client 'NA' has 50 samples: if that means that the client"
+        )
+        with collected() as every:
+            of_samples(owned(labels=labels, class_names=("ill", "nan", "-")), "mine")
+        assert [each.text[:38] for each in every] == ["mine: the class 'nan' has 67 samples: "]
+
     @pytest.mark.parametrize(
         "names",
         [

@@ -8,7 +8,7 @@ from ktpfl_pipeline.check.methods import demand
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.data import sources
-from ktpfl_pipeline.data.inspection import axes, names
+from ktpfl_pipeline.data.inspection import axes, names, names_of_no_value, pixels
 from ktpfl_pipeline.data.owned import OwnedDataset
 
 
@@ -32,9 +32,9 @@ def checks(source: str, folder: Path) -> dict[str, Callable[[], list[str] | None
         demand(not empty, f"no sample has class {empty[:1]}, though higher numbers occur: number classes without gaps")
 
     def usual() -> list[str]:
-        order = axes(found[0].inputs)
+        order, narrow = axes(found[0].inputs), pixels(found[0].inputs)
         demand(not order, f"{order}, or return them in this order")
-        return names(found[0])
+        return [*names(found[0]), *names_of_no_value(found[0]), *([narrow] if narrow else [])]
 
     def repeats() -> None:
         where = toy.difference(found[0], sources.load(source, folder))

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import listed, plural
-from ktpfl_pipeline.core.kinds import FEATURES
+from ktpfl_pipeline.core.kinds import FEATURES, of
 from ktpfl_pipeline.core.warnings import warn
 from ktpfl_pipeline.data.columns import of_columns, one_per_value
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
-from ktpfl_pipeline.data.sources.parts import NUMBER
+from ktpfl_pipeline.data.sources.parts import MISSING, NUMBER
 from ktpfl_pipeline.data.standardization import UNKNOWN, FrequentTokens
 
 CHANCE = 0.01
@@ -33,6 +33,8 @@ TIMES = 3
 """Equal samples are copies beyond this number of times what chance gives, which is an estimate."""
 CHARACTERS = 10
 """More class names of one character than this are characters, where `a` and `A` differ."""
+RANGE = 32
+"""Pixels of all images within fewer values than this are nearly one color."""
 CHANNELS = 4
 """The most channels of a usual image."""
 ALIKE, GRADUAL = 200, 0.15
@@ -43,9 +45,13 @@ _UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
 
 def of_samples(samples: LabeledDataset, where: str) -> None:
-    """Warn of class and client names that are nearly equal, of axes in an unusual order, and of ids as features."""
+    """Warn of names that are nearly equal or mean no value, of pixels, of unusual axes, and of ids as features."""
     for each in names(samples):
         warn("Names alike", f"{where}: {each}")
+    for each in names_of_no_value(samples):
+        warn("Names of no value", f"{where}: {each}")
+    if narrow := pixels(samples.inputs):
+        warn("Pixels", f"{where}: {narrow}")
     if wide := one_per_value(samples.inputs):
         warn("One feature per value", f"{where}: {wide}")
     if order := axes(samples.inputs):
@@ -53,14 +59,43 @@ def of_samples(samples: LabeledDataset, where: str) -> None:
 
 
 def names(samples: LabeledDataset) -> list[str]:
-    """Return what is wrong with the names of classes and clients, in sentences."""
-    owners = samples.names if isinstance(samples, OwnedDataset) else ()
-    given = (("class", "classes", samples.class_names or ()), ("client", "clients", owners))
+    """Return which names of classes and clients are nearly equal, in sentences."""
     return [
         f"{differ(found, plurals)}: if they are one {what}, give it one name."
-        for what, plurals, known in given
+        for what, plurals, known, _ in _named_things(samples)
         if (found := alike(known))
     ]
+
+
+def names_of_no_value(samples: LabeledDataset) -> list[str]:
+    """Return which names of classes and clients are those of missing values, in sentences; signs are real classes."""
+    return [
+        f"the {what} {name!r} has {plural(int((numbers == place).sum()), 'sample')}: if that means that the {what} is "
+        "unknown, leave them out."
+        for what, _, known, numbers in _named_things(samples)
+        for place, name in enumerate(known)
+        if name in MISSING and len(name) > 1
+    ]
+
+
+def _named_things(samples: LabeledDataset) -> list[tuple[str, str, tuple[str, ...], Tensor]]:
+    """Return for classes and clients the noun, its plural, their names, and the number of each sample's."""
+    found = [("class", "classes", samples.class_names or (), samples.labels)]
+    owned = isinstance(samples, OwnedDataset)
+    return found + ([("client", "clients", samples.names, samples.owners)] if owned else [])
+
+
+def pixels(inputs: Tensor) -> str:
+    """Return why images, (M, C, H, W), may have lost their contrast; empty if they have not, or for other inputs."""
+    if not of(inputs).pixels:
+        return ""
+    low, high = int(inputs.min()), int(inputs.max())
+    if high - low >= RANGE:
+        return ""
+    return (
+        f"all pixels are from {low} to {high}, where 0 is black and 255 white: scale them to that range before they "
+        "become uint8, or correct image.window."
+    )
 
 
 def alike(names: Iterable[str]) -> list[list[str]]:

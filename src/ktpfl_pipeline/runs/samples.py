@@ -17,7 +17,7 @@ from ktpfl_pipeline.core.rng import derive
 from ktpfl_pipeline.core.warnings import collected, warn
 from ktpfl_pipeline.data import sources
 from ktpfl_pipeline.data.federated import PublicSet
-from ktpfl_pipeline.data.inspection import of_samples
+from ktpfl_pipeline.data.inspection import of_samples, pixels
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import NATURAL, draw_stratified
 from ktpfl_pipeline.data.registry import SOURCES
@@ -80,6 +80,8 @@ def _public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
         return private.inputs[:0]
     reading = _reading(experiment, private)
     public = sources.load_public(source, experiment.private.source, raw_folder, reading)
+    if narrow := pixels(public):
+        warn("Pixels", f"{source}: {narrow}")
     public = _adapted(experiment, _shaped(experiment, public), "public", source)
     if (ours := kinds.described(private.inputs)) != (theirs := kinds.described(public)):
         raise InputError(
