@@ -301,6 +301,12 @@ class TestAnotherTable:
         assert self.encoded(known, "chol,sex,age,d\n1,m,2,well\n1,m,2,well\n", "--label", "d").exit_code == 0
         assert np.load(known.with_name("new.npz"))["labels"].tolist() == [1, 1]
 
+    def test_knows_a_class_in_both_forms_of_unicode(self, tmp_path: Path) -> None:
+        (tmp_path / "old.csv").write_text("x,d\n1,caf\u00e9\n2,tea\n", encoding="utf-8")
+        known, _ = tables.convert(tmp_path / "old.csv", "d")
+        (tmp_path / "new.csv").write_text("x,d\n1,tea\n2,cafe\u0301\n", encoding="utf-8")
+        assert tables.convert(tmp_path / "new.csv", "d", like=known)[0]["labels"].tolist() == [1, 0]
+
     @pytest.mark.parametrize(
         ("rows", "words"),
         [

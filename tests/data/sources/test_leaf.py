@@ -38,6 +38,14 @@ def test_a_user_has_one_name_in_both_forms_of_unicode(tmp_path):
     assert load("leaf:data", tmp_path).names == ("Zoë",)
 
 
+def test_numbers_in_quotes_are_no_texts(tmp_path):
+    leaf(tmp_path / "one.json", {"anne": ([["0.5", "-1"], ["2", "3e1"]], [0, 1])})
+    with input_error("user 'anne' of", "has an 'x' with numbers in quotes: write them without quotes."):
+        load("leaf:one.json", tmp_path)
+    leaf(tmp_path / "two.json", {"anne": ([["7", "Mon", "NO_QUERY", "ann", "24"], ["8", "a", "b"]], [0, 1])})
+    assert load("leaf:two.json", tmp_path).vocabulary.words[2:] == ("24", "b")
+
+
 def test_users_in_only_one_part_are_rejected(tmp_path):
     leaf(tmp_path / "data/train/all.json", ANNE)
     with input_error("only one of the folders 'train' and 'test'", "or name"):

@@ -57,6 +57,12 @@ def test_each_feature_has_a_name_and_a_value_for_missing_ones_or_none_has(tmp_pa
             load("npz:mine.npz", tmp_path)
 
 
+def test_two_features_of_one_name_are_refused(tmp_path):
+    save(tmp_path / "mine.npz", features=np.ones((4, 3)), labels=LABELS, columns=np.array(["age", "bmi", "age"]))
+    with input_error("mine.npz has 'age' twice in 'columns': each feature has a name of its own."):
+        load("npz:mine.npz", tmp_path)
+
+
 def test_owners_are_numbered_in_sorted_order(tmp_path):
     for clients, names in (
         (np.array([10, 9, 10, -1], "i2"), ("-1", "9", "10")),

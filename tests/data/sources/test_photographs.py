@@ -165,6 +165,16 @@ class TestDeep:
         images = sources.load("folder:scans", tmp_path, reading=Reading(window=(1000, 4095))).inputs
         assert images[0, 0].tolist() == [[0, 0], [82, 255]]  # (2000 - 1000) · 255 / 3095 = 82.4
 
+    def test_a_pixel_that_is_no_number_is_refused(self, tmp_path):
+        values = np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4)
+        values[1, 2] = np.nan
+        for name in ("a/1.tif", "b/1.tif"):
+            save(tmp_path / "scans" / name, np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4))
+        save(tmp_path / "scans/b/2.tif", values)
+        with pytest.raises(InputError, match=r"b/2\.tif cannot be read \(1 pixel of 16 is NaN\): replace or remove it"):
+            sources.load("folder:scans", tmp_path, reading=Reading(window=(0, 1)))
+        assert len(sources.load("folder:scans", tmp_path, reading=Reading(window=(0, 1), skip=True))) == 2
+
     def test_without_one_the_message_says_how(self, tmp_path):
         for name in ("a/1.png", "b/1.png"):
             save(tmp_path / "scans" / name, self.DEEP)

@@ -173,9 +173,10 @@ def _labels(file: Path, label: str, cells: Cells, like: Mapping[str, Any] | None
     """Return the class numbers of the cells of the label column, and the names of the classes."""
     if like is not None and "classes" in like:
         numbers = {str(name): number for number, name in enumerate(like["classes"])}
-        if new := sorted({str(cell) for cell in cells} - {*numbers}):
+        names = [composed(cell) for cell in cells]
+        if new := sorted({*names} - {*numbers}):
             raise InputError(f"column {label!r} of {file} has the class {new[0]!r}, which is not among {[*numbers]}.")
-        return {"labels": np.array([numbers[str(cell)] for cell in cells]), "classes": np.array([*numbers])}
+        return {"labels": np.array([numbers[name] for name in names]), "classes": np.array([*numbers])}
     names, labels = numbered(cells)
     if len(names) == 1:
         raise InputError(

@@ -18,7 +18,7 @@ from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.machine.resources import check_claim
 from ktpfl_pipeline.data.owned import client_names, composed
 from ktpfl_pipeline.data.sources.files import MAX_CLASSES, brief, files_in, no_such, path_in, readable, subfolders
-from ktpfl_pipeline.data.sources.parts import Extent, Part, as_float32, class_numbers, extent, joined, numbered
+from ktpfl_pipeline.data.sources.parts import NUMBER, Extent, Part, as_float32, class_numbers, extent, joined, numbered
 from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, Reading
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS, tokenized
 
@@ -119,6 +119,8 @@ def _share(where: str, data: Any) -> _Share:
         raise InputError(
             f"{where} has {plural(len(x), 'input')} and {plural(len(y), 'label')}: give one label per input."
         )
+    if any(isinstance(each, list) and len(each) > 1 and all(map(_is_number, each)) for each in x):
+        raise InputError(f"{where} has an 'x' with numbers in quotes: write them without quotes.")
     x = [each[-1] if isinstance(each, list) and each and isinstance(each[-1], str) else each for each in x]
     if texts := [each for each in x if isinstance(each, str)]:
         if (number := next((n for n, each in enumerate(x) if not isinstance(each, str) or not each), None)) is not None:
@@ -140,6 +142,10 @@ def _share(where: str, data: Any) -> _Share:
             f"{where} has an 'x' of shape {inputs.shape}: give a list of numbers per sample, N x F or more."
         )
     return _Share(as_float32(inputs, where), _numbers(where, y), extent(inputs))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and NUMBER.fullmatch(value) is not None
 
 
 def _numbers(where: str, y: list[Any], other: str = "") -> Any:

@@ -105,6 +105,9 @@ def part(path: Path, labeled: bool = True) -> Part:
     names, fill = None, None
     if "columns" in arrays and inputs.shape[1:] == arrays["columns"].shape:
         names = tuple(map(str, arrays["columns"]))
+        if len(set(names)) < len(names):
+            twice = Counter(names).most_common(1)[0][0]
+            raise InputError(f"{path} has {twice!r} twice in 'columns': each feature has a name of its own.")
         if "fill" in arrays and inputs.shape[1:] == arrays["fill"].shape:
             fill = as_float32(arrays["fill"][None], f"the array 'fill' in {path}")[0]
     if "test" in arrays and not np.isin(arrays["test"], (0, 1)).all():

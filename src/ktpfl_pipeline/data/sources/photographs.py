@@ -243,6 +243,8 @@ def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
     assert reading.window is not None
     low, high = reading.window
     values = np.asarray(ImageOps.exif_transpose(image), dtype=np.float64) * header.scale
+    if lost := np.isnan(values).sum():
+        raise ValueError(f"{plural(lost, 'pixel')} of {values.size:,} {'is' if lost == 1 else 'are'} NaN")
     return Image.fromarray(np.rint((values - low).clip(0, high - low) * (255 / (high - low))).astype(np.uint8))
 
 
