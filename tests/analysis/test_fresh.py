@@ -116,6 +116,25 @@ class TestSimulated:
         assert [each.final[AFTER].per_client for each in found.results] == [pytest.approx([0.5, 0.1])] * 2
         assert found.left_out == []
 
+    def test_no_earlier_round_replaces_one_without_any_value(self) -> None:
+        """In the last of seven rounds nobody has a value with FedMD; in the second the third client was absent."""
+        rounds = [(0.5, 0.6, 0.7)] * 7
+        fedmd = made("fedmd", rounds[0], (0.5, 0.6, 0.1), *rounds[2:], absent={2: [2], 7: [0, 1, 2]})
+        compared = Comparison([result(fedmd), result(made("local", *rounds))])
+        assert [each.final[AFTER].per_client for each in compared] == [pytest.approx(rounds[0])] * 2
+        assert compared.main.curve[AFTER].rounds == [1, 2, 3, 4, 5, 6]
+
+    def test_a_point_that_only_a_client_without_a_value_has_is_left_out(self) -> None:
+        """The third client alone has validation samples, and it was absent with FedMD."""
+        runs = [made(name, *[(0.5, 0.6, 0.7)] * 5) for name in ("fedmd", "local")]
+        accuracy = {AFTER: [0.5, 0.6, 0.7], "validation": [math.nan, math.nan, 0.9]}
+        fedmd, local = (replace(run, history=[replace(r, accuracy=accuracy) for r in run.history]) for run in runs)
+        absent = replace(fedmd, history=[replace(r, absent=[2]) for r in fedmd.history])
+        assert "validation" in Comparison([result(fedmd), result(local)]).main.final
+        compared = Comparison([result(absent), result(local)])
+        assert [*compared.main.final] == [AFTER]
+        assert compared.main.final[AFTER].mean == pytest.approx(0.55)
+
     def test_late_stragglers_count(self) -> None:
         assert self.both(late={5: [2]}, cohort={5: [0, 1]}).fresh.left_out == []
 

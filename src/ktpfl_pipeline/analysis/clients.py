@@ -26,7 +26,8 @@ def reached(run: FinishedRun, target: float) -> Reached | None:
     sent = 0
     for record in run.history:
         sent += sum(map(sum, record.traffic.values()))
-        if record.accuracy and not above(target, run.means(record)[AFTER_TRANSFER]):
+        mean = run.means(record).get(AFTER_TRANSFER)
+        if mean is not None and not above(target, mean):
             return Reached(record.round, sent)
     return None
 

@@ -147,8 +147,7 @@ def _masked(run: FinishedRun, whole: set[int], cells: dict[int, set[int]]) -> Fi
             return [math.nan if place in gone else value for place, value in enumerate(values)]
 
         accuracy = {point: without(values) for point, values in record.accuracy.items()}
-        accuracy = {point: values for point, values in accuracy.items() if not all(map(math.isnan, values))}
-        measures = {name: without(values) for name, values in record.measures.items()} if accuracy else {}
+        measures = {name: without(values) for name, values in record.measures.items()}
         history.append(replace(record, accuracy=accuracy, measures=measures))
     majority = [math.nan if place in whole else value for place, value in enumerate(run.majority)]
     return replace(run, history=history, majority=majority)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.analysis.statistics import Final, benign, final, mean_by_place, mean_over_clients
+from ktpfl_pipeline.analysis.statistics import Final, benign, final, mean_by_place
 from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.metrics import (
     ADAPTED,
@@ -193,7 +193,7 @@ class FinishedRun(Kept):
     @cached_property
     def points(self) -> list[str]:
         """The evaluation points that have a final value, in the order of reports."""
-        known = {point for record in self.counted for point in record.accuracy}
+        known = {point for record in self.counted for point in self.means(record)}
         adapted = sorted((p for p in known if p.startswith(ADAPTED)), key=lambda p: int(p.removeprefix(ADAPTED)))
         return [*(point for point in ORDER if point in known), *adapted]
 
@@ -202,8 +202,9 @@ class FinishedRun(Kept):
         return mean_by_place(record.accuracy[point] for record in self.counted if point in record.accuracy)
 
     def means(self, record: RoundRecord) -> dict[str, float]:
-        """Return a round's mean accuracy over the benign clients by evaluation point; empty if it was not evaluated."""
-        return {point: mean_over_clients(values, self.adversaries) for point, values in record.accuracy.items()}
+        """Return a round's mean accuracy over the benign clients by evaluation point, where one of them has a value."""
+        known = {point: benign(values, self.adversaries) for point, values in record.accuracy.items()}
+        return {point: fmean(values) for point, values in known.items() if values}
 
     @cached_property
     def traffic(self) -> dict[str, int]:
@@ -376,7 +377,7 @@ def _measured(runs: Sequence[FinishedRun]) -> dict[str, Final]:
 
 def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
     means = [
-        {record.round: run.means(record)[point] for record in run.evaluated if point in record.accuracy} for run in runs
+        {record.round: mean[point] for record in run.evaluated if point in (mean := run.means(record))} for run in runs
     ]
     rounds = sorted(set.intersection(*map(set, means)))
     return Curve(rounds, [[by_round[t] for t in rounds] for by_round in means])
