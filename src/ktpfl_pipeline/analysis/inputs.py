@@ -159,7 +159,7 @@ class Inputs:
         if self.form == "texts":
             if odd := [text for text in cells[TEXT] if not isinstance(text, str)]:
                 raise InputError(
-                    f"The request has the text {odd[0]!r}, which is no string: fill it in, or leave it out."
+                    f"The request has the text {odd[0]!r}, which is not a string: fill it in, or leave it out."
                 )
             return self.of_texts(cells[TEXT])
         if self.form == "images":

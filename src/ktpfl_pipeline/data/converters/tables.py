@@ -157,7 +157,7 @@ def _check_names(file: Path, names: Sequence[str]) -> None:
     """Raise InputError if the name of a column of features has a =, which is between a column and its category."""
     if odd := next((name for name in names if "=" in name), None):
         raise InputError(
-            f"{file} has a column {odd!r}: rename it without =, which stands between names and categories."
+            f"{file} has a column {odd!r}: rename it without =, which separates names from categories."
         )
 
 
