@@ -112,7 +112,7 @@ def test_a_text_is_tokenized_as_in_training(place: Path) -> None:
     assert torch.equal(model.inputs.of_texts(["The SCREEN is broken"]), samples.inputs[:1])
     with pytest.raises(InputError, match="the input has no token in text 2"):
         model.inputs.of_texts(["The screen", " "])
-    with pytest.raises(InputError, match="The request has the text nan, which is no string"):
+    with pytest.raises(InputError, match="The request has the text nan, which is not a string"):
         model.inputs.of_request({"text": ["The screen", float("nan")]})
 
 

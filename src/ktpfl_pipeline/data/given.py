@@ -48,7 +48,9 @@ def _pairs(data: Any) -> list[Any]:
         raise InputError("The dataset has no length, so it is a stream of samples: give a dataset that numbers them.")
     pairs = [data[place] for place in range(len(data))]
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) > 1 for pair in pairs):
-        raise InputError("The dataset has no samples, or samples that are not pairs: give pairs of an input and its label.")
+        raise InputError(
+            "The dataset has no samples, or samples that are not pairs: give pairs of an input and its label."
+        )
     inputs, labels = ([_array(pair[place], "a sample") for pair in pairs] for place in (0, 1))
     if len(shapes := {each.shape for each in inputs}) > 1:
         raise InputError(f"The dataset has inputs of the shapes {listed(sorted(shapes))}: bring them to one shape.")

@@ -68,7 +68,7 @@ def names(samples: LabeledDataset) -> list[str]:
 
 
 def names_of_no_value(samples: LabeledDataset) -> list[str]:
-    """Return which names of classes and clients are those of missing values, in sentences; punctuation is a real class."""
+    """Return which names of classes and clients are those of missing values, in sentences, but no punctuation."""
     return [
         f"the {what} {name!r} has {plural(int((numbers == place).sum()), 'sample')}: if that means that the {what} is "
         "unknown, leave them out."

@@ -156,9 +156,7 @@ def with_missing(cells: Cells, missing: Collection[str], decimal: str | None) ->
 def _check_names(file: Path, names: Sequence[str]) -> None:
     """Raise InputError if the name of a column of features has a =, which is between a column and its category."""
     if odd := next((name for name in names if "=" in name), None):
-        raise InputError(
-            f"{file} has a column {odd!r}: rename it without =, which separates names from categories."
-        )
+        raise InputError(f"{file} has a column {odd!r}: rename it without =, which separates names from categories.")
 
 
 def _check_columns(file: Path, table: Table, asked: Mapping[str, Sequence[str | None]]) -> None:
