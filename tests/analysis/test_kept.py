@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def table(folder: Path) -> kept.Kept:
     arrays, _ = tables.convert(folder / "patients.csv", "diagnosis")
     np.savez(folder / "patients.npz", **arrays)
     samples = load("npz:patients.npz", folder)
+    written(folder / "coded", replace(samples, missing=("-999",)), "mlp")
     return written(folder / "rows", samples, "mlp", Standardization.of(samples.inputs, [torch.arange(12)]))
 
 
@@ -98,6 +100,9 @@ def test_rows_are_encoded_as_in_training_and_missing_cells_are_filled(place: Pat
     assert torch.equal(inputs, model.inputs.of_request({"age": ["33", pd.NA], "smoker": ["yes", ""]}))
     (place / "coded.csv").write_text("smoker,age\nyes,33\n?,-999.0\n")
     assert torch.equal(inputs, model.inputs.of_file(place / "coded.csv", missing=["-999"]))
+    assert torch.equal(inputs, kept.load(place / "coded").inputs.of_file(place / "coded.csv")), "as training had it"
+    coded = kept.load(place / "coded").inputs.of_request({"age": [33.0, -999], "smoker": ["yes", None]})
+    assert torch.equal(inputs, coded)
     from_npz = model.inputs.of_file(place / "patients.npz")
     assert torch.equal(from_npz, load("npz:patients.npz", place).inputs)
     np.savez(place / "turned.npz", features=from_npz.flip(1), columns=["smoker=yes", "smoker=no", "age"])

@@ -102,7 +102,7 @@ class Inputs:
         Args:
             file: the file or the folder.
             decimal: the decimal separator of a table.
-            missing: strings that mean a missing value in a table, besides those of `ktpfl convert csv`.
+            missing: strings that mean a missing value in a table, besides those of training.
 
         Raises:
             InputError: if the file cannot be read, or has inputs of another form than the model takes.
@@ -165,6 +165,7 @@ class Inputs:
         if self.form == "images":
             return self._sent(cells[IMAGE])
         read = {name: [_cell(each) for each in cells[name]] for name in needed}
+        read = self._without_missing(read, (), ".")
         return self._encoded(Path("the request"), read, range(1, len(cells[needed[0]]) + 1))
 
     def example(self) -> dict[str, Any]:
@@ -209,11 +210,7 @@ class Inputs:
                 problem = "an empty text" if TEXT in named else f"no column {TEXT!r}, only {listed([*found])}"
                 raise InputError(f"{file} has {problem}: the model takes {self.described}.")
             return self.of_texts([str(text) for text in named[TEXT]])
-        absent, exact = {*MISSING, *missing}, [name for name, values in self.columns.items() if values]
-        read = {
-            name: tables.with_missing(cells, absent, None if name in exact else decimal)
-            for name, cells in found.items()
-        }
+        read = self._without_missing(found, missing, decimal)
         if self.form == "rows":
             return self._encoded(file, read, rows, decimal)
         if odd := next((name for name in read if NUMBER.fullmatch(name.replace(decimal, "."))), None):
@@ -221,6 +218,15 @@ class Inputs:
         like = {"columns": [*read], "fill": np.full(len(read), np.nan)}
         values = torch.from_numpy(tables.encoded(file, read, like, rows, decimal)["features"])  # (B, F), or (L, C)
         return values if len(self.served.shape) == 1 else self._shaped(values.T.contiguous())
+
+    def _without_missing(self, found: table.Table, missing: Sequence[str], decimal: str) -> table.Table:
+        """Return the cells of a table, with None for missing ones, of which training had strings of its own."""
+        absent = {*MISSING, *self.about.get("missing", ()), *missing}
+        exact = [name for name, values in self.columns.items() if values]
+        return {
+            name: tables.with_missing(cells, absent, None if name in exact else decimal)
+            for name, cells in found.items()
+        }
 
     def _encoded(
         self, file: Path, read: dict[str, list[str | None]], rows: Sequence[int], decimal: str = "."

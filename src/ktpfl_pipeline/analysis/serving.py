@@ -43,6 +43,7 @@ def facts(
         "class_names": samples.class_names and list(samples.class_names),
         "columns": samples.columns and list(samples.columns),
         "fill": None if samples.fill is None else samples.fill.tolist(),
+        "missing": list(samples.missing),
         "scale": scale and scale.plain(),
         "vocabulary": known and astuple(known),
     }

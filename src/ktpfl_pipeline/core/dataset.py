@@ -63,6 +63,9 @@ class LabeledDataset:
     groups: Tensor | None = field(default=None, kw_only=True)
     columns: tuple[str, ...] | None = field(default=None, kw_only=True)  #: (F,) names of the features of vectors
     fill: Tensor | None = field(default=None, kw_only=True)  #: (F,) float32, the features' values where one is missing
+    missing: tuple[str, ...] = field(
+        default=(), kw_only=True
+    )  #: strings that mean a missing value in the source's table
     warnings: tuple[Warned, ...] = field(default=(), kw_only=True)  #: what was found when the samples were read
 
     def __len__(self) -> int:

@@ -15,7 +15,7 @@ from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 from ktpfl_pipeline.data.standardization import Fitted, FrequentTokens, Standardization
 
-_KEPT = ("inputs", "labels", "native", "class_names", "columns", "fill")
+_KEPT = ("inputs", "labels", "native", "class_names", "columns", "fill", "missing")
 """The fields of private samples that prepared data keep, besides the vocabulary."""
 
 

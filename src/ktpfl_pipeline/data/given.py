@@ -31,6 +31,7 @@ def _arrays(data: Any) -> dict[str, Any]:
         if (known := data.vocabulary) is not None:
             words = known.words or [str(number) for number in range(known.size)]
             others |= {"vocabulary": words, "padding": known.padding}
+        others |= {"missing": data.missing} if data.missing else {}
         rest = {name: np.asarray(each) for name, each in others.items() if each is not None}
         return {**_inputs(data.inputs), "labels": data.labels.numpy(), **named, **owned, **rest}
     if isinstance(data, torch.utils.data.Dataset):

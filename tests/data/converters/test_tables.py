@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ktpfl_pipeline.convert import convert
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.data.converters import tables
-from ktpfl_pipeline.data.sources import load, load_public
+from ktpfl_pipeline.data.sources import load, load_public, npz
 
 PATIENTS = """\ufeffid,age,sex,chol,"site, city",diagnosis
 p1,50,m,200,"Zürich, CH",sick
@@ -300,6 +300,17 @@ class TestAnotherTable:
     def test_keeps_the_numbers_of_the_classes(self, known: Path) -> None:
         assert self.encoded(known, "chol,sex,age,d\n1,m,2,well\n1,m,2,well\n", "--label", "d").exit_code == 0
         assert np.load(known.with_name("new.npz"))["labels"].tolist() == [1, 1]
+
+    def test_has_the_same_strings_for_missing_values(self, tmp_path: Path) -> None:
+        (tmp_path / "old.csv").write_text("x,d\n1,coffee\n3,tea\n-999.0,tea\n", encoding="utf-8")
+        known, _ = tables.convert(tmp_path / "old.csv", "d", missing=["-999"])
+        np.savez(tmp_path / "old.npz", **known)
+        assert load("npz:old.npz", tmp_path).missing == ("-999",)
+        (tmp_path / "new.csv").write_text("x\n-999\n8\n", encoding="utf-8")
+        made, said = tables.convert(tmp_path / "new.csv", None, like=npz.encoding(tmp_path / "old.npz"), missing=["-8"])
+        assert made["features"].tolist() == [[2], [8]]
+        assert made["missing"].tolist() == ["-8", "-999"]
+        assert said == ["--missing '-8': in no column"]
 
     def test_knows_a_class_in_both_forms_of_unicode(self, tmp_path: Path) -> None:
         (tmp_path / "old.csv").write_text("x,d\n1,caf\u00e9\n2,tea\n", encoding="utf-8")

@@ -70,6 +70,7 @@ def test_features_of_clients_and_of_public_samples_have_the_same_names_in_the_sa
         save(tmp_path / f"ours/{client}/data.npz", features=values, labels=LABELS, columns=columns)
     save(tmp_path / "ours/public.npz", features=values, columns=names[::-1])
     private = load("clients:ours", tmp_path)
+    assert private.fill is None
     assert private.columns == ("age", "bmi", "sex")
     for source in ("included", "npz:ours/public.npz"):
         with input_error(
@@ -84,6 +85,16 @@ def test_features_of_clients_and_of_public_samples_have_the_same_names_in_the_sa
         load("clients:ours", tmp_path)
     save(tmp_path / "ours/b/data.npz", features=values, labels=LABELS)
     assert load("clients:ours", tmp_path).columns is None  # the names of some are unknown
+
+
+def test_what_a_missing_value_is_and_becomes_is_known_where_the_files_of_all_clients_agree(tmp_path):
+    common = {"features": np.arange(12.0).reshape(4, 3), "labels": LABELS, "columns": np.array(["age", "bmi", "sex"])}
+    for client, code in (("a", "-9"), ("b", "-999")):
+        save(tmp_path / f"ours/{client}/data.npz", **common, fill=np.arange(3.0), missing=np.array([code]))
+    samples = load("clients:ours", tmp_path)
+    assert (samples.fill.tolist(), samples.missing) == ([0, 1, 2], ("-9", "-999"))
+    save(tmp_path / "ours/b/data.npz", **common, fill=np.arange(3.0) + 1)
+    assert load("clients:ours", tmp_path).fill is None
 
 
 def test_clients_keep_what_they_are_tested_on(tmp_path):

@@ -164,7 +164,7 @@ def test_npz_without_labeled_images_is_an_input_error(tmp_path):
             {"images": GREY, "labels": LABELS, "clients": LABELS, "tests": LABELS > 0},
             (
                 "'tests', which is not known (did you mean 'test'?)",
-                "tokens, labels, clients, test, groups, classes, columns, fill, vocabulary, padding, public;",
+                "tokens, labels, clients, test, groups, classes, columns, fill, missing, vocabulary, padding, public;",
             ),
         ),
         ({"images": GREY, "labels": LABELS, "hospital": LABELS}, ("'hospital', which is not known: the names",)),

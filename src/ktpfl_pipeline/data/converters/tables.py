@@ -65,8 +65,8 @@ def convert(
         drop_rows: whether to leave out all rows with a missing value. Otherwise, a missing number is replaced by the
             median of its column, and a missing text is a separate value.
         decimal: the decimal separator, ``"."`` or ``","``.
-        like: the arrays of an earlier conversion. Its features, classes and values for missing cells are used, and
-            other columns are ignored.
+        like: the arrays of an earlier conversion. Its features, classes, strings that mean a missing value, and values
+            for missing cells are used, and other columns are ignored.
 
     Raises:
         InputError: if the file is not a table, a column does not exist, there is only one class, or a column cannot be
@@ -80,10 +80,11 @@ def convert(
     if both := [name for name in needed if name in drop]:
         raise InputError(f"--drop is {both[0]!r}, which is the column of the label or the client: do not drop it.")
     said = [f"{name}: left out" for name in drop]
+    known: list[str] = [] if like is None else [str(each) for each in like.get("missing", ())]
     table, unused = _with_missing(
-        {name: table[name] for name in table if name not in drop}, missing, needed, text, decimal
+        {name: table[name] for name in table if name not in drop}, [*missing, *known], needed, text, decimal
     )
-    said += unused
+    said += [f"--missing {each!r}: in no column" for each in missing if each in unused]
     rows = list(zip(*(table[name] for name in (table if drop_rows else needed)), strict=True))
     kept = [None not in row for row in rows] or [True] * len(next(iter(table.values()), ()))
     if lost := kept.count(False):
@@ -92,7 +93,7 @@ def convert(
     table = {name: list(compress(cells, kept)) for name, cells in table.items()}
     if not any(kept):
         raise InputError(f"{file} has no row with all that is needed: check the columns and what counts as missing.")
-    arrays: Arrays = {}
+    arrays: Arrays = {"missing": np.array(means)} if (means := [*dict.fromkeys((*missing, *known))]) else {}
     if label:
         arrays |= _labels(file, label, table[label], like)
         names = arrays["classes"].tolist()
@@ -125,8 +126,8 @@ def convert(
 
 def _with_missing(
     table: Table, missing: Sequence[str], needed: Sequence[str], text: Sequence[str], decimal: str
-) -> tuple[Table, list[str]]:
-    """Return a table with None for missing cells, and a line of text for each of `missing` that it does not have."""
+) -> tuple[Table, set[str]]:
+    """Return a table with None for missing cells, and those of `missing` that it does not have."""
     made: Table = {}
     unused = {*missing}
     for name, cells in table.items():
@@ -134,7 +135,7 @@ def _with_missing(
         made[name] = with_missing(cells, missing if name in needed else (*MISSING, *missing), separator)
         given: Cells = [cell for cell in {*cells} if cell is not None]
         unused -= {each for each in unused if None in with_missing(given, [each], separator)}
-    return made, [f"--missing {each!r}: in no column" for each in missing if each in unused]
+    return made, unused
 
 
 def with_missing(cells: Cells, missing: Collection[str], decimal: str | None) -> Cells:

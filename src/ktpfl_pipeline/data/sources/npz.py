@@ -27,7 +27,8 @@ Headers = dict[str, Header]
 INPUTS = ("images", "features", "tokens")
 _PER_SAMPLE = ("labels", "clients", "test", "groups")
 _OF_TOKENS = ("vocabulary", "padding")
-_KNOWN = (*INPUTS, *_PER_SAMPLE, "classes", "columns", "fill", *_OF_TOKENS, "public")
+_OF_TABLES = ("columns", "fill", "missing")
+_KNOWN = (*INPUTS, *_PER_SAMPLE, "classes", *_OF_TABLES, *_OF_TOKENS, "public")
 _SAVE_AGAIN = "save it again with numpy.savez_compressed(path, images=images, labels=labels)"
 _BROKEN = ("is not a whole .npz file", _SAVE_AGAIN)
 
@@ -45,6 +46,7 @@ def load(argument: str, folder: Path, reading: Reading = AS_THEY_ARE) -> Labeled
         classes: optional: K texts, the names of the classes in the order of their numbers.
         columns: optional: F texts, the names of the features of vectors, for messages.
         fill: optional, with columns: F numbers, the value of each feature where it is missing, such as its median.
+        missing: optional: texts for a missing value in the table of the features, besides those of every table.
         groups: optional: N integers or texts, such as patients; samples of a group stay on one side of every split.
         test: optional, only with clients: N booleans, or integers 0 and 1, whether each sample is a test sample.
         public: optional: see `included`.
@@ -113,9 +115,18 @@ def part(path: Path, labeled: bool = True) -> Part:
     if "test" in arrays and not np.isin(arrays["test"], (0, 1)).all():
         raise InputError(f"the array 'test' in {path} has values other than 0 and 1: save true or false per sample.")
     given = {name: arrays[name] for name in (*_PER_SAMPLE, "classes") if name in arrays}
+    absent = tuple(map(str, arrays.get("missing", ())))
     known = _vocabulary(path, inputs, arrays) if kind == "tokens" else None
     return Part(
-        path, inputs, given.pop("labels", ()), **given, vocabulary=known, columns=names, fill=fill, extent=reach
+        path,
+        inputs,
+        given.pop("labels", ()),
+        **given,
+        vocabulary=known,
+        columns=names,
+        fill=fill,
+        missing=absent,
+        extent=reach,
     )
 
 
@@ -146,8 +157,8 @@ def names(argument: str, folder: Path) -> list[str]:
 
 
 def encoding(path: Path) -> dict[str, Any]:
-    """Return the arrays `columns`, `fill` and, if there are any, `classes` of a file of `ktpfl convert csv`."""
-    found = _named(path, "columns", "fill", "classes")
+    """Return the arrays of `_OF_TABLES` and `classes`; the last two of them need not exist."""
+    found = _named(path, *_OF_TABLES, "classes")
     if lacking := [name for name in ("columns", "fill") if name not in found]:
         raise InputError(f"{path} has no array {lacking[0]!r}: name a file that `ktpfl convert csv` wrote.")
     return found
@@ -218,9 +229,7 @@ def read_header(file: IO[bytes]) -> Header:
 
 def _checked(path: Path, archive: zipfile.ZipFile, labeled: bool) -> tuple[str, Headers]:
     """Return the name of the inputs in a file, one of `INPUTS`, and the headers. Raises InputError if one is wrong."""
-    headers = _headers(
-        archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes", "columns", "fill") if labeled else ())
-    )
+    headers = _headers(archive, *INPUTS, *_OF_TOKENS, *((*_PER_SAMPLE, "classes", *_OF_TABLES) if labeled else ()))
     found = [name for name in INPUTS if name in headers]
     if len(found) > 1:
         raise InputError(f"{path} has the array {found[0]!r} and the array {found[1]!r}: save only one of them.")
@@ -270,6 +279,7 @@ _FORMS = {
     "vocabulary": _Form(
         "US", "text of shape (V,)", "the token of each id, in the order of the ids", "text, with .astype(str)"
     ),
+    "missing": _Form("US", "text of shape (n,)", "the strings that mean no value", "text, with .astype(str)"),
     "padding": _Form("iu", "one integer", "the id that fills short texts", "one integer"),
 }
 

@@ -65,7 +65,7 @@ class Part(NamedTuple):
         groups: the group of each row, such as a patient: M names or numbers; None without groups.
         classes: the names of the classes, if the labels are numbers and the container names them.
         kept: (M,) bool, whether each row could be read; None: all rows. A source with several parts keeps all.
-        vocabulary, columns, fill: as in `LabeledDataset`.
+        vocabulary, columns, fill, missing: as in `LabeledDataset`.
         extent: the range of features before their conversion to 32-bit floats; None for other inputs.
     """
 
@@ -80,6 +80,7 @@ class Part(NamedTuple):
     vocabulary: Vocabulary | None = None
     columns: tuple[str, ...] | None = None
     fill: Tensor | None = None
+    missing: tuple[str, ...] = ()
     extent: Extent | None = None
 
 
@@ -119,12 +120,17 @@ def joined(where: object, parts: Sequence[Part], names: tuple[str, ...] | None =
         "groups": None if groups is None else groups_of(groups, owners)[kept],
         "vocabulary": _vocabulary(parts),
         "columns": first.columns if len(named) == len(parts) else None,
-        "fill": first.fill if len(parts) == 1 else None,
+        "fill": first.fill if all(_is_equal(part.fill, first.fill) for part in parts) else None,
+        "missing": tuple(sorted(set().union(*(part.missing for part in parts)))),
     }
     inputs = first.inputs if len(parts) == 1 else torch.cat([part.inputs for part in parts])
     if owners is None:
         return LabeledDataset(inputs, labels[kept], **common)
     return OwnedDataset(inputs, labels[kept], owners[kept], clients, **common)
+
+
+def _is_equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
 def _column(where: object, parts: Sequence[Part], name: str) -> Array | None:
