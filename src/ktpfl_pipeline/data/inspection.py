@@ -81,8 +81,9 @@ def names_of_no_value(samples: LabeledDataset) -> list[str]:
 def _named_things(samples: LabeledDataset) -> list[tuple[str, str, tuple[str, ...], Tensor]]:
     """Return for classes and clients the noun, its plural, their names, and the number of each sample's."""
     found = [("class", "classes", samples.class_names or (), samples.labels)]
-    owned = isinstance(samples, OwnedDataset)
-    return found + ([("client", "clients", samples.names, samples.owners)] if owned else [])
+    if isinstance(samples, OwnedDataset):
+        found.append(("client", "clients", samples.names, samples.owners))
+    return found
 
 
 def pixels(inputs: Tensor) -> str:

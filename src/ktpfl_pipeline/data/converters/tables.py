@@ -146,9 +146,9 @@ def with_missing(cells: Cells, missing: Collection[str], decimal: str | None) ->
     numbers = {float(each.replace(decimal, ".")) for each in missing if decimal and _is_plain(each, decimal)}
 
     def is_missing(cell: str) -> bool:
-        if cell in missing:
-            return True
-        return bool(numbers and decimal and _is_plain(cell, decimal)) and float(cell.replace(decimal, ".")) in numbers
+        if cell in missing or not numbers or decimal is None or not _is_plain(cell, decimal):
+            return cell in missing
+        return float(cell.replace(decimal, ".")) in numbers
 
     lost = {cell for cell in {*cells} if cell is not None and is_missing(cell)}
     return [None if cell in lost else cell for cell in cells]
