@@ -1,7 +1,8 @@
 """Methods on converged clients: twelve clients with Fashion-MNIST or CIFAR-10, paired by seed.
 
     python benchmarks/converged.py run                      the missing runs, several hours
-    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, three seeds, both datasets
+    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, three seeds, both datasets; with a third word,
+                                                            "one", all clients have one architecture
     python benchmarks/converged.py page                     the tables and the figure of docs/results/converged.md, and
                                                             the tables of benchmarks/results/converged.md
 
@@ -10,7 +11,7 @@ be stopped at any time, and several processes may run at once: finished runs are
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -78,10 +79,18 @@ PARTS: dict[str, tuple[str, Method[Any]]] = {
 """Row titles and methods: KT-pFL (joint) without the overlap of labels, the geometric mean, or the running mean."""
 METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
-    *("feddf", "feddf_soft", "pfeddf_soft", *PARTS),
+    *("feddf", "feddf_soft", "pfeddf_soft", "fccl", "fccl_plus", "rhfl", "fedhenn", "fedre", "fedssa", "fedapen"),
+    *PARTS,
 )
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: METHODS[:6], 4: METHODS[:6]}
-"""The methods that are run with each seed."""
+"""The methods that are run with each seed if clients have several architectures."""
+ALIKE = (
+    *("local", "kt_pfl_params", "fedavg", "fedavg_ft", "fedprox", "scaffold", "fedrep", "ditto", "fedpac", "feddbe"),
+    *("fedcp", "gpfl", "local_matched"),
+)
+"""The methods that are run with three seeds if all clients have one architecture."""
+NETWORKS = {"several": ("lenet", "cnn", "cnn_bn", "mlp"), "one": ("lenet",)}
+"""The architectures of the clients, assigned in turn."""
 COMPARED = [name for name in METHODS if name not in PARTS]
 LAST_ROUNDS = [f"round {t}" for t in range(ROUNDS - LAST + 1, ROUNDS + 1)]
 AS_IS, AFTER = AFTER_TRANSFER, f"{ADAPTED}{EPOCHS}"
@@ -97,13 +106,15 @@ class Key(NamedTuple):
     partition: str
     method: str
     seed: str
+    networks: str = "several"
 
 
-def federation_of(data: str, partition: str, seed: int) -> Federation:
+def federation_of(data: str, partition: str, seed: int, networks: str = "several") -> Federation:
     private, public = DATA[data]
     return federation(
         f"npz:{RAW}/{private}.npz",
         CLIENTS,
+        NETWORKS[networks],
         partition={"scheme": PARTITIONS[partition], "test_share": TEST_SHARE},
         seed=seed,
         public={"source": f"npz:{RAW}/{public}.npz", "batch": 300},
@@ -114,7 +125,7 @@ def federation_of(data: str, partition: str, seed: int) -> Federation:
 def finish(key: Key, rows: Rows) -> Rows:
     """Run a method, and return one line per client: test accuracy in the last rounds, before and after adaptation."""
     method = PARTS[key.method][1] if key.method in PARTS else configured(key.method)
-    fed = federation_of(key.data, key.partition, int(key.seed))
+    fed = federation_of(key.data, key.partition, int(key.seed), key.networks)
     history = trained(method, fed, ROUNDS, LAST, [EPOCHS]).history[-LAST:]
     return [
         {
@@ -137,18 +148,28 @@ STUDY = Study(
 )
 
 
-def run(methods: str = "", seeds: str = "") -> None:
-    chosen = map(int, seeds.split(",")) if seeds else SEEDS
-    pairs = [(n, name) for n in chosen for name in (methods.split(",") if methods else SEEDS.get(n, METHODS))]
-    STUDY.run([Key(*cell, name, str(seed)) for (seed, name), cell in product(pairs, product(DATA, PARTITIONS))])
+def run(methods: str = "", seeds: str = "", networks: str = "several") -> None:
+    """Do the missing runs of some methods; without methods, all that the page shows."""
+    names = methods.split(",")
+    wanted = [(int(seed), name, networks) for seed in seeds.split(",") for name in names] if methods else shown_runs()
+    cells = list(product(DATA, PARTITIONS))
+    STUDY.run([Key(*cell, name, str(seed), which) for seed, name, which in wanted for cell in cells])
 
 
-def parts(rows: Rows) -> dict[str, Runs]:
-    """Return the accuracies of each dataset and partition, by the heading of their table, in the order of `METHODS`."""
+def shown_runs() -> list[tuple[int, str, str]]:
+    """Return seed, method and networks of all runs of a setting on the page."""
+    several = [(seed, name, "several") for seed, names in SEEDS.items() for name in names]
+    return several + [(seed, name, "one") for seed in range(3) for name in ALIKE]
+
+
+def parts(rows: Rows, networks: str = "several") -> dict[str, Runs]:
+    """Return the accuracies of each dataset and partition, by the heading of their table, in the methods' order."""
     found: dict[str, list[tuple[str, str, int, float]]] = {
         f"{data}, {partition}": [] for data, partition in product(DATA, PARTITIONS)
     }
-    for row in sorted((row for row in rows if row["method"] in METHODS), key=lambda row: METHODS.index(row["method"])):
+    names = METHODS if networks == "several" else ALIKE
+    own_rows = [row for row in rows if row["networks"] == networks and row["method"] in names]
+    for row in sorted(own_rows, key=lambda row: names.index(row["method"])):
         own = found[f"{row['data']}, {row['partition']}"]
         as_is = fmean(float(row[name]) for name in LAST_ROUNDS)
         own += [(row["method"], AS_IS, int(row["seed"]), as_is)]
@@ -180,10 +201,10 @@ def comparison(runs: Runs) -> str:
     return markdown(lines)
 
 
-def gains(by_part: dict[str, Runs]) -> str:
+def gains(by_part: dict[str, Runs], names: Sequence[str] = METHODS, point: str = AS_IS) -> str:
     """Return each method's difference to local-only training in every setting."""
-    columns = [runs.minus(LOCAL) for runs in by_part.values()]
-    rows = [[title(name), *(shown(column, name) for column in columns)] for name in METHODS if name != LOCAL]
+    columns = [runs.minus(LOCAL, point) for runs in by_part.values()]
+    rows = [[title(name), *(shown(column, name) for column in columns)] for name in names if name != LOCAL]
     return markdown([["minus local-only", *by_part], *rows])
 
 
@@ -208,7 +229,8 @@ def convergence(rows: Rows) -> str:
     """Return the table of local-only training in the last rounds."""
     lines = [["data", *(name.removeprefix("round ") for name in LAST_ROUNDS)]]
     for cell in product(DATA, PARTITIONS):
-        local = [row for row in rows if (row["data"], row["partition"], row["method"]) == (*cell, LOCAL)]
+        wanted = *cell, LOCAL, "several"
+        local = [row for row in rows if (row["data"], row["partition"], row["method"], row["networks"]) == wanted]
         means = [f"{100 * fmean(float(row[name]) for row in local):.1f}" for name in LAST_ROUNDS]
         lines.append([", ".join(cell), *means])
     return drawn(lines)
@@ -216,12 +238,14 @@ def convergence(rows: Rows) -> str:
 
 def tables(rows: Rows) -> dict[Path, Tables]:
     """Return every table of both pages by the heading above it."""
-    by_part = parts(rows)
+    by_part, alike = parts(rows), parts(rows, "one")
     found = {
         PAGE: {
             "Gains over local-only training": gains(by_part),
             "KT-pFL and the paper's baselines": beside_the_paper(by_part, AS_IS),
             "KT-pFL and the paper's baselines, adapted": beside_the_paper(by_part, AFTER),
+            "One architecture": gains(alike, ALIKE),
+            "One architecture, adapted": gains(alike, ALIKE, AFTER),
         },
         EVERY: {**{heading: comparison(runs) for heading, runs in by_part.items()}, "Convergence": convergence(rows)},
     }
@@ -232,7 +256,7 @@ def tables(rows: Rows) -> dict[Path, Tables]:
 def picture(rows: Rows) -> Figure:
     """Draw each method's difference to local-only training with its interval, one panel per dataset and partition."""
     by_part = parts(rows)
-    figure, panels = grid_of_panels(list(by_part), across=2, height=2.4, wrap=60, above=0.3, sharex=True)
+    figure, panels = grid_of_panels(list(by_part), across=2, height=3.6, wrap=60, above=0.3, sharex=True)
     for axes, runs in zip(panels, by_part.values(), strict=True):
         panel(axes, {name: each for name, each in runs.minus(LOCAL).items() if each and name in COMPARED})
     for axes in panels[-2:]:
