@@ -85,8 +85,8 @@ METHODS = (
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: METHODS[:6], 4: METHODS[:6]}
 """The methods that are run with each seed if clients have several architectures."""
 ALIKE = (
-    *("local", "kt_pfl_params", "fedavg", "fedavg_ft", "fedprox", "scaffold", "fedrep", "ditto", "fedpac", "feddbe"),
-    *("fedcp", "gpfl", "local_matched"),
+    *("local", "kt_pfl_params", "fedavg", "fedprox", "scaffold", "fedpac", "feddbe", "fedcp", "gpfl"),
+    "local_matched",
 )
 """The methods that are run with three seeds if all clients have one architecture."""
 NETWORKS = {"several": ("lenet", "cnn", "cnn_bn", "mlp"), "one": ("lenet",)}
