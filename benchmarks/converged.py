@@ -11,7 +11,8 @@ be stopped at any time, and several processes may run at once: finished runs are
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -26,9 +27,12 @@ from studies import LOCAL, Rows, Runs, Study, Tables, configured, drawn, markdow
 
 from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.method import Method
-from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER
+from ktpfl_pipeline.core.method import Method, RoundReport
+from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER, Traffic
+from ktpfl_pipeline.core.transfer import fetched
+from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.in_memory import federation
+from ktpfl_pipeline.methods.fedapen import FedAPEN, FedAPENState, learned_share
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
@@ -71,12 +75,45 @@ class MeanOfProbabilities(KTpFLJoint):
     teachers = KTpFL.teachers
 
 
+@dataclass(frozen=True, eq=False)
+class PairsState(FedAPENState):
+    """The state of `Pairs`: also each client's second model."""
+
+    seconds: Models
+
+
+class Pairs(FedAPEN):
+    """FedAPEN without exchange: its second model stays at the client, and their weights are learned in the same way."""
+
+    title = "FedAPEN, nothing exchanged"
+    exchanges = frozenset()
+
+    def init(self, fed: Federation) -> PairsState:
+        state = super().init(fed)
+        return PairsState(state.models, state.common, state.shares, {})
+
+    def received(self, state: FedAPENState, clients: Iterable[int]) -> Models:
+        assert isinstance(state, PairsState)
+        return {n: state.seconds.get(n, state.common) for n in clients}
+
+    def round(self, state: FedAPENState, cohort: list[int], t: int, fed: Federation) -> tuple[PairsState, RoundReport]:
+        assert isinstance(state, PairsState)
+        trained, seconds = self.train(state, cohort, t, fed)
+        calls = {n: (trained[n], seconds[n], state.shares.get(n, 0.5), self, self.architecture(fed), t) for n in cohort}
+        found = fed.run("ensemble", learned_share, calls)
+        shares = {**state.shares, **dict(zip(cohort, fetched([*found.values()]), strict=True))}
+        after = PairsState({**state.models, **trained}, state.common, shares, {**state.seconds, **seconds})
+        return after, RoundReport(self.ensembles(state, trained, seconds, fed), dict.fromkeys(cohort, Traffic()))
+
+
 PARTS: dict[str, tuple[str, Method[Any]]] = {
     "joint_average": ("joint, plain average", PlainAverage()),
     "joint_mean": ("joint, mean of probabilities", MeanOfProbabilities()),
     "joint_trained": ("joint, trained model only", KTpFLJoint(start_share=0.0, memory=0.0)),
+    "pairs": (Pairs.title, Pairs()),
 }
-"""Row titles and methods: KT-pFL (joint) without the overlap of labels, the geometric mean, or the running mean."""
+"""Row titles and methods: KT-pFL (joint) without the overlap of labels, the geometric mean, or the running mean, and
+FedAPEN without exchange."""
 METHODS = (
     *("local", "kt_pfl", "kt_pfl_joint", "pfeddf", "fedmd", "sim_pfl", "local_matched", "topk_pfl"),
     *("feddf", "feddf_soft", "pfeddf_soft", "fccl", "fccl_plus", "rhfl", "fedhenn", "fedre", "fedssa", "fedapen"),
@@ -179,7 +216,7 @@ def parts(rows: Rows, networks: str = "several") -> dict[str, Runs]:
 
 def title(name: str) -> str:
     """Return a method's title, with a mark if its models after transfer come from local training."""
-    return f"{PARTS[name][0]} ‡" if name in PARTS else named(name)
+    return f"{PARTS[name][0]}{' ‡' * PARTS[name][1].trained_last}" if name in PARTS else named(name)
 
 
 def shown(found: Mapping[str, Difference | None], name: str, sign: int = 1) -> str:

@@ -76,8 +76,12 @@ class FedAPEN(SmallCommon, Personal):
     ) -> tuple[Models, ...]:
         """Return own models and copies of the shared one after training together on `loss`."""
         own = super().personal(state, clients, fed)
-        pairs, loss = (own, dict.fromkeys(own, state.common)), partial(self.loss, state.shares)
+        pairs, loss = (own, self.received(state, own)), partial(self.loss, state.shares)
         return fed.train_together(train_pair, pairs, t, self.architecture(fed), loss, epochs)
+
+    def received(self, state: FedAPENState, clients: Iterable[int]) -> Models:
+        """Return the shared model with which each client starts."""
+        return dict.fromkeys(clients, state.common)
 
     def loss(self, shares: Mapping[int, float], n: int, of: Losses) -> Tensor:
         """Return each model's CE + CE of the ensemble + KL(other ‖ this one), without gradient through the other."""
@@ -94,7 +98,7 @@ class FedAPEN(SmallCommon, Personal):
     def personal(self, state: FedAPENState, clients: Iterable[int], fed: Federation) -> Models:
         """Return the ensemble of each client's own model and the shared one."""
         own = super().personal(state, clients, fed)
-        return self.ensembles(state, own, dict.fromkeys(own, state.common), fed)
+        return self.ensembles(state, own, self.received(state, own), fed)
 
     def adapt(self, state: FedAPENState, models: Models, epochs: int, fed: Federation) -> Models:
         """Return the ensembles after both models were trained on labels only, with constant weights."""
