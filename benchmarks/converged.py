@@ -119,7 +119,9 @@ METHODS = (
     *("feddf", "feddf_soft", "pfeddf_soft", "fccl", "fccl_plus", "rhfl", "fedhenn", "fedre", "fedssa", "fedapen"),
     *PARTS,
 )
-SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: METHODS[:6], 4: METHODS[:6]}
+FIVE = (*METHODS[:6], "fedapen", "pairs")
+"""Methods with five seeds; the others have three."""
+SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: FIVE, 4: FIVE}
 """The methods that are run with each seed if clients have several architectures."""
 ALIKE = (
     *("local", "kt_pfl_params", "fedavg", "fedprox", "scaffold", "fedpac", "feddbe", "fedcp", "gpfl"),
