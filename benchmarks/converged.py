@@ -11,7 +11,7 @@ be stopped at any time, and several processes may run at once: finished runs are
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -123,11 +123,6 @@ FIVE = (*METHODS[:6], "fedapen", "pairs")
 """Methods with five seeds; the others have three."""
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: FIVE, 4: FIVE}
 """The methods that are run with each seed if clients have several architectures."""
-ALIKE = (
-    *("local", "kt_pfl_params", "fedavg", "fedprox", "scaffold", "fedpac", "feddbe", "fedcp", "gpfl"),
-    "local_matched",
-)
-"""The methods that are run with three seeds if all clients have one architecture."""
 NETWORKS = {"several": ("lenet", "cnn", "cnn_bn", "mlp"), "one": ("lenet",)}
 """The architectures of the clients, assigned in turn."""
 COMPARED = [name for name in METHODS if name not in PARTS]
@@ -188,27 +183,21 @@ STUDY = Study(
 
 
 def run(methods: str = "", seeds: str = "", networks: str = "several") -> None:
-    """Do the missing runs of some methods; without methods, all that the page shows."""
-    names = methods.split(",")
-    wanted = [(int(seed), name, networks) for seed in seeds.split(",") for name in names] if methods else shown_runs()
-    cells = list(product(DATA, PARTITIONS))
-    STUDY.run([Key(*cell, name, str(seed), which) for seed, name, which in wanted for cell in cells])
+    """Do the missing runs of some methods and seeds; without methods, all that the pages show."""
+    chosen = map(int, seeds.split(",")) if seeds else SEEDS
+    pairs = [(n, name) for n in chosen for name in (methods.split(",") if methods else SEEDS.get(n, METHODS))]
+    STUDY.run(
+        [Key(*cell, name, str(seed), networks) for (seed, name), cell in product(pairs, product(DATA, PARTITIONS))]
+    )
 
 
-def shown_runs() -> list[tuple[int, str, str]]:
-    """Return seed, method and networks of all runs of a setting on the page."""
-    several = [(seed, name, "several") for seed, names in SEEDS.items() for name in names]
-    return several + [(seed, name, "one") for seed in range(3) for name in ALIKE]
-
-
-def parts(rows: Rows, networks: str = "several") -> dict[str, Runs]:
-    """Return the accuracies of each dataset and partition, by the heading of their table, in the methods' order."""
+def parts(rows: Rows) -> dict[str, Runs]:
+    """Return the accuracies of each dataset and partition, by the heading of their table, in the order of `METHODS`."""
     found: dict[str, list[tuple[str, str, int, float]]] = {
         f"{data}, {partition}": [] for data, partition in product(DATA, PARTITIONS)
     }
-    names = METHODS if networks == "several" else ALIKE
-    own_rows = [row for row in rows if row["networks"] == networks and row["method"] in names]
-    for row in sorted(own_rows, key=lambda row: names.index(row["method"])):
+    shown = [row for row in rows if row["networks"] == "several" and row["method"] in METHODS]
+    for row in sorted(shown, key=lambda row: METHODS.index(row["method"])):
         own = found[f"{row['data']}, {row['partition']}"]
         as_is = fmean(float(row[name]) for name in LAST_ROUNDS)
         own += [(row["method"], AS_IS, int(row["seed"]), as_is)]
@@ -240,10 +229,10 @@ def comparison(runs: Runs) -> str:
     return markdown(lines)
 
 
-def gains(by_part: dict[str, Runs], names: Sequence[str] = METHODS, point: str = AS_IS) -> str:
+def gains(by_part: dict[str, Runs]) -> str:
     """Return each method's difference to local-only training in every setting."""
-    columns = [runs.minus(LOCAL, point) for runs in by_part.values()]
-    rows = [[title(name), *(shown(column, name) for column in columns)] for name in names if name != LOCAL]
+    columns = [runs.minus(LOCAL) for runs in by_part.values()]
+    rows = [[title(name), *(shown(column, name) for column in columns)] for name in METHODS if name != LOCAL]
     return markdown([["minus local-only", *by_part], *rows])
 
 
@@ -277,14 +266,12 @@ def convergence(rows: Rows) -> str:
 
 def tables(rows: Rows) -> dict[Path, Tables]:
     """Return every table of both pages by the heading above it."""
-    by_part, alike = parts(rows), parts(rows, "one")
+    by_part = parts(rows)
     found = {
         PAGE: {
             "Gains over local-only training": gains(by_part),
             "KT-pFL and the paper's baselines": beside_the_paper(by_part, AS_IS),
             "KT-pFL and the paper's baselines, adapted": beside_the_paper(by_part, AFTER),
-            "One architecture": gains(alike, ALIKE),
-            "One architecture, adapted": gains(alike, ALIKE, AFTER),
         },
         EVERY: {**{heading: comparison(runs) for heading, runs in by_part.items()}, "Convergence": convergence(rows)},
     }
