@@ -119,7 +119,7 @@ METHODS = (
     *("feddf", "feddf_soft", "pfeddf_soft", "fccl", "fccl_plus", "rhfl", "fedhenn", "fedre", "fedssa", "fedapen"),
     *PARTS,
 )
-FIVE = (*METHODS[:6], "fedapen", "pairs")
+FIVE = (*METHODS[:6], "fedapen")
 """Methods with five seeds; the others have three."""
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: FIVE, 4: FIVE}
 """The methods that are run with each seed if clients have several architectures."""
