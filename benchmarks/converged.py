@@ -119,7 +119,7 @@ METHODS = (
     *("feddf", "feddf_soft", "pfeddf_soft", "fccl", "fccl_plus", "rhfl", "fedhenn", "fedre", "fedssa", "fedapen"),
     *PARTS,
 )
-FIVE = (*METHODS[:6], "fedapen")
+FIVE = (*METHODS[:6], "fedapen", "pairs")
 """Methods with five seeds; the others have three."""
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: FIVE, 4: FIVE}
 """The methods that are run with each seed if clients have several architectures."""
@@ -128,7 +128,7 @@ NETWORKS = {"several": ("lenet", "cnn", "cnn_bn", "mlp"), "one": ("lenet",)}
 COMPARED = [name for name in METHODS if name not in PARTS]
 LAST_ROUNDS = [f"round {t}" for t in range(ROUNDS - LAST + 1, ROUNDS + 1)]
 AS_IS, AFTER = AFTER_TRANSFER, f"{ADAPTED}{EPOCHS}"
-AXIS = (-13.0, 7.5)
+AXIS = (-13.0, 13.0)
 """The horizontal axis of the figure in percentage points."""
 SUBJECT, PAPERS = "kt_pfl_joint", "kt_pfl"
 
@@ -312,7 +312,7 @@ def panel(axes: Axes, found: dict[str, Difference]) -> None:
                 axes.plot([edge], [row], mark, color=color, markersize=4)
         filled = color if found[name].sign else PAPER
         axes.plot([mean], [row], "o", color=color, markerfacecolor=filled, markersize=5, zorder=3)
-    axes.set(xlim=AXIS, ylim=(len(ranked) - 0.4, -0.6), xticks=range(-10, 6, 5))
+    axes.set(xlim=AXIS, ylim=(len(ranked) - 0.4, -0.6), xticks=range(-10, 11, 5))
     axes.set_yticks(range(len(ranked)), map(title, ranked))
     axes.tick_params(axis="y", labelcolor=INK)
     for label, name in zip(axes.get_yticklabels(), ranked, strict=True):

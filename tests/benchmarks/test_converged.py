@@ -22,15 +22,15 @@ def test_bold_is_corrected_for_every_row(by_part: dict[str, Runs]) -> None:
     """Sim-pFL with two classes of CIFAR-10 is significant without the parts of KT-pFL (joint), but not among all."""
     found = by_part["CIFAR-10, two classes"].minus(LOCAL)
     assert {each.family for each in found.values() if each} == {len(METHODS) - 1}
-    assert [name for name, each in found.items() if each and each.sign] == ["kt_pfl_joint", "fedmd", "feddf"]
-    assert 0.05 < found["sim_pfl"].p < 0.1
+    assert [name for name, each in found.items() if each and each.sign] == ["kt_pfl_joint", "fedmd", "feddf", "fedapen"]
+    assert 0.05 < found["sim_pfl"].p < 0.15
 
 
 def test_the_figure_sorts_the_methods_and_writes_what_is_beyond_its_axis(by_part: dict[str, Runs]) -> None:
     panels = converged.picture(read(STUDY.kept)).axes
     assert [axes.get_title("left") for axes in panels] == list(by_part)
     texts = [[text.get_text() for text in axes.texts] for axes in panels]
-    assert texts == [[], [], [], ["◂ −33.1"]]
+    assert texts == [["◂ −32.1"], [], [], ["◂ −33.1"]]
     for axes, runs in zip(panels, by_part.values(), strict=True):
         local, means = runs.means(LOCAL), {name: runs.means(name) for name in converged.COMPARED if name != LOCAL}
         gains = {converged.title(n): sum(own[s] - local[s] for s in own) / len(own) for n, own in means.items()}
