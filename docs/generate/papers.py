@@ -31,7 +31,7 @@ needs public samples. † fits on the clients' validation samples; ‡ is measur
 `python docs/generate/papers.py` writes this page from the source. [The methods](methods.md) states what all share.
 
 - **Several architectures, and public samples:** start with `fedmd`, `kt_pfl` and `feddf`, next to `local`.
-- **Several architectures, no public samples:** `fedproto`, `lg_fedavg`, `fml`.
+- **Several architectures, no public samples:** `fedapen`, `fedproto`, `lg_fedavg`, `fml`.
 - **One architecture:** `fedavg_ft`, `fedrep`, `ditto`, `kt_pfl_params`.
 - **Baselines that must not be missing:** `local`, and `local_matched` (`local_5x` with one architecture).
 """
