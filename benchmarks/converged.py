@@ -29,10 +29,9 @@ from ktpfl_pipeline.analysis.statistics import Difference
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER, Traffic
-from ktpfl_pipeline.core.transfer import fetched
 from ktpfl_pipeline.core.weights import Models
 from ktpfl_pipeline.in_memory import federation
-from ktpfl_pipeline.methods.fedapen import FedAPEN, FedAPENState, learned_share
+from ktpfl_pipeline.methods.fedapen import FedAPEN, FedAPENState
 from ktpfl_pipeline.methods.kt_pfl import KTpFL
 from ktpfl_pipeline.methods.kt_pfl_joint import KTpFLJoint
 from ktpfl_pipeline.reports.figures.base import grid_of_panels, legend_above, plain, styled
@@ -99,9 +98,7 @@ class Pairs(FedAPEN):
     def round(self, state: FedAPENState, cohort: list[int], t: int, fed: Federation) -> tuple[PairsState, RoundReport]:
         assert isinstance(state, PairsState)
         trained, seconds = self.train(state, cohort, t, fed)
-        calls = {n: (trained[n], seconds[n], state.shares.get(n, 0.5), self, self.architecture(fed), t) for n in cohort}
-        found = fed.run("ensemble", learned_share, calls)
-        shares = {**state.shares, **dict(zip(cohort, fetched([*found.values()]), strict=True))}
+        shares = {**state.shares, **self.learned_shares(state, trained, seconds, t, fed)}
         after = PairsState({**state.models, **trained}, state.common, shares, {**state.seconds, **seconds})
         return after, RoundReport(self.ensembles(state, trained, seconds, fed), dict.fromkeys(cohort, Traffic()))
 

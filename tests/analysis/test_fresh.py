@@ -117,7 +117,7 @@ class TestSimulated:
         assert found.left_out == []
 
     def test_no_earlier_round_replaces_one_without_any_value(self) -> None:
-        """In the last of seven rounds nobody has a value with FedMD; in the second the third client was absent."""
+        """In the last of seven rounds no client has a value with FedMD; in the second the third client was absent."""
         rounds = [(0.5, 0.6, 0.7)] * 7
         fedmd = made("fedmd", rounds[0], (0.5, 0.6, 0.1), *rounds[2:], absent={2: [2], 7: [0, 1, 2]})
         compared = Comparison([result(fedmd), result(made("local", *rounds))])

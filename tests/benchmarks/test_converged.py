@@ -5,6 +5,8 @@ import pytest
 from converged import METHODS, STUDY
 from studies import LOCAL, Runs, read, replaced
 
+from ktpfl_pipeline.analysis.statistics import paired
+
 
 @pytest.fixture(scope="module")
 def by_part() -> dict[str, Runs]:
@@ -19,11 +21,24 @@ def test_the_page_shows_the_kept_rows() -> None:
 
 
 def test_bold_is_corrected_for_every_row(by_part: dict[str, Runs]) -> None:
-    """Sim-pFL with two classes of CIFAR-10 is significant without the parts of KT-pFL (joint), but not among all."""
-    found = by_part["CIFAR-10, two classes"].minus(LOCAL)
+    """Sim-pFL with two classes of CIFAR-10 is significant alone, but not among all rows."""
+    runs = by_part["CIFAR-10, two classes"]
+    found, alone = runs.minus(LOCAL), paired(runs.means("sim_pfl"), runs.means(LOCAL))
     assert {each.family for each in found.values() if each} == {len(METHODS) - 1}
     assert [name for name, each in found.items() if each and each.sign] == ["kt_pfl_joint", "fedmd", "feddf", "fedapen"]
-    assert 0.05 < found["sim_pfl"].p < 0.15
+    assert (found["sim_pfl"].sign, alone.sign) == (0, -1)
+
+
+def test_the_page_says_what_exchange_adds_to_the_two_models_of_fedapen(by_part: dict[str, Runs]) -> None:
+    found = {where: runs.minus("pairs")["fedapen"] for where, runs in by_part.items()}
+    assert {where: (round(100 * each.mean, 1), each.sign) for where, each in found.items()} == {
+        "Fashion-MNIST, all classes": (9.0, 1),
+        "Fashion-MNIST, two classes": (0.2, 0),
+        "CIFAR-10, all classes": (8.2, 1),
+        "CIFAR-10, two classes": (1.7, 1),
+    }
+    for where in ("Fashion-MNIST, all classes", "CIFAR-10, all classes"):
+        assert {each.sign for each in by_part[where].minus("fedapen").values()} == {-1}
 
 
 def test_the_figure_sorts_the_methods_and_writes_what_is_beyond_its_axis(by_part: dict[str, Runs]) -> None:

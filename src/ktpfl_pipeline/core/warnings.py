@@ -28,7 +28,7 @@ KINDS = {
     "Cut texts": "texts longer than `text.length`",
     "Unknown words": "texts whose words are mostly unknown to the vocabulary",
     "Names alike": "names of classes or clients that differ only in capitals, blanks, Unicode form or number format",
-    "Names of no value": "classes or clients named `nan` or the like, which may stand for missing values",
+    "Names of no value": "classes or clients named `nan` or the like, which may mean missing values",
     "Pixels": "images whose pixels use only a small part of the range from 0 to 255",
     "Axes": "inputs whose axes seem to be in another order than channels first",
     "Equal samples": "test samples that equal a training sample, more than rows of coarse columns do by chance",

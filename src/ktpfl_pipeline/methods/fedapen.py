@@ -64,9 +64,8 @@ class FedAPEN(SmallCommon, Personal):
     ) -> tuple[FedAPENState, RoundReport]:
         """Send the shared model, train both, average the copies, and learn the weights with the new shared model."""
         trained, copies = self.train(state, cohort, t, fed)
-        shared, architecture = fed.average(copies), self.architecture(fed)
-        calls = {n: (own, shared, state.shares.get(n, 0.5), self, architecture, t) for n, own in trained.items()}
-        shares = dict(zip(cohort, fetched([*fed.run("ensemble", learned_share, calls).values()]), strict=True))
+        shared = fed.average(copies)
+        shares = self.learned_shares(state, trained, dict.fromkeys(trained, shared), t, fed)
         after = FedAPENState({**state.models, **trained}, shared, {**state.shares, **shares})
         local = self.ensembles(state, trained, copies, fed)
         return after, RoundReport(local, exchange.both_ways(copies), metrics={"own_share": fmean(shares.values())})
@@ -89,6 +88,14 @@ class FedAPEN(SmallCommon, Personal):
         mine, theirs = share * of.own_logits, (1.0 - share) * of.common_logits
         both = of.cross_entropy(mine + theirs.detach()) + of.cross_entropy(mine.detach() + theirs)
         return of.own + of.common + both + self.mutual * (of.own_gap + of.common_gap)
+
+    def learned_shares(
+        self, state: FedAPENState, own: Models, common: Models, t: int, fed: Federation
+    ) -> dict[int, float]:
+        """Return each client's λ, learned with its own and its shared model."""
+        name = self.architecture(fed)
+        calls = {n: (own[n], common[n], state.shares.get(n, 0.5), self, name, t) for n in own}
+        return dict(zip(calls, fetched([*fed.run("ensemble", learned_share, calls).values()]), strict=True))
 
     def ensembles(self, state: FedAPENState, own: Models, common: Models, fed: Federation) -> Models:
         """Return each client's own and shared model as one model, whose logits are λ z_own + (1 - λ) z_shared."""
