@@ -11,6 +11,7 @@ be stopped at any time, and several processes may run at once: finished runs are
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -26,6 +27,7 @@ from measure import RAW, RESULTS, ROOT
 from studies import LOCAL, Rows, Runs, Study, Tables, configured, drawn, markdown, named, read, trained, write
 
 from ktpfl_pipeline.analysis.statistics import Difference
+from ktpfl_pipeline.core.errors import DivergedError
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Method, RoundReport
 from ktpfl_pipeline.core.metrics import ADAPTED, AFTER_TRANSFER, Traffic
@@ -120,6 +122,12 @@ FIVE = (*METHODS[:6], "fedapen", "pairs")
 """Methods with five seeds; the others have three."""
 SEEDS = {0: METHODS, 1: METHODS, 2: METHODS, 3: FIVE, 4: FIVE}
 """The methods that are run with each seed if clients have several architectures."""
+ALIKE = (
+    *("local", "kt_pfl_params", "fedavg", "fedprox", "scaffold", "fedpac", "feddbe", "fedcp", "gpfl"),
+    "local_matched",
+)
+"""The methods that are run with three seeds if all clients have one architecture."""
+SHOWN = {"several": METHODS, "one": ALIKE}
 NETWORKS = {"several": ("lenet", "cnn", "cnn_bn", "mlp"), "one": ("lenet",)}
 """The architectures of the clients, assigned in turn."""
 COMPARED = [name for name in METHODS if name not in PARTS]
@@ -154,10 +162,16 @@ def federation_of(data: str, partition: str, seed: int, networks: str = "several
 
 
 def finish(key: Key, rows: Rows) -> Rows:
-    """Run a method, and return one line per client: test accuracy in the last rounds, before and after adaptation."""
+    """Run a method, and return one line per client: test accuracy in the last rounds, before and after adaptation.
+
+    A run that diverged is one line without a client.
+    """
     method = PARTS[key.method][1] if key.method in PARTS else configured(key.method)
     fed = federation_of(key.data, key.partition, int(key.seed), key.networks)
-    history = trained(method, fed, ROUNDS, LAST, [EPOCHS]).history[-LAST:]
+    try:
+        history = trained(method, fed, ROUNDS, LAST, [EPOCHS]).history[-LAST:]
+    except DivergedError:
+        return [key._asdict()]
     return [
         {
             **key._asdict(),
@@ -181,25 +195,42 @@ STUDY = Study(
 
 def run(methods: str = "", seeds: str = "", networks: str = "several") -> None:
     """Do the missing runs of some methods and seeds; without methods, all that the pages show."""
-    chosen = map(int, seeds.split(",")) if seeds else SEEDS
-    pairs = [(n, name) for n in chosen for name in (methods.split(",") if methods else SEEDS.get(n, METHODS))]
-    STUDY.run(
-        [Key(*cell, name, str(seed), networks) for (seed, name), cell in product(pairs, product(DATA, PARTITIONS))]
-    )
+    names = methods.split(",")
+    wanted = [(int(seed), name, networks) for seed in seeds.split(",") for name in names] if methods else shown_runs()
+    cells = list(product(DATA, PARTITIONS))
+    STUDY.run([Key(*cell, name, str(seed), which) for seed, name, which in wanted for cell in cells])
 
 
-def parts(rows: Rows) -> dict[str, Runs]:
-    """Return the accuracies of each dataset and partition, by the heading of their table, in the order of `METHODS`."""
+def shown_runs() -> list[tuple[int, str, str]]:
+    """Return seed, method and networks of all runs of a setting on the pages."""
+    several = [(seed, name, "several") for seed, names in SEEDS.items() for name in names]
+    return several + [(seed, name, "one") for seed in range(3) for name in ALIKE]
+
+
+def parts(rows: Rows, networks: str = "several") -> dict[str, Runs]:
+    """Return the accuracies of each dataset and partition, by the heading of their table, in the methods' order.
+
+    A method that diverged with a seed has none.
+    """
+    names, lost = SHOWN[networks], diverged(rows)
     found: dict[str, list[tuple[str, str, int, float]]] = {
         f"{data}, {partition}": [] for data, partition in product(DATA, PARTITIONS)
     }
-    shown = [row for row in rows if row["networks"] == "several" and row["method"] in METHODS]
-    for row in sorted(shown, key=lambda row: METHODS.index(row["method"])):
-        own = found[f"{row['data']}, {row['partition']}"]
-        as_is = fmean(float(row[name]) for name in LAST_ROUNDS)
-        own += [(row["method"], AS_IS, int(row["seed"]), as_is)]
-        own += [(row["method"], AFTER, int(row["seed"]), float(row["adapted"]))]
+    own_rows = [row for row in rows if row["networks"] == networks and row["method"] in names]
+    for row in sorted(own_rows, key=lambda row: names.index(row["method"])):
+        heading = f"{row['data']}, {row['partition']}"
+        if (networks, heading, row["method"]) not in lost:
+            as_is = fmean(float(row[name]) for name in LAST_ROUNDS)
+            found[heading] += [(row["method"], AS_IS, int(row["seed"]), as_is)]
+            found[heading] += [(row["method"], AFTER, int(row["seed"]), float(row["adapted"]))]
     return {heading: Runs(own) for heading, own in found.items() if own}
+
+
+def diverged(rows: Rows) -> Counter[tuple[str, str, str]]:
+    """Return with how many seeds a method diverged, by networks, heading and method."""
+    return Counter(
+        (row["networks"], f"{row['data']}, {row['partition']}", row["method"]) for row in rows if not row["client"]
+    )
 
 
 def title(name: str) -> str:
@@ -226,11 +257,16 @@ def comparison(runs: Runs) -> str:
     return markdown(lines)
 
 
-def gains(by_part: dict[str, Runs]) -> str:
-    """Return each method's difference to local-only training in every setting."""
-    columns = [runs.minus(LOCAL) for runs in by_part.values()]
-    rows = [[title(name), *(shown(column, name) for column in columns)] for name in METHODS if name != LOCAL]
-    return markdown([["minus local-only", *by_part], *rows])
+def gains(rows: Rows, networks: str = "several", point: str = AS_IS) -> str:
+    """Return each method's difference to local-only training in every setting, or with how many seeds it diverged."""
+    by_part, lost = parts(rows, networks), diverged(rows)
+    columns = {heading: runs.minus(LOCAL, point) for heading, runs in by_part.items()}
+    lines = [["minus local-only", *by_part]]
+    for name in SHOWN[networks]:
+        seeds = {heading: lost[networks, heading, name] for heading in by_part}
+        cells = (f"diverged ({seeds[at]} of 3)" if seeds[at] else shown(columns[at], name) for at in by_part)
+        lines += [[title(name), *cells]] if name != LOCAL else []
+    return markdown(lines)
 
 
 def beside_the_paper(by_part: dict[str, Runs], point: str) -> str:
@@ -266,9 +302,11 @@ def tables(rows: Rows) -> dict[Path, Tables]:
     by_part = parts(rows)
     found = {
         PAGE: {
-            "Gains over local-only training": gains(by_part),
+            "Gains over local-only training": gains(rows),
             "KT-pFL and the paper's baselines": beside_the_paper(by_part, AS_IS),
             "KT-pFL and the paper's baselines, adapted": beside_the_paper(by_part, AFTER),
+            "One architecture": gains(rows, "one"),
+            "One architecture, adapted": gains(rows, "one", AFTER),
         },
         EVERY: {**{heading: comparison(runs) for heading, runs in by_part.items()}, "Convergence": convergence(rows)},
     }
