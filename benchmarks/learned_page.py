@@ -1,7 +1,7 @@
 """The tables and the figure of the page on learned coefficients, from the kept runs of learned_coefficients.py.
 
-    python benchmarks/learned_page.py       writes docs/results/learned_coefficients.md, its figure and the table of the
-                                            design in benchmarks/results/learned_design.md; needs no images
+    python benchmarks/learned_page.py       writes docs/results/learned_coefficients.md, its figure and the accuracies
+                                            in benchmarks/results/learned_design.md; needs no images
 
 The page shows the rows and seeds that are finished. A difference needs the same seeds of both rows. The tables of
 KT-pFL (joint) need their texts on the page, **Joint: Fashion-MNIST, all classes** and so on.
@@ -189,7 +189,6 @@ def tables(lines: Rows) -> Iterator[tuple[str, str]]:
         compared(results, LEARNED, OTHERS, "after_transfer"),
     )
     yield "## Learned coefficients against others, adapted\n", compared(results, LEARNED, OTHERS, "adapted")
-    yield "## Accuracies\n", accuracies(lines, results)
     yield "## What the rows are\n", matrices(results)
     shown = [verdicts(differences(results, "joint", list(JOINT[1:]), point)) for point in EQUAL]
     for cell in (cell for cell in CELLS if (*cell, "joint", "adapted") in results):
@@ -197,7 +196,11 @@ def tables(lines: Rows) -> Iterator[tuple[str, str]]:
 
 
 def pages(lines: Rows) -> dict[Path, Tables]:
-    return {PAGE: dict(tables(lines)), DESIGN: {"# Design of the learned coefficients\n": design(lines)}}
+    chosen = {
+        "## On the images for design\n": design(lines),
+        "## On the images for results\n": accuracies(lines, values(lines)),
+    }
+    return {PAGE: dict(tables(lines)), DESIGN: chosen}
 
 
 @styled
