@@ -56,6 +56,7 @@ SETTINGS: dict[str, Any] = {
     "private": {"samples": CLIENTS * SAMPLES},
     "training": {"epochs": EPOCHS, "batch_size": 32, "learning_rate": 0.05},
     "distillation": {"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
+    "compute": {"memory_format": "contiguous"},  # as in the kept runs
 }
 
 

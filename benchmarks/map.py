@@ -131,6 +131,7 @@ def made(setting: Setting, seed: int) -> Federation:
         public={"source": source(OTHER.get((setting.data, setting.public), setting.data), "public"), "batch": PUBLIC},
         training={"steps": STEPS, "epochs": 1, "batch_size": 16, "learning_rate": 0.05},
         distillation={"epochs": 2, "batch_size": 64, "learning_rate": 0.01},
+        compute={"memory_format": "contiguous"},  # as in the kept runs
         image=image,  # type: ignore[arg-type]
     )
 

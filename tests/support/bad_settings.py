@@ -94,7 +94,7 @@ OUT_OF_RANGE = [
     ("image.size", [28, 0], "two in brackets, height and width"),
     ("image.size", [8, 8, 8], "two in brackets, height and width"),
     ("compute.dtype", "float16", "one of float32, tf32, float64, bfloat16"),
-    ("compute.memory_format", "nhwc", "one of contiguous, channels_last"),
+    ("compute.memory_format", "nhwc", "one of auto, contiguous, channels_last"),
     ("knowledge.encoding", "int4", "one of float32, float16, uint8, sign, top_k"),
     ("knowledge.k", 0, "1"),
     ("knowledge.cache", -1, "0"),

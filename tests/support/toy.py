@@ -31,7 +31,7 @@ REPRESENTATIVES = (
 ARITHMETICS = {
     "float64": Compute("cpu", dtype="float64"),
     "bfloat16": Compute("cpu", dtype="bfloat16"),
-    "channels_last": Compute("cpu", memory_format="channels_last"),
+    "contiguous": Compute("cpu", memory_format="contiguous"),
 }
 ARCHITECTURES, CLASSES, IDS, SIZES = toy.ARCHITECTURES, toy.CLASSES, toy.IDS, toy.SIZES
 same, samples, global_generators = toy.same, toy.samples, toy.global_generators

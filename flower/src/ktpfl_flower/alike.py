@@ -16,7 +16,7 @@ from ktpfl_pipeline.core import kinds
 from ktpfl_pipeline.core.dataset import Vocabulary
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import digest
-from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.core.settings import Compute, MemoryFormat
 from ktpfl_pipeline.core.validation import Count, parse
 from ktpfl_pipeline.data.sources import adapt
 from ktpfl_pipeline.data.sources.tokens import MAX_VOCABULARY
@@ -31,7 +31,7 @@ class Arithmetic:
     """How the server and the clients compute; each chooses its own device."""
 
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
-    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    memory_format: MemoryFormat = Compute.memory_format
     threads: Count = Compute.threads
     prediction_batch: Count = Compute.prediction_batch
 

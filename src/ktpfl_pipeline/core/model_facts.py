@@ -19,7 +19,7 @@ from ktpfl_pipeline.core import kinds, rng
 from ktpfl_pipeline.core.dataset import Shape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import is_path, read_by, watched
-from ktpfl_pipeline.core.model_trial import Trial
+from ktpfl_pipeline.core.model_trial import Trial, close
 from ktpfl_pipeline.core.weights import frozen_names, is_frozen, tied_names
 
 PARAMETRIZED = ".parametrizations."
@@ -51,6 +51,7 @@ class ModelFacts:
     tied: tuple[str, ...] = ()  # names of parameters or buffers that share the tensor of an earlier name
     frozen: tuple[str, ...] = ()  # names of the parameters and buffers that training does not change
     takes_one: bool = True  # whether the model can be trained on a batch of one sample; with BatchNorm often not
+    channels_last: bool = True  # whether the model takes images in channels last; a `view` of a convolution does not
     bounded: bool = False  # whether its outputs are from 0 to 1 with any weights, as after a sigmoid
     built: str = ""  # a hash of what its builder makes, see `model_trial.Tried`; empty before a trial
     warnings: tuple[str, ...] = ()  # what the trial found that may surprise, in one sentence each
@@ -113,6 +114,7 @@ def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> 
     with torch.enable_grad():
         calls, logits, changed = _watched(module.eval(), inputs)
         head = _head(module, inputs, calls, logits.shape[1], tied, frozen)
+        last = not kind.pixels or _takes_channels_last(module, inputs, logits.detach())
     with torch.no_grad():
         takes_one = _takes_one(module.train(), inputs[:1].clone())
         _, trained, written = _watched(module, inputs)
@@ -120,7 +122,7 @@ def look(module: nn.Module, shape: Shape, kind: kinds.Kind = kinds.FEATURES) -> 
         bounded = [mode for mode in modes if _is_bounded(module.train(mode), head.name if head else None, inputs)]
     called = dict.fromkeys(name for name, *_ in calls)
     layers = (*(name for name, _ in _layers(module) if name not in called), *called)
-    return ModelFacts(head, layers, changed or written, tuple(tied), tuple(frozen), takes_one, bool(bounded))
+    return ModelFacts(head, layers, changed or written, tuple(tied), tuple(frozen), takes_one, last, bool(bounded))
 
 
 def _in_unit(outputs: Tensor) -> bool:
@@ -154,9 +156,14 @@ def layer_of(name: str) -> str:
 
 
 def prepared(module: nn.Module, facts: ModelFacts) -> nn.Module:
-    """Return the module, made safe: it does not change its input, and its frozen layers stay in evaluation mode."""
+    """Return the module, made safe: it does not change its input, and its frozen layers stay in evaluation mode.
+
+    Images reach a model that does not take channels last in the usual order.
+    """
     if facts.changes_input:
         module.register_forward_pre_hook(_copied)
+    if not facts.channels_last:
+        module.register_forward_pre_hook(_contiguous)
     for part in module.modules():
         if is_frozen(part) and [*part.buffers(recurse=False)]:  # such as BatchNorm in a frozen backbone
             part.eval()
@@ -166,6 +173,10 @@ def prepared(module: nn.Module, facts: ModelFacts) -> nn.Module:
 
 def _copied(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(each.clone() if isinstance(each, Tensor) else each for each in inputs)
+
+
+def _contiguous(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(each.contiguous() if isinstance(each, Tensor) else each for each in inputs)
 
 
 Call = tuple[str, nn.Module, tuple[Any, ...], Any]
@@ -261,6 +272,20 @@ def _unlike(layer: nn.Module, entered: Tensor, times: int) -> str:
     if entered.dim() != 2 or times > 1:
         return "is applied to several vectors of a sample"
     return ""
+
+
+def _takes_channels_last(module: nn.Module, inputs: Tensor, logits: Tensor) -> bool:
+    """Return whether a module in evaluation mode has these logits in channels last too, and gradients in training."""
+    try:
+        module.to(memory_format=torch.channels_last)
+        found: Tensor = module(inputs.contiguous(memory_format=torch.channels_last))
+        module.train()(inputs.contiguous(memory_format=torch.channels_last)).sum().backward()
+    except Exception:  # any layer may raise any error; `view` raises RuntimeError
+        return False
+    finally:
+        module.zero_grad()
+        module.eval().to(memory_format=torch.contiguous_format)
+    return close(found.detach(), logits)
 
 
 def _takes_one(module: nn.Module, inputs: Tensor) -> bool:

@@ -180,7 +180,7 @@ class Trial:
     def check_repeats(self, module: nn.Module) -> None:
         """Check that the same inputs have the same logits in evaluation mode."""
         generators, marks = _generators(), marks_of(module)
-        if _close(self.logits(module, False, seed=3), self.evaluated):
+        if close(self.logits(module, False, seed=3), self.evaluated):
             return
         changed = [key for key, value in marks_of(module).items() if marks.get(key) != value]
         drawn = [f"draws with {name}" for name, state in _generators().items() if state != generators[name]]
@@ -229,7 +229,7 @@ class Trial:
         for place in (0, SAMPLES - 1):
             found = "returned other logits for an input alone than for the same input in a batch"
             try:
-                if _close(self.logits(module, False, self.x[place : place + 1]), self.evaluated[place : place + 1]):
+                if close(self.logits(module, False, self.x[place : place + 1]), self.evaluated[place : place + 1]):
                     continue
             except InputError as error:
                 if error.__cause__ is None:  # not the model's own error
@@ -287,7 +287,7 @@ class Trial:
         except InputError:
             return False
         self.load(module)
-        return _close(evaluated, self.evaluated) and _close(trained.detach(), self.trained)
+        return close(evaluated, self.evaluated) and close(trained.detach(), self.trained)
 
     def reseeds(self) -> list[str]:
         """Return a warning about a builder or a forward pass that sets the seed of torch's global generator."""
@@ -335,7 +335,7 @@ def mixes(build: Callable[[], nn.Module], shape: Shape, kind: Kind) -> bool:
     for inputs in (x, torch.cat([x[:1], y[1:]]), torch.cat([y[:-1], x[-1:]])):
         with rng.seeded(0), torch.no_grad():
             found.append(module(inputs))
-    return not (_close(found[1][:1], found[0][:1]) and _close(found[2][-1:], found[0][-1:]))
+    return not (close(found[1][:1], found[0][:1]) and close(found[2][-1:], found[0][-1:]))
 
 
 def _built(module: nn.Module, other: nn.Module) -> str:
@@ -384,7 +384,7 @@ def _leaves(logits: Tensor) -> list[Tensor]:
     return found
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def close(one: Tensor, other: Tensor) -> bool:
     """Return whether logits, (n, K) each, are equal up to rounding."""
     scale = other[other.isfinite()].abs().amax().item() if bool(other.isfinite().any()) else 0.0
     return torch.allclose(one, other, rtol=0.0, atol=TOLERANCE * scale, equal_nan=True)

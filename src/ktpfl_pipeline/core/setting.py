@@ -192,6 +192,14 @@ class Setting:
         """The device of models, samples and knowledge."""
         return self.compute.place()
 
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """The order of images and convolutions in memory; `compute.memory_format` says what ``auto`` is."""
+        given, images = self.compute.memory_format, kinds.of(self.public).pixels  # only pixels have channels
+        faster = self.device.type == "cpu" and self.training.privacy is None
+        last = images and (given == "channels_last" or (given == "auto" and faster))
+        return torch.channels_last if last else torch.contiguous_format
+
     def claim(self) -> None:
         """Set the precision of float32 products on a GPU. It is global, so another run may have changed it."""
         if self.device.type == "cuda":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 Dtype = Literal["float32", "tf32", "float64", "bfloat16"]
-MemoryFormat = Literal["contiguous", "channels_last"]
+MemoryFormat = Literal["auto", "contiguous", "channels_last"]
 PublicTransport = Literal["float32", "uint8", "indices"]
 ClassWeights = Literal["none", "balanced"]
 DistillationLoss = Literal["t2", "plain", "mean"]
@@ -193,8 +193,9 @@ class Compute:
         device: ``auto``: a GPU if there is one. Or ``cpu``; ``cuda``, all GPUs, one per worker; ``cuda:1``, one GPU.
         dtype: ``float32`` is the reference. ``float64``; ``bfloat16``, products in bfloat16 and all else in float32, if
             the processor has its instructions; ``tf32``, the same with TF32, on a GPU.
-        memory_format: of images and convolutions: ``contiguous``; ``channels_last``, faster for some architectures. It
-            changes rounding.
+        memory_format: of images and convolutions: ``channels_last``, faster on CPUs; ``contiguous``, faster on GPUs;
+            ``auto``, the faster one, and ``contiguous`` with `training.privacy`. It changes rounding. A model
+            that does not take ``channels_last``, as with a `view` of a convolution's output, stays ``contiguous``.
         threads: torch threads. Another number rounds float32 differently, so it is part of a run's identity.
         executor: where clients are computed: ``serial``, one after another; ``processes`` or ``{processes: 4}``, in
             processes of this machine; ``ray`` or ``{ray: {address: auto, workers: 8}}``, on a Ray cluster. It never
@@ -205,7 +206,7 @@ class Compute:
 
     device: str = "auto"
     dtype: Dtype = "float32"
-    memory_format: MemoryFormat = "contiguous"
+    memory_format: MemoryFormat = "auto"
     threads: Threads = 1
     executor: Annotated[ExecutorSettings, Reads(_executor, EXECUTORS)] = ExecutorSettings()
     prediction_batch: Count = 1000

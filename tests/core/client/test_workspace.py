@@ -1,17 +1,21 @@
 """Modules of a workspace: one for each architecture, loaded with what is asked for."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 import toy
-from torch import nn
+from torch import Tensor, nn
 
 from ktpfl_pipeline.core.client.workspace import Workspace
+from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.serial import SerialExecutor
-from ktpfl_pipeline.core.settings import Compute
+from ktpfl_pipeline.core.federation import Federation
+from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.settings import Compute, MemoryFormat, Privacy
 from ktpfl_pipeline.core.weights import load
 
 
@@ -59,16 +63,59 @@ class TestModules:
         assert toy.same(toy.global_generators(), before)
 
 
-@pytest.mark.parametrize(("dtype", "last"), [(torch.uint8, True), (torch.float32, False)])
-def test_only_the_models_of_images_are_kept_channels_last(dtype: torch.dtype, last: bool) -> None:
-    compute = Compute("cpu", memory_format="channels_last")
-    fed = toy.federation(
-        build=lambda _: nn.Sequential(nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(72, toy.CLASSES)),
-        compute=compute,
-        public=torch.zeros(13, 2, 8, 8, dtype=dtype),
+class Convolution(nn.Module):
+    """A convolution and a linear layer; ``viewing`` has a `view` between them, which needs a contiguous tensor."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.first, self.last = name, nn.Conv2d(2, 2, 3), nn.Linear(72, toy.CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        convolved = self.first(images)
+        flat = convolved.view(len(convolved), -1) if self.name == "viewing" else convolved.flatten(1)
+        logits: Tensor = self.last(flat)
+        return logits
+
+
+class TestMemoryFormat:
+    """The order of the numbers of an image, and of the weights of a convolution."""
+
+    @pytest.mark.parametrize(
+        ("given", "name", "dtype", "last"),
+        [
+            ("auto", "plain", torch.uint8, True),
+            ("channels_last", "plain", torch.uint8, True),
+            ("contiguous", "plain", torch.uint8, False),
+            ("auto", "plain", torch.float32, False),  # grids of numbers have no channels
+            ("channels_last", "plain", torch.float32, False),
+            ("auto", "viewing", torch.uint8, False),
+            ("channels_last", "viewing", torch.uint8, False),
+        ],
     )
-    weight = Workspace(fed).module("conv", fed.initial_model("conv")).get_parameter("0.weight")
-    assert weight.is_contiguous(memory_format=torch.channels_last) == last
+    def test_of_a_model(self, given: MemoryFormat, name: str, dtype: torch.dtype, last: bool) -> None:
+        public = torch.zeros(13, 2, 8, 8, dtype=dtype)
+        fed = toy.federation(build=Convolution, compute=Compute("cpu", memory_format=given), public=public)
+        weight = Workspace(fed).module(name, fed.initial_model(name)).get_parameter("first.weight")
+        assert weight.is_contiguous(memory_format=torch.channels_last) == last
+
+    def test_auto_on_a_gpu_and_with_private_training(self) -> None:
+        public = torch.zeros(13, 2, 8, 8, dtype=torch.uint8)
+        fed = toy.federation(build=Convolution, public=public, compute=Compute("cuda"))
+        assert fed.memory_format == torch.contiguous_format
+        private = replace(fed, compute=Compute("cpu"), training=replace(fed.training, privacy=Privacy(1.0)))
+        assert private.memory_format == torch.contiguous_format
+
+    def test_a_model_with_a_view_trains_like_one_without(self) -> None:
+        """Next to another client whose model is in channels last, in one process."""
+        images = torch.randint(0, 256, (20, 2, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+        samples, trained = LabeledDataset(images, torch.arange(20) % 2), []
+        for name in ("viewing", "plain"):
+            clients = tuple(Client(n, each, *[samples] * 3) for n, each in enumerate((name, "plain")))
+            compute = Compute("cpu", dtype="float64")
+            fed = Federation(clients, images, 10, toy.CLASSES, Convolution, compute=compute)
+            start = fed.initial_model("plain")
+            trained.append(fed.train({0: start, 1: start}, 1))
+        assert toy.distance(*trained) < 1e-12
 
 
 class TestTF32:

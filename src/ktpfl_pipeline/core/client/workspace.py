@@ -21,7 +21,6 @@ OWN = ""
 RESIDENT = 0.5
 """The largest share of a GPU's free memory in which clients' samples stay permanently."""
 logger = logging.getLogger(__name__)
-FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
 class Workspace:
@@ -32,8 +31,7 @@ class Workspace:
         self.setting = setting
         self.device = setting.device
         self.dtype = DTYPES[setting.compute.dtype]
-        images = kinds.of(setting.public).pixels  # only pixels have channels
-        self.format = FORMATS[setting.compute.memory_format if images else "contiguous"]
+        self.format = setting.memory_format
         # by architecture, role, and the common architecture of a model of two, which is empty for others
         self._modules: dict[tuple[str, str, str], nn.Module] = {}
         self._tensors: dict[tuple[str, str, str], Params] = {}
@@ -72,8 +70,8 @@ class Workspace:
         if (key := (name, role, common)) not in self._modules:
             with rng.seeded(0):  # initial weights are overwritten at once
                 built = joint.built(self._built, self._head_name, name, params).to(self.dtype)
-                there = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
-                built = there.to(memory_format=self.format).train()  # all of its parts
+                built = built._apply(partial(sent, device=self.device))  # type: ignore[no-untyped-call]  # as `to` is
+                built.train()
             if self.setting.compute.dtype == "bfloat16":
                 reduce(built, self.device.type)
             self._modules[key], self._tensors[key] = built, state_of(built)
@@ -83,7 +81,9 @@ class Workspace:
 
     def _built(self, architecture: str) -> nn.Module:
         """Return a new module, which does not change its input; what is frozen in it has its initial values."""
-        return prepared(self.setting.drawn(architecture), self.setting.facts(architecture))
+        facts = self.setting.facts(architecture)
+        order = self.format if facts.channels_last else torch.contiguous_format
+        return prepared(self.setting.drawn(architecture), facts).to(memory_format=order)
 
     def whole(self, n: int, params: Params) -> dict[str, Tensor]:
         """Return a copy of client n's model as `state_dict` has it, with its frozen tensors and all names."""
