@@ -86,6 +86,15 @@ class TestHolm:
                 assert (each.low, each.high) == (pytest.approx(each.mean - half), pytest.approx(each.mean + half))
                 assert (each.family, each.confidence) == (4, pytest.approx(1 - 0.05 / divisor))
 
+    @pytest.mark.parametrize("p", [0.02, 0.001])
+    def test_equal_p_values_have_the_level_of_the_first_test(self, p):
+        """Of three tests, both are tested at 5 % / 3, in whatever order they come: 0.02 fails there."""
+        one, other, last = (difference([t - 3**0.5, t, t + 3**0.5]) for t in (at(p), -at(p), at(0.04)))
+        corrected = holm({"one": one, "other": other, "last": last})
+        assert corrected == holm({"last": last, "other": other, "one": one})
+        assert corrected["one"].confidence == corrected["other"].confidence == pytest.approx(1 - 0.05 / 3)
+        assert [corrected[name].sign for name in ("one", "other")] == ([1, -1] if p < 0.05 / 3 else [0, 0])
+
     def test_alone_nothing_changes(self):
         alone = difference([0.05, 0.01, 0.02])
         assert holm({"x": alone})["x"].ends == pytest.approx(alone.ends)

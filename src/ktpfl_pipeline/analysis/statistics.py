@@ -220,16 +220,18 @@ def holm(found: Mapping[Name, Difference | None]) -> dict[Name, Difference | Non
     Holm (1979): of m p values in ascending order, the i-th is tested at the level 5 % / (m - i + 1). After the first
     test that is not significant, no further test is. The family-wise error rate is at most 5 % under any dependence.
 
-    An interval has the level of its test. Intervals after the first failed test have the level of that test. An
-    interval therefore excludes zero exactly if its difference is significant. The corrected p value is the smallest
-    family-wise error rate at which the difference is significant. Differences without an interval are unchanged.
+    An interval has the level of its test. Equal p values all have the level of the first of them, so that the order of
+    `found` does not matter. Intervals after the first failed test have the level of that test. An interval therefore
+    excludes zero exactly if its difference is significant. The corrected p value is the smallest family-wise error rate
+    at which the difference is significant. Differences without an interval are unchanged.
     """
     tested = {name: each for name, each in found.items() if each and each.p is not None}
     ps = step_down({name: each.p for name, each in tested.items() if each.p is not None})
     corrected, rate, failed = dict(found), 1 - CONFIDENCE, False
+    before: float | None = None
     for place, (name, p) in enumerate(ps.items()):
-        rate = rate if failed else (1 - CONFIDENCE) / (len(ps) - place)
-        failed = failed or p > 1 - CONFIDENCE
+        rate = rate if failed or tested[name].p == before else (1 - CONFIDENCE) / (len(ps) - place)
+        failed, before = failed or p > 1 - CONFIDENCE, tested[name].p
         corrected[name] = replace(_at(tested[name], 1 - rate), p=p, family=len(ps))
     return corrected
 
