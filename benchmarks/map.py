@@ -221,18 +221,13 @@ def counted(found: Values) -> str:
     for method, (point, said) in product(METHODS[1:], POINTS.items()):
         own = gains(found, method, point)
         signs = [each.sign if each else 0 for each in holm(own).values()]
-        numbers = [str(sum(map(gained, own.values()))), *(str(signs.count(n)) for n in (1, -1, 0))]
+        numbers = [str(sum(each.mean > 0 for each in own.values())), *(str(signs.count(n)) for n in (1, -1, 0))]
         means = [
             signed(fmean(each.mean for each in part)) if (part := by_classes(own, place)) else ""
             for place in range(len(PARTS))
         ]
         table.append([f"{named(method)}, {said}", *numbers, *means])
     return drawn(table)
-
-
-def gained(difference: Difference) -> bool:
-    """Return whether a mean difference is above zero. Equal means may differ by rounding in float64."""
-    return difference.mean > 1e-9
 
 
 def by_classes(own: dict[Setting, Difference], place: int) -> list[Difference]:
@@ -289,7 +284,7 @@ def hits(found: Values) -> dict[Setting, bool]:
 
     own = gains(found, "kt_pfl", "adapted")
     x = {each: features(found, each) for each in own}
-    y = {each: gained(gain) for each, gain in own.items()}
+    y = {each: gain.mean > 0 for each, gain in own.items()}
     right: dict[Setting, bool] = {}
     for data in TITLES:
         theirs, rest = ([each for each in own if (each.data == data) == mine] for mine in (True, False))
@@ -306,7 +301,7 @@ def predicted(found: Values) -> str:
     table = [["dataset left out", "settings", "with a gain", "predicted correctly", "always no", "always yes"]]
     for name, data in [*((name, data) for data, name in TITLES.items()), ("all", "")]:
         part = [each for each in own if data in ("", each.data)]
-        table.append([name, *rates([gained(own[each]) for each in part], [right[each] for each in part])])
+        table.append([name, *rates([own[each].mean > 0 for each in part], [right[each] for each in part])])
     return drawn(table)
 
 
@@ -314,20 +309,20 @@ def answer(found: Values) -> str:
     """Return the page's answer: how often and by how much KT-pFL gains, and how well this is predicted."""
     own, right = gains(found, "kt_pfl", "adapted"), hits(found)
     said = [
-        f"in {sum(map(gained, part))} of {len(part)} settings with {name} classes per client (mean difference "
-        f"{signed(fmean(each.mean for each in part))} points)"
+        f"in {sum(each.mean > 0 for each in part)} of {len(part)} settings with {name} classes per client (mean "
+        f"difference {signed(fmean(each.mean for each in part))} points)"
         for name, place in (("all", -1), ("two", 0))
         if (part := by_classes(own, place))
     ]
     better, worse = (
-        sum(right[each] == hit and gained(gain) != hit for each, gain in own.items()) for hit in (True, False)
+        sum(right[each] == hit and (gain.mean > 0) != hit for each, gain in own.items()) for hit in (True, False)
     )
     p = binomtest(better, better + worse).pvalue if better + worse else 1.0
     text = (
         f"KT-pFL, adapted, has a higher mean than local-only training {' and '.join(said)}; the first table says what "
         f"is significant. One exchange of predictions gives the right sign in {fmean(right.values()):.0%} of the "
         f"settings. This is {'' if p < 0.05 else 'not shown to be '}better than always answering yes, which is right "
-        f"in {fmean(map(gained, own.values())):.0%} (exact test: p = {p:.2f})."
+        f"in {fmean(each.mean > 0 for each in own.values()):.0%} (exact test: p = {p:.2f})."
     ).replace("%", " %")
     return fill(f"**{text}**".replace(" %", "\u00a0%"), 150).replace("\u00a0", " ")
 

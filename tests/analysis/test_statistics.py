@@ -51,6 +51,11 @@ class TestInterval:
         rounded_off = 0.1 + 0.2 - 0.3
         assert rounded_off > 0
         assert difference([rounded_off, rounded_off]) == difference([0.0, 0.0])
+        assert difference([rounded_off] * 3).sign == 0
+
+    def test_a_mean_of_zero_is_zero(self):
+        """The sum of these three is -3e-17 in float64."""
+        assert difference([0.3, -0.1, -0.2]).mean == 0
 
 
 def at(p):

@@ -13,7 +13,7 @@ FEWEST_SEEDS = 3
 MOST_SEEDS = 100
 """The largest number of seeds that `seeds_for` returns."""
 DIGITS = 12
-"""Decimal digits of differences; further digits are rounding errors of float64."""
+"""Decimal digits of mean differences and their deviations; further digits are rounding errors of float64."""
 Name = TypeVar("Name")
 
 
@@ -143,16 +143,14 @@ def difference(values: Sequence[float]) -> Difference | None:
     """Return the mean of differences by seed with its two-sided 95 % interval, mean ± t(n - 1) · std / √n.
 
     The interval assumes that the differences are independent samples of one normal distribution. Returns None without
-    values. With fewer than `FEWEST_SEEDS` values, there is no interval and no p value. Values are first rounded to
-    `DIGITS` digits: otherwise the rounding error of 0.3 - (0.1 + 0.2), equal for all seeds, would be significant.
+    values. With fewer than `FEWEST_SEEDS` values, there is no interval and no p value. Mean and standard deviation are
+    rounded to `DIGITS` digits: otherwise 0.3 - (0.1 + 0.2), equal for all seeds, would be significantly above zero.
     """
     if not values:
         return None
-    exact = [round(value, DIGITS) for value in values]
-    mean, std = fmean(exact), std_over_seeds(exact)
-    if std is None or len(exact) < FEWEST_SEEDS:
-        return Difference(mean, std, None, None, len(exact))
-    return _tested(Difference(mean, std, None, None, len(exact)))
+    mean, std = round(fmean(values), DIGITS), std_over_seeds(values)
+    found = Difference(mean, std and round(std, DIGITS), None, None, len(values))
+    return found if len(values) < FEWEST_SEEDS else _tested(found)
 
 
 def on_samples(values: Sequence[float], variance: float, samples: float, groups: float = math.inf) -> Difference | None:
