@@ -9,7 +9,8 @@ The clients, rounds and networks are those of benchmarks/converged.py. η₂ and
 cell by the accuracy on images that no result uses, with one seed: the best of `RATES` at T = 1, and then the better of
 1 and `TEMPERATURE` at this rate. So every row has six runs of design in a cell. `run` may be stopped at any time and
 started several times at once: a finished run is one line of benchmarks/results/learned_coefficients.csv, and no run is
-repeated, unless its design has changed. The datasets are read from the npz files fashion_mnist, fashion_mnist_full,
+repeated, unless its design has changed. Until commit 4b789054 images were in `contiguous`, now in the default order.
+The datasets are read from the npz files fashion_mnist, fashion_mnist_full,
 mnist, cifar10 and cifar100 in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable.
 """
 
@@ -205,7 +206,7 @@ def finish(wanted: Wanted, rows: Rows) -> Rows | None:
         partition={"scheme": wanted.partition, "test_share": TEST_SHARE[wanted.design]},
         seed=wanted.seed,
         public={"source": images(wanted.design, PUBLIC[wanted.data]), "batch": 300},
-        **{**converged.SETTINGS, "private": private, "distillation": distillation},
+        **{**converged.SETTINGS, "private": private, "distillation": distillation, "compute": {}},
     )
     line = {name: str(value) for name, value in wanted._asdict().items()}
     line |= {"rate": f"{rate:g}", "temperature": f"{temperature:g}"}
