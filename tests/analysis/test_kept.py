@@ -264,6 +264,34 @@ def test_predictions_are_those_of_the_engine(
             served.predict([[1, 2, 3, 4, 99]])
 
 
+def test_clients_whose_tables_were_converted_one_by_one(tmp_path: Path) -> None:
+    """Each model takes the columns of the table, and fills a missing number with the median of its client's table."""
+    for name, youngest in (("north", 30), ("south", 50)):
+        rows = "".join(f"{youngest + n},{'yes' if n % 3 else 'no'},{n % 2}\n" for n in range(41))
+        (tmp_path / f"{name}.csv").write_text(f"age,smoker,diagnosis\n{rows}")
+        (tmp_path / "hospitals" / name).mkdir(parents=True)
+        arrays, _ = tables.convert(tmp_path / f"{name}.csv", "diagnosis")
+        np.savez(tmp_path / "hospitals" / name / "data.npz", **arrays)
+    own = {"private": {"source": "clients:hospitals"}, "image": None, "public": {"source": "open_part", "batch": 5}}
+    settings = {"clients": None, "architectures": ["mlp"], "partition": {"scheme": "natural"}}
+    experiment = parsing.parse("mine", {**EXPERIMENT, **own, **settings})
+    data = prepare(experiment, tmp_path)
+    fed, method = assemble(experiment, data, 0), create("local")
+    with closing(fed.executor):
+        result = engine.run(method, fed, engine.Schedule(1))
+        keep_models(tmp_path / "models.pt", Job("mine", "local", experiment, data), method, result, fed, "key")
+    stored = torch.load(tmp_path / "models.pt", weights_only=True)
+    (tmp_path / "new.csv").write_text("smoker,age\nyes,\nno,61\n")
+    (tmp_path / "odd.csv").write_text("smoker,age\nseldom,40\n")
+    for n, median in ((0, 50.0), (1, 70.0)):
+        about = {**stored["about"], **stored["clients"][n]}
+        model = kept.save(tmp_path / f"client-{n}", stored["models"][n], about, tmp_path)
+        assert model.inputs.of_file(tmp_path / "new.csv").tolist() == [[median, 0, 1], [61, 1, 0]]
+        assert model.about["scale"] == {name: pytest.approx(each) for name, each in data.seeds[0].scale.plain().items()}
+        with pytest.raises(InputError, match=r"column 'smoker' of .*odd.csv has 'seldom' in row 2: its values are"):
+            model.inputs.of_file(tmp_path / "odd.csv")
+
+
 def test_a_classifier_of_transformers_and_its_tokenizer_move_with_the_folder(tmp_path: Path) -> None:
     transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

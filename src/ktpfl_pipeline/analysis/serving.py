@@ -42,11 +42,17 @@ def facts(
         "classes": classes,
         "class_names": samples.class_names and list(samples.class_names),
         "columns": samples.columns and list(samples.columns),
-        "fill": None if samples.fill is None else samples.fill.tolist(),
+        "fill": fill_of(samples),
         "missing": list(samples.missing),
         "scale": scale and scale.plain(),
         "vocabulary": known and astuple(known),
     }
+
+
+def fill_of(samples: LabeledDataset) -> list[float] | None:
+    """Return the features' values where one is missing, (F,), of the table of the first sample; None if unknown."""
+    fill = samples.fill
+    return None if fill is None else [float(value) for value in fill.view(-1, fill.shape[-1])[0]]
 
 
 class Served:

@@ -62,7 +62,8 @@ class LabeledDataset:
     #: (M,) int64, the group of each sample, such as a patient; no split separates samples of a group. None without
     groups: Tensor | None = field(default=None, kw_only=True)
     columns: tuple[str, ...] | None = field(default=None, kw_only=True)  #: (F,) names of the features of vectors
-    fill: Tensor | None = field(default=None, kw_only=True)  #: (F,) float32, the features' values where one is missing
+    #: (F,) float32, the features' values where one is missing; (M, F), if the source has several such tables
+    fill: Tensor | None = field(default=None, kw_only=True)
     missing: tuple[str, ...] = field(
         default=(), kw_only=True
     )  #: strings that mean a missing value in the source's table
@@ -95,7 +96,9 @@ class LabeledDataset:
     def take(self, indices: Tensor) -> Self:
         """Return the samples at `indices`, (n,) int64, in that order."""
         test, groups = (None if each is None else each[indices] for each in (self.test, self.groups))
-        return replace(self, inputs=self.inputs[indices], labels=self.labels[indices], test=test, groups=groups)
+        fill = self.fill if self.fill is None or self.fill.dim() == 1 else self.fill[indices]
+        own = {"inputs": self.inputs[indices], "labels": self.labels[indices], "test": test, "groups": groups}
+        return replace(self, **own, fill=fill)
 
     @cached_property
     def copies(self) -> Tensor:

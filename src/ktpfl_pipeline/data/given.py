@@ -27,7 +27,8 @@ def _arrays(data: Any) -> dict[str, Any]:
     if isinstance(data, LabeledDataset):
         owned = {"clients": np.array(data.names)[data.owners]} if isinstance(data, OwnedDataset) else {}
         named = {} if data.class_names is None else {"classes": np.array(data.class_names)}
-        others: dict[str, Any] = {"groups": data.groups, "columns": data.columns, "fill": data.fill, "test": data.test}
+        fill = None if data.fill is None or data.fill.dim() > 1 else data.fill
+        others: dict[str, Any] = {"groups": data.groups, "columns": data.columns, "fill": fill, "test": data.test}
         if (known := data.vocabulary) is not None:
             words = known.words or [str(number) for number in range(known.size)]
             others |= {"vocabulary": words, "padding": known.padding}

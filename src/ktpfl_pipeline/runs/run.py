@@ -194,7 +194,11 @@ def keep_models(file: Path, job: Job, method: Method[Any], result: engine.Run, f
         **{"experiment": job.name, "method": job.method, "seed": fed.seed, "rounds": result.rounds, "key": key},
         **serving.facts(data.private, fed.classes, data.scale, Reading.of(experiment.image, experiment.text)),
     }
-    clients = {n: {"name": client.name, "architecture": client.architecture} for n, client in fed.by_id.items()}
+    fill = {n: serving.fill_of(data.private.take(own.train[:1])) for n, own in data.partition.items()}
+    clients = {
+        n: {"name": client.name, "architecture": client.architecture, "fill": fill[n]}
+        for n, client in fed.by_id.items()
+    }
     weights = {n: {name: each.cpu() for name, each in space.whole(n, own).items()} for n, own in personal.items()}
     with replacing(file, f"The clients' models, {file},") as partial, partial.open("wb") as opened_file:
         torch.save({"about": about, "clients": clients, "models": weights}, opened_file)

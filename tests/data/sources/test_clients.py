@@ -87,13 +87,17 @@ def test_features_of_clients_and_of_public_samples_have_the_same_names_in_the_sa
     assert load("clients:ours", tmp_path).columns is None  # the names of some are unknown
 
 
-def test_what_a_missing_value_is_and_becomes_is_known_where_the_files_of_all_clients_agree(tmp_path):
+def test_what_a_missing_value_is_and_becomes_at_each_client(tmp_path):
     common = {"features": np.arange(12.0).reshape(4, 3), "labels": LABELS, "columns": np.array(["age", "bmi", "sex"])}
     for client, code in (("a", "-9"), ("b", "-999")):
         save(tmp_path / f"ours/{client}/data.npz", **common, fill=np.arange(3.0), missing=np.array([code]))
     samples = load("clients:ours", tmp_path)
     assert (samples.fill.tolist(), samples.missing) == ([0, 1, 2], ("-9", "-999"))
     save(tmp_path / "ours/b/data.npz", **common, fill=np.arange(3.0) + 1)
+    samples = load("clients:ours", tmp_path)
+    assert samples.fill[:, 0].tolist() == [0] * 4 + [1] * 4
+    assert samples.take(torch.tensor([5, 0])).fill.tolist() == [[1, 2, 3], [0, 1, 2]]
+    save(tmp_path / "ours/b/data.npz", **common)
     assert load("clients:ours", tmp_path).fill is None
 
 

@@ -120,7 +120,7 @@ def joined(where: object, parts: Sequence[Part], names: tuple[str, ...] | None =
         "groups": None if groups is None else groups_of(groups, owners)[kept],
         "vocabulary": _vocabulary(parts),
         "columns": first.columns if len(named) == len(parts) else None,
-        "fill": first.fill if all(_is_equal(part.fill, first.fill) for part in parts) else None,
+        "fill": _fill(parts),
         "missing": tuple(sorted(set().union(*(part.missing for part in parts)))),
     }
     inputs = first.inputs if len(parts) == 1 else torch.cat([part.inputs for part in parts])
@@ -129,8 +129,14 @@ def joined(where: object, parts: Sequence[Part], names: tuple[str, ...] | None =
     return OwnedDataset(inputs, labels[kept], owners[kept], clients, **common)
 
 
-def _is_equal(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is other or (one is not None and other is not None and torch.equal(one, other))
+def _fill(parts: Sequence[Part]) -> Tensor | None:
+    """Return the values for missing ones, (F,); (M, F) if parts differ, as with clients that convert their tables."""
+    fills = [part.fill for part in parts if part.fill is not None]
+    if len(fills) < len(parts):
+        return None
+    if all(torch.equal(fill, fills[0]) for fill in fills):
+        return fills[0]
+    return torch.cat([fill.expand(len(part.inputs), -1) for fill, part in zip(fills, parts, strict=True)])
 
 
 def _column(where: object, parts: Sequence[Part], name: str) -> Array | None:
