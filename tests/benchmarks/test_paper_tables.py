@@ -7,6 +7,7 @@ from typing import Any
 
 import paper_tables
 import pytest
+from cases import case
 from studies import replaced
 
 from ktpfl_pipeline.analysis import evidence
@@ -14,10 +15,11 @@ from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell
 
 
-@pytest.mark.parametrize(("page", "tables"), paper_tables.pages(), ids=lambda each: getattr(each, "name", ""))
-def test_the_page_shows_the_kept_runs(page: paper_tables.Path, tables: paper_tables.Tables) -> None:
-    text = page.read_text("utf-8")
-    assert replaced(text, tables) == text
+def test_the_pages_show_the_kept_runs() -> None:
+    for page, tables in paper_tables.pages():
+        with case(page.name):
+            text = page.read_text("utf-8")
+            assert replaced(text, tables) == text
 
 
 def test_kept_twice_and_drawn(
