@@ -6,7 +6,9 @@ import pytest
 
 from ktpfl_pipeline.core import settings
 
-pytest_plugins = ["shared", "finished_runs", "empty_store", "projects", "report_prose", "pytester"]
+pytest_plugins = ["shared", "report_prose", "pytester"]
+FIXTURES = ("finished_runs", "empty_store", "projects")
+"""Modules of fixtures that import torch and Kedro."""
 
 LONGEST = [
     "test_campaign.py",
@@ -31,6 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options: ``pytest tests/devices --device=cuda`` runs on a real GPU instead of the emulated GPU."""
     parser.addoption("--device", choices=["pretended", "cuda"], default="pretended", help="what tests/devices run on")
     parser.addoption("--all-ways", action="store_true", help="let all methods there meet each precision")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the modules of fixtures, except in the process that only distributes tests, for which the others wait."""
+    if config.getoption("dist", "no") == "no":
+        for name in FIXTURES:
+            config.pluginmanager.import_plugin(name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

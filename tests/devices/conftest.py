@@ -14,8 +14,9 @@ from devices import Device
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this folder."""
+    folder = Path(__file__).parent
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if folder in item.path.parents:
             item.add_marker(pytest.mark.device)
 
 
