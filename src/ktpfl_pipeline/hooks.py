@@ -52,7 +52,7 @@ class ProjectHooks:
             for name in ("catalog", "credentials"):  # Kedro reads them later and would show a traceback
                 with contextlib.suppress(MissingConfigException):
                     context.config_loader[name] = reading.read(context.config_loader, name)
-            reading.remember(parameters, reading.hidden(context.config_loader))
+            reading.remember(parameters, context.config_loader)
             context.config_loader["parameters"] = parameters  # nodes receive sections with their inherited settings
             configure_tracking(context.config_loader, Path(context.project_path))
         except (InputError, MissingConfigException) as error:

@@ -26,8 +26,8 @@ from ktpfl_pipeline.config.inheritance import deep_merge
 from ktpfl_pipeline.config.values import checked
 from ktpfl_pipeline.core.errors import InputError
 
-_hidden: ContextVar[tuple[str, frozenset[str]]] = ContextVar("hidden", default=("", frozenset()))
 _found: ContextVar[dict[str, Any] | None] = ContextVar("sections", default=None)
+_loader: ContextVar[Any] = ContextVar("loader", default=None)
 
 
 def sections(loader: Any) -> dict[str, Any]:
@@ -54,20 +54,17 @@ def _sections_of(loader: Any, environment: str) -> dict[str, Any]:
     return read(alone, "parameters")
 
 
-def hidden(loader: Any) -> tuple[str, frozenset[str]]:
-    """Return the environment in use, and the names of sections in conf/local that are not read because of it."""
-    default, env = loader.default_run_env, loader.env or loader.default_run_env
-    if env in (default, loader.base_env):
-        return env, frozenset()
-    try:
-        return env, frozenset(_sections_of(loader, default)) - frozenset(_sections_of(loader, loader.base_env))
-    except (InputError, MissingConfigException):
-        return env, frozenset()
-
-
 def unread(name: str) -> str:
     """Return the reason why a section of conf/local was not read, for an error message; empty if there is none."""
-    env, names = _hidden.get()
+    if (loader := _loader.get()) is None:
+        return ""
+    default, base = loader.default_run_env, loader.base_env
+    if (env := loader.env or default) in (default, base):
+        return ""
+    try:
+        names = _sections_of(loader, default).keys() - _sections_of(loader, base).keys()
+    except (InputError, MissingConfigException):
+        return ""
     if name not in names:
         return ""
     return (
@@ -76,10 +73,10 @@ def unread(name: str) -> str:
     )
 
 
-def remember(found: dict[str, Any] | None, left_out: tuple[str, frozenset[str]] = ("", frozenset())) -> None:
-    """Store the result of `sections` for `recall`, and the result of `hidden` for `unread`; None clears the former."""
+def remember(found: dict[str, Any] | None, loader: Any = None) -> None:
+    """Store the result of `sections` for `recall`, and its loader for `unread`; None clears them."""
     _found.set(found)
-    _hidden.set(left_out)
+    _loader.set(loader)
 
 
 def project_folder() -> Path:
