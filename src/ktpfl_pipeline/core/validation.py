@@ -10,12 +10,12 @@ import inspect
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen
 
@@ -70,8 +70,9 @@ class Distinct:
     """Annotation of a list: no item may occur twice."""
 
 
-class Rule(NamedTuple):
-    """The rule for the values of one setting."""
+@dataclass(frozen=True)
+class Rule:
+    """The rule for the values of one setting. What follows from the annotation is computed once, not for each value."""
 
     plain: Any  # the type of the values, without metadata
     metadata: tuple[Any, ...] = ()  # bounds, lengths, `Reads` and `Distinct`
@@ -86,28 +87,66 @@ class Rule(NamedTuple):
         parts = (each if isinstance(each, GroupedMetadata) else [each] for each in metadata)
         return cls(hint, tuple(chain.from_iterable(parts)))
 
-    @property
+    @cached_property
     def parts(self) -> list["Rule"]:
         """The rules of a union's members except null; for any other type, a list of the rule itself."""
-        if get_origin(self.plain) in (Union, UnionType):
-            return [Rule.of(part) for part in get_args(self.plain) if part is not NoneType]
-        return [self]
+        if self.origin not in (Union, UnionType):
+            return [self]
+        parts = [Rule.of(part) for part in get_args(self.plain) if part is not NoneType]
+        return [Rule(part.plain, (*self.metadata, *part.metadata)) for part in parts]
 
-    @property
+    @cached_property
+    def item(self) -> "Rule":
+        """The rule of the items of a list or a set, or of the values of a mapping."""
+        return Rule.of(get_args(self.plain)[-1 if self.origin is dict else 0])
+
+    @cached_property
+    def origin(self) -> Any:
+        return get_origin(self.plain)
+
+    @cached_property
+    def is_group(self) -> bool:
+        return is_dataclass(self.plain)
+
+    @cached_property
+    def classes(self) -> Any:
+        """The classes of values. An integer is also accepted as a number."""
+        known: Any = {list: (list, tuple), tuple: (list, tuple), dict: (dict, Mapping), float: (int, float)}
+        plain = self.origin or self.plain
+        return (plain, dict, Mapping) if self.is_group else known.get(plain, plain)
+
+    @cached_property
+    def bounds(self) -> list[tuple[Callable[[Any, Any], bool], Any]]:
+        """The comparisons that a number must pass, each with the bound."""
+        return [
+            (test, getattr(each, name))
+            for each in self.metadata
+            if type(each) in BOUNDS
+            for test, name, _ in [BOUNDS[type(each)]]
+        ]
+
+    @cached_property
+    def lengths(self) -> tuple[int, int | None]:
+        """The least and the largest length of a string, list or mapping."""
+        most = [each.max_length for each in self.metadata if isinstance(each, MaxLen)]
+        least = [each.min_length for each in self.metadata if isinstance(each, MinLen)]
+        return max(least, default=0), min(most, default=None)
+
+    @cached_property
     def optional(self) -> bool:
         return self.plain in (None, NoneType) or NoneType in get_args(self.plain)
 
-    @property
+    @cached_property
     def groups(self) -> list[Any]:
         """The groups of settings that a value may be."""
-        return [part.plain for part in self.parts if is_dataclass(part.plain)]
+        return [part.plain for part in self.parts if part.is_group]
 
     def __str__(self) -> str:
         """Return the allowed values in words that complete the sentence ``it must be ...``."""
         if words := [each.words for each in self.metadata if isinstance(each, Reads) and each.words]:
             return words[-1] + " or null" * self.optional
-        texts = [_words(part.plain, [*self.metadata, *part.metadata]) for part in self.parts]
-        text = " or ".join(dict.fromkeys(texts)) + _length(self.parts, self.metadata)
+        texts = [_words(part.plain, part.metadata) for part in self.parts]
+        text = " or ".join(dict.fromkeys(texts)) + _length(self)
         return text + " or null" * self.optional
 
 
@@ -125,13 +164,12 @@ def _words(plain: Any, metadata: Iterable[Any]) -> str:
     return " ".join([name, " and ".join(f"{BOUNDS[kind][2]} {said[kind]}" for kind in said)]).strip()
 
 
-def _length(parts: Sequence[Any], metadata: Sequence[Any]) -> str:
+def _length(rule: Rule) -> str:
     """Return the allowed length in words, such as `` with at least 1 item``; empty if any length is allowed."""
-    least = max((each.min_length for each in metadata if isinstance(each, MinLen)), default=0)
-    most = [each.max_length for each in metadata if isinstance(each, MaxLen)]
-    unit = "character" if parts[0].plain is str else "item"
+    least, most = rule.lengths
+    unit = "character" if rule.parts[0].plain is str else "item"
     words = [f"at least {plural(least, unit)}"] * bool(least)
-    words += [f"at most {plural(most[0], unit)}"] if most else []
+    words += [] if most is None else [f"at most {plural(most, unit)}"]
     return f" with {' and '.join(words)}" if words else ""
 
 
@@ -226,16 +264,15 @@ def value_of(rule: Rule, given: Any, where: str) -> Any:
                 raise InputError(f"{where} is {written(given)}; it must be {error}.") from None
     if value is None and rule.optional:
         return None
-    parts = rule.parts
-    for part in parts:
-        if _is(part.plain, value):
+    for part in rule.parts:
+        if _is(part, value):
             alone = isinstance(value, list) and len(value) == 1 and not isinstance(given, list | tuple)
             found = _inner(part, value, where, alone=alone)
-            if part.plain is not Any and not _within(found, [*rule.metadata, *part.metadata]):
+            if part.plain is not Any and not _within(part, found):
                 break
-            _check_items(found, [*rule.metadata, *part.metadata], where)
+            _check_items(part, found, where)
             return float(found) if part.plain is float else found  # 2 and 2.0 are one setting, and one run
-    example = _example(rule.groups[0], where) if rule.groups and len(parts) == 1 else ""
+    example = _example(rule.groups[0], where) if rule.groups and len(rule.parts) == 1 else ""
     named = isinstance(given, bool) and "string" in str(rule)
     said = " (YAML reads yes, no, on and off as true and false; quotes make a string)" * named
     said += f" ({now})" if (now := renamed(given)) else ""
@@ -283,19 +320,13 @@ def _example(kind: type, where: str) -> str:
     return ""
 
 
-def _is(plain: Any, value: Any) -> bool:
-    """Return whether a value has a type. An integer is also accepted as a number; true and false are not integers."""
-    origin = get_origin(plain)
-    if plain is Any:
+def _is(rule: Rule, value: Any) -> bool:
+    """Return whether a value has the type of a rule. True and false are not integers."""
+    if rule.plain is Any:
         return True
-    if origin is Literal:
-        return any(type(value) is type(choice) and value == choice for choice in get_args(plain))
-    kinds: Any = {list: (list, tuple), tuple: (list, tuple), dict: Mapping, float: (int, float)}.get(
-        origin or plain, origin or plain
-    )
-    return isinstance(value, (kinds, Mapping) if is_dataclass(plain) else kinds) and (
-        plain is bool or not isinstance(value, bool)
-    )
+    if rule.origin is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in get_args(rule.plain))
+    return isinstance(value, rule.classes) and (rule.plain is bool or not isinstance(value, bool))
 
 
 def _inner(rule: Rule, value: Any, where: str, *, alone: bool = False) -> Any:
@@ -304,37 +335,33 @@ def _inner(rule: Rule, value: Any, where: str, *, alone: bool = False) -> Any:
     `alone` means that one item was given without a list, and `value` is the list of this item. Messages then do not
     number the item.
     """
-    origin, items = get_origin(rule.plain), get_args(rule.plain)
-    if is_dataclass(rule.plain):
+    if rule.is_group:
         if isinstance(value, Mapping):
             return parse(cast("type", rule.plain), value, where)
         check(value, where)
         return value
-    if origin in (list, tuple, frozenset):
-        item = Rule.of(items[0])
-        return origin(value_of(item, each, where if alone else f"{where}.{i}") for i, each in enumerate(value))
-    if origin is dict:
-        own = Rule.of(items[1])
-        return {name: value_of(own, each, f"{where}.{name}") for name, each in value.items()}
+    if rule.origin in (list, tuple, frozenset):
+        return rule.origin(
+            value_of(rule.item, each, where if alone else f"{where}.{i}") for i, each in enumerate(value)
+        )
+    if rule.origin is dict:
+        return {name: value_of(rule.item, each, f"{where}.{name}") for name, each in value.items()}
     return value
 
 
-def _within(value: Any, metadata: Iterable[Any]) -> bool:
+def _within(rule: Rule, value: Any) -> bool:
     """Return whether a number is finite and within its bounds, or a string, list or mapping has an allowed length."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        tests = [BOUNDS[type(each)] + (each,) for each in metadata if type(each) in BOUNDS]
-        finite = abs(value) <= sys.float_info.max
-        return finite and all(test(value, getattr(bound, name)) for test, name, _, bound in tests)
+        return abs(value) <= sys.float_info.max and all(test(value, bound) for test, bound in rule.bounds)
     if isinstance(value, str | list | tuple | Mapping):
-        least = max((each.min_length for each in metadata if isinstance(each, MinLen)), default=0)
-        most = min((each.max_length for each in metadata if isinstance(each, MaxLen)), default=len(value))
-        return least <= len(value) <= most
+        least, most = rule.lengths
+        return least <= len(value) and (most is None or len(value) <= most)
     return True
 
 
-def _check_items(value: Any, metadata: Iterable[Any], where: str) -> None:
+def _check_items(rule: Rule, value: Any, where: str) -> None:
     """Check that a list has no item twice if it is annotated with `Distinct`; items need not be hashable."""
-    if isinstance(value, list | tuple) and any(isinstance(each, Distinct) for each in metadata):
+    if isinstance(value, list | tuple) and any(isinstance(each, Distinct) for each in rule.metadata):
         for place, each in enumerate(value):
             if each in value[:place]:
                 raise InputError(f"{where} has {each} twice; list each item once.")
