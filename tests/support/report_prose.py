@@ -17,6 +17,7 @@ TESTS = Path(__file__).resolve().parents[1]
 FILE = TESTS / "reports" / "prose.txt"
 HEAD = "=== "
 Prose = Callable[..., str]
+_known = pytest.StashKey[dict[str, str]]()
 _new = pytest.StashKey[dict[str, str]]()
 _passed = pytest.StashKey[list[str]]()
 
@@ -26,6 +27,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-prose", action="store_true", help=f"write {FILE.name} instead of comparing, if all tests pass"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the texts once, because each test asks for them."""
+    config.stash[_known] = stored()
 
 
 def stored() -> dict[str, str]:
@@ -54,7 +60,7 @@ def has_test(name: str) -> bool:
 @pytest.fixture
 def prose(request: pytest.FixtureRequest) -> Prose:
     """Compare a text with the stored one, and return it. A test with several texts names them."""
-    known, new = stored(), request.config.stash.setdefault(_new, {})
+    known, new = request.config.stash[_known], request.config.stash.setdefault(_new, {})
 
     def check(text: str, name: str = "") -> str:
         place = name_of(request.node) + (name and f", {name}")
@@ -71,7 +77,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Let a test fail that did not give all of its stored texts."""
     yield
     item.config.stash.setdefault(_passed, []).append(name_of(item))
-    left_out = names_of(name_of(item), stored()) - item.config.stash.get(_new, {}).keys()
+    left_out = names_of(name_of(item), item.config.stash[_known]) - item.config.stash.get(_new, {}).keys()
     if left_out and not item.config.getoption("--write-prose"):
         pytest.fail(f"{FILE.name} has texts that the test did not compare: {sorted(left_out)}", pytrace=False)
 
@@ -79,7 +85,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Write the texts of the tests that ran, if no test failed. Texts of other tests stay while these tests exist."""
     if session.config.getoption("--write-prose") and exitstatus == pytest.ExitCode.OK:
-        known = stored()
+        known = session.config.stash[_known]
         replaced = {name for test in session.config.stash.get(_passed, []) for name in names_of(test, known)}
         kept = {name: text for name, text in known.items() if name not in replaced and has_test(name)}
         texts = sorted({**kept, **session.config.stash.get(_new, {})}.items())
