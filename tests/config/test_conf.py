@@ -441,7 +441,7 @@ class TestCatalog:
 class TestPaperPresets:
     """The paper's section against what the paper and its released code state, at all scales of the paper's sizes."""
 
-    @pytest.fixture(params=["base", "light"])
+    @pytest.fixture(scope="class", params=["base", "light"])
     def columns(self, request: pytest.FixtureRequest) -> dict[str, list[tuple[str, str, Experiment]]]:
         sections = parsing.merged(load(request.param), {})
         paper = parsing.parse_paper(sections["paper"], sections)
