@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cases import case
 
 import ktpfl_pipeline as kt
 
@@ -27,38 +28,47 @@ COMMAND = "from ktpfl_pipeline.__main__ import main; main(['--env=test', '--para
 KEDRO = "from kedro.framework.cli.cli import main; sys.argv = ['kedro', 'run', '--params', 'hetero_digits.{}']; main()"
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        (PYTHON.format("trainning={'epochs': 1}"), "did you mean 'training'?"),
-        (PYTHON.format("training={'epoch': 1}"), "federation.training.epoch does not exist; did you mean 'epochs'?"),
-        (COMMAND.format("roundz=3"), "hetero_digits.roundz does not exist; did you mean 'rounds'?"),
-        (KEDRO.format("rounds=none"), "hetero_digits.rounds is 'none'; it must be an integer"),
-        (
-            KEDRO.format("compare=fedmdd"),
-            "hetero_digits.compare is 'fedmdd', which does not exist; did you mean 'fedmd'?",
-        ),
-        (
-            COMMAND.format("architectures=lenett"),
-            "hetero_digits.architectures is 'lenett', which does not exist; did you mean 'lenet'?",
-        ),
-        (
-            PYTHON.format("partition='dirichle'"),
-            "federation.partition.scheme is 'dirichle', which does not exist; did you mean 'dirichlet'?",
-        ),
-        (
-            "import ktpfl_pipeline as kt; kt.federation('digit')",
-            "federation.private.source is 'digit', which does not exist; did you mean 'digits'?",
-        ),
-    ],
-)
-def test_a_mistyped_setting_is_answered_before_torch_is_imported(code: str, message: str) -> None:
-    watch = "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules)); "
-    command = [sys.executable, "-c", watch + code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
-    assert done.returncode == 1
-    assert message in " ".join(done.stderr.split())
-    assert done.stdout.split() == ["False"]
+MISTYPED = {
+    PYTHON.format("trainning={'epochs': 1}"): "did you mean 'training'?",
+    PYTHON.format("training={'epoch': 1}"): "federation.training.epoch does not exist; did you mean 'epochs'?",
+    COMMAND.format("roundz=3"): "hetero_digits.roundz does not exist; did you mean 'rounds'?",
+    KEDRO.format("rounds=none"): "hetero_digits.rounds is 'none'; it must be an integer",
+    KEDRO.format("compare=fedmdd"): ("hetero_digits.compare is 'fedmdd', which does not exist; did you mean 'fedmd'?"),
+    COMMAND.format("architectures=lenett"): (
+        "hetero_digits.architectures is 'lenett', which does not exist; did you mean 'lenet'?"
+    ),
+    PYTHON.format("partition='dirichle'"): (
+        "federation.partition.scheme is 'dirichle', which does not exist; did you mean 'dirichlet'?"
+    ),
+    "import ktpfl_pipeline as kt; kt.federation('digit')": (
+        "federation.private.source is 'digit', which does not exist; did you mean 'digits'?"
+    ),
+}
+EACH = """
+import atexit, os, sys
+import kedro.framework.cli.cli, ktpfl_pipeline.__main__
+for number, code in enumerate(sys.argv[1:]):
+    if os.fork() == 0:
+        for stream in (1, 2):
+            os.dup2(os.open(f"{FOLDER}/{number}.{stream}", os.O_CREAT | os.O_WRONLY), stream)
+        atexit.register(lambda: print("torch" in sys.modules))
+        exec(code)
+        break
+    with open(f"{FOLDER}/{number}.code", "w") as file:
+        file.write(str(os.waitstatus_to_exitcode(os.wait()[1])))
+"""
+
+
+def test_a_mistyped_setting_is_answered_before_torch_is_imported(tmp_path: Path) -> None:
+    """Each in a fork of one process that has imported the package and Kedro."""
+    command = [sys.executable, "-c", f"FOLDER = {str(tmp_path)!r}\n{EACH}", *MISTYPED]
+    subprocess.run(command, cwd=Path(__file__).parents[1], check=True)
+    for number, message in enumerate(MISTYPED.values()):
+        with case(message):
+            code, output, errors = ((tmp_path / f"{number}.{what}").read_text() for what in ("code", "1", "2"))
+            assert code == "1"
+            assert message in " ".join(errors.split())
+            assert output.split() == ["False"]
 
 
 def test_making_and_running_a_federation_loads_no_library_of_tables_and_figures() -> None:
