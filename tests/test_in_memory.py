@@ -28,6 +28,7 @@ from ktpfl_pipeline.runs.preparation import prepare
 from ktpfl_pipeline.runs.progress import Progress
 from ktpfl_pipeline.runs.run import run_seed
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
 GROUPS = ("public", "image", "training", "distillation", "compute")
 
 
@@ -73,7 +74,6 @@ def test_methods_that_do_not_go_with_a_federation_are_refused(method: str, setti
         run(method, federation("digits", 5, ["mlp"], **settings))
 
 
-@pytest.mark.usefixtures("blank_figures")
 def test_figures_draw_the_result(fed: Federation) -> None:
     results = [run(name, fed, rounds=1) for name in ("kt_pfl", "local")]
     for drawn in (
