@@ -275,6 +275,7 @@ class Stream(torch.utils.data.IterableDataset[Any]):
         yield torch.zeros(3), 0
 
 
+COUNTS = np.arange(300).reshape(60, 5) % 40
 VALUES = np.random.default_rng(0).normal(size=(60, 3))
 MARKED = LabeledDataset(torch.zeros(6, 3), torch.arange(6), test=torch.arange(6) < 3)
 
@@ -293,6 +294,9 @@ MARKED = LabeledDataset(torch.zeros(6, 3), torch.arange(6), test=torch.arange(6)
         ((VALUES > 0, np.arange(60)), r"'features' in the given data is bool .*: save \.astype\('float32'\)"),
         ((np.zeros((6, 8, 8), int), np.arange(6)), "'images' in the given data is int64 and must be uint8"),
         (MARKED, "has an array 'test' but no array 'clients'"),
+        ((COUNTS, np.arange(60) % 3), r"may be a table of whole numbers or texts.* inputs\.astype\('float32'\)"),
+        ((COUNTS.astype("uint8"), np.arange(60) % 3), "may be a table of whole numbers or texts"),
+        (LabeledDataset(torch.from_numpy(COUNTS), torch.arange(60) % 3), "may be a table of whole numbers or texts"),
     ],
 )
 def test_samples_that_would_be_read_as_others_are_refused(data: Any, told: str) -> None:
@@ -312,6 +316,14 @@ def test_samples_that_would_be_read_as_others_are_refused(data: Any, told: str) 
 def test_features_may_come_in_any_form(data: Any) -> None:
     fed = federation(data, 2, "mlp", "iid", public={"source": "none"})
     assert (fed.classes, fed.clients[0].train.inputs.dtype) == (3, torch.float32)
+
+
+def test_integers_are_texts_if_their_name_or_all_architectures_say_so() -> None:
+    labels, others = np.arange(60) % 3, {"clients": 2, "partition": "iid", "public": {"source": "none"}}
+    made = federation((COUNTS, labels), architectures=("text_cnn", "fasttext"), **others)
+    assert made.clients[0].train.kind.name == "tokens"
+    with pytest.raises(InputError, match="mlp takes numbers; these are tokens"):
+        federation({"tokens": COUNTS, "labels": labels}, architectures=("text_cnn", "mlp"), **others)
 
 
 def test_the_vocabulary_of_given_tokens_is_kept() -> None:

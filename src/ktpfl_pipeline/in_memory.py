@@ -29,6 +29,7 @@ from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.validation import Fraction, Rule, Seed, parse, value_of
 from ktpfl_pipeline.methods import METHODS, create, title
+from ktpfl_pipeline.models import for_texts
 from ktpfl_pipeline.reports.style import PAGE
 from ktpfl_pipeline.runs.progress import expect
 
@@ -71,9 +72,10 @@ def federation(
 
     Args:
         data: the private samples. A source, as for the setting ``private.source``: ``"digits"`` or ``"npz:mine.npz"``.
-            Or inputs and labels, two arrays or tensors: images in uint8, features in floats, or token ids in integers.
-            Or a mapping with the arrays of an ``.npz`` file: ``{"images": …, "labels": …, "clients": …}``. Or a
-            `LabeledDataset`, or a dataset of torch with pairs of an input and a label.
+            Or inputs and labels, two arrays or tensors: images in uint8, features in floats, or, for `architectures` of
+            texts, token ids in integers. Or a mapping with the arrays of an ``.npz`` file:
+            ``{"images": …, "labels": …, "clients": …}``. Or a `LabeledDataset`, or a dataset of torch with pairs of an
+            input and a label.
             Images of tensors are (N, C, H, W), images of arrays (N, H, W, C), and both may be (N, H, W).
         clients: the number of clients, N. With None, the federation has all clients of the data; the partition must
             then be ``"natural"``.
@@ -107,7 +109,7 @@ def federation(
         given["image"] = None  # given inputs keep their form
     section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
     parsing.spelled("federation", section)
-    from ktpfl_pipeline.data.given import stored
+    from ktpfl_pipeline.data.given import check_meant, stored
     from ktpfl_pipeline.runs.assembly import assemble
     from ktpfl_pipeline.runs.given import PYTHON, Origin
     from ktpfl_pipeline.runs.preparation import prepare
@@ -118,6 +120,8 @@ def federation(
         try:
             experiment = parsing.parse("federation", given, together=False)
             checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
+            if source != data and not all(map(for_texts, experiment.models())):
+                check_meant(data, source)
             made = prepare(experiment, Path(folder))
         except InputError as error:
             if source == data:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.data.owned import OwnedDataset
+from ktpfl_pipeline.data.sources import npz
 
 
 def stored(data: Any, folder: Path) -> str:
@@ -18,6 +19,17 @@ def stored(data: Any, folder: Path) -> str:
     file = folder / "data.npz"
     np.savez(file, **_arrays(data))
     return f"npz:{file}"
+
+
+def check_meant(data: Any, source: str) -> None:
+    """Raise InputError if samples that `stored` wrote are integers, (N, F), which may be a table or ids of texts."""
+    found = npz.names(source.removeprefix("npz:"), Path())
+    if "tokens" in found and "vocabulary" not in found and not isinstance(data, Mapping):
+        raise InputError(
+            "The inputs are integers, (N, F), which may be a table of whole numbers or texts as ids of tokens. Give a "
+            "table as floats, inputs.astype('float32'). Give texts as {'tokens': inputs, 'labels': labels}, or choose "
+            "architectures for texts, such as text_cnn."
+        )
 
 
 def _arrays(data: Any) -> dict[str, Any]:
@@ -69,7 +81,7 @@ def _inputs(inputs: Any) -> dict[str, Any]:
     if array.dtype.kind in "iub" and hasattr(inputs, "columns"):  # a DataFrame of numbers has no texts
         return {"features": array.astype(np.float64)}
     whole = array.dtype.kind in "iu"
-    name = "tokens" if whole and array.ndim == 2 and array.dtype != np.uint8 else "images" if whole else "features"
+    name = "tokens" if whole and array.ndim == 2 else "images" if whole else "features"
     return {name: _array(inputs, name)}
 
 

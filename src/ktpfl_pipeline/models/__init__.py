@@ -91,6 +91,11 @@ def module_of(name: str) -> str:
     return f"{__name__}.{module}" if module else first
 
 
+def for_texts(name: str) -> bool:
+    """Return whether an architecture is known to take only ids of tokens."""
+    return module_of(name) in (f"{__name__}.text", f"{__name__}.transformers")
+
+
 def libraries(names: Iterable[str]) -> dict[str, str]:
     """Return what the results of architectures depend on besides this package: library versions and folder hashes."""
     from ktpfl_pipeline.models import transformers
