@@ -97,8 +97,8 @@ class LabeledDataset:
         """Return the samples at `indices`, (n,) int64, in that order."""
         test, groups = (None if each is None else each[indices] for each in (self.test, self.groups))
         fill = self.fill if self.fill is None or self.fill.dim() == 1 else self.fill[indices]
-        own = {"inputs": self.inputs[indices], "labels": self.labels[indices], "test": test, "groups": groups}
-        return replace(self, **own, fill=fill)
+        inputs, labels = self.inputs[indices], self.labels[indices]
+        return replace(self, inputs=inputs, labels=labels, test=test, groups=groups, fill=fill)
 
     @cached_property
     def copies(self) -> Tensor:
