@@ -46,6 +46,16 @@ def test_upright_before_it_is_brought_to_a_size(tmp_path):
     assert torch.equal(images[0, 0], torch.from_numpy(np.rot90(WIDE, -1).copy()))
 
 
+def test_upright_by_the_orientation_that_xmp_has(tmp_path):
+    """Some programs write no EXIF. Without a size, the turned image keeps its own."""
+    for label in ("a", "b"):
+        (tmp_path / "shots" / label).mkdir(parents=True)
+        Image.fromarray(WIDE).save(
+            tmp_path / "shots" / label / "1.jpg", xmp=b'<rdf tiff:Orientation="6"/>', quality=100
+        )
+    assert sources.load("folder:shots", tmp_path).inputs.shape == (2, 1, 3, 2)
+
+
 def test_images_below_a_class_are_of_that_class(tmp_path):
     for name in ("cat/1.png", "cat/monday/2.png", "cat/monday/am/3.png", "dog/4.png", "dog/tuesday/5.png"):
         save(tmp_path / "pets" / name)
@@ -164,6 +174,13 @@ class TestDeep:
             save(tmp_path / "scans" / name, self.DEEP)
         images = sources.load("folder:scans", tmp_path, reading=Reading(window=(1000, 4095))).inputs
         assert images[0, 0].tolist() == [[0, 0], [82, 255]]  # (2000 - 1000) · 255 / 3095 = 82.4
+
+    def test_a_negative_is_turned_into_a_positive(self, tmp_path):
+        for label in ("a", "b"):
+            (tmp_path / "scans" / label).mkdir(parents=True)
+            Image.fromarray(self.DEEP).save(tmp_path / "scans" / label / "1.tif", tiffinfo={262: 0})
+        images = sources.load("folder:scans", tmp_path, reading=Reading(window=(1000, 4095))).inputs
+        assert images[0, 0].tolist() == [[255, 255], [173, 0]]
 
     def test_a_pixel_that_is_no_number_is_refused(self, tmp_path):
         values = np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4)

@@ -28,7 +28,7 @@ Size = tuple[int, int]  # height and width
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # not EPS: Pillow would start Ghostscript
 LYING = (5, 6, 7, 8)  # EXIF orientations in which width and height are swapped
 ORIENTATION = 0x0112  # EXIF's tag
-BITS_PER_SAMPLE, SUBFILE_TYPE = 258, 254  # TIFF's tags
+BITS_PER_SAMPLE, SUBFILE_TYPE, PHOTOMETRIC, WHITE_IS_ZERO = 258, 254, 262, 0  # TIFF's tags, and a value
 PUBLIC = "public"
 """The name of the folder, or of the `.npz` file, with public inputs next to the clients' folders."""
 
@@ -242,10 +242,12 @@ def _eight_bits(image: Any, header: _Header, reading: Reading) -> Any:
         return ImageOps.exif_transpose(image)
     assert reading.window is not None
     low, high = reading.window
+    negative = image.format == "TIFF" and image.tag_v2.get(PHOTOMETRIC) == WHITE_IS_ZERO  # Pillow turns only 8 bits
     values = np.asarray(ImageOps.exif_transpose(image), dtype=np.float64) * header.scale
     if lost := np.isnan(values).sum():
         raise ValueError(f"{plural(lost, 'pixel')} of {values.size:,} {'is' if lost == 1 else 'are'} NaN")
-    return Image.fromarray(np.rint((values - low).clip(0, high - low) * (255 / (high - low))).astype(np.uint8))
+    shades = np.rint((values - low).clip(0, high - low) * (255 / (high - low))).astype(np.uint8)
+    return Image.fromarray(255 - shades if negative else shades)
 
 
 def _sized(image: Any, mode: str, size: tuple[int, int]) -> Any:
@@ -289,14 +291,12 @@ def _has_pages(image: Any) -> bool:
 
 
 def _sideways(image: Any) -> bool:
-    """Return whether the EXIF orientation swaps width and height. Pillow rotates TIFFs itself. No pixel is decoded."""
+    """Return whether the orientation in EXIF or XMP swaps width and height. Pillow rotates TIFFs itself."""
     from PIL import Image
 
-    if image.format == "TIFF" or "exif" not in image.info:
+    if image.format == "TIFF":
         return False
-    exif = Image.Exif()
-    exif.load(image.info["exif"])
-    return exif.get(ORIENTATION) in LYING
+    return Image.Image.getexif(image).get(ORIENTATION) in LYING  # the method of PNG files would decode the pixels
 
 
 def _open(path: Path) -> Any:
