@@ -46,6 +46,17 @@ def test_usual_samples_cause_no_warning() -> None:
     assert told(owned(ROWS.reshape(200, 2, 2))) == {}
 
 
+@pytest.mark.parametrize("column", [LABELS, 3 - 2 * LABELS, 1.0 * (LABELS > 0)], ids=["copy", "coded", "indicator"])
+def test_a_copy_of_the_label_among_the_features_is_told(column: Tensor) -> None:
+    samples = owned(torch.cat([ROWS, column[:, None].float()], dim=1))
+    assert told(samples) == {
+        "The label as a feature": "mine: column 4 (from 0) tells the class: each class has one value there. If it was "
+        "made from the label, leave it out."
+    }
+    samples.inputs[0, 4] = 7
+    assert told(samples) == {}
+
+
 @pytest.mark.parametrize(("low", "high"), [(0, 2), (0, 17), (230, 256)])
 def test_images_that_are_nearly_one_color_are_told(low: int, high: int) -> None:
     images = torch.from_numpy(NUMBERS.integers(low, high, (200, 1, 8, 8)).astype("u1"))

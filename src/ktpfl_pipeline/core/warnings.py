@@ -39,6 +39,7 @@ KINDS = {
     "Public samples": "public samples that belong to clients, or that equal private samples and are left out",
     "Absent classes": "classes that the source names and that no sample has",
     "One feature per value": "columns of ids or of free text that became one feature for each value",
+    "The label as a feature": "columns with one value in each class, as a copy of the label has",
     "A model's trial": "models that depend on tensors outside of parameters and buffers, or that set torch's seed",
     "Another processor": "a run that continued on another processor, whose results may differ in the last digits",
     "Participation": "clients that were in no round's cohort, so that their models were never trained",

@@ -53,6 +53,22 @@ def one_per_value(inputs: Tensor) -> str:
     )
 
 
+def tell_the_class(samples: LabeledDataset) -> str:
+    """Return which features of vectors have one value in each class, not the same in all; empty if none has."""
+    if samples.inputs.dim() != 2 or not samples.inputs.is_floating_point():
+        return ""
+    values, labels = samples.inputs.numpy(), samples.labels.numpy()
+    own = [values[labels == label] for label in np.unique(labels)]
+    lows, highs = (np.stack([bound(each, axis=0) for each in own]) for bound in (np.min, np.max))
+    told = np.flatnonzero((lows == highs).all(axis=0) & (np.sum(values != lows[0], axis=0) >= ROWS)).tolist()
+    if not told:
+        return ""
+    return (
+        f"{listed([_named(samples, number) for number in told], 3)} tells the class: each class has one value there. "
+        "If it was made from the label, leave it out."
+    )
+
+
 def of_columns(
     samples: LabeledDataset, training: Tensor, clients: Sequence[ClientIndices], names: Sequence[str], where: str
 ) -> None:

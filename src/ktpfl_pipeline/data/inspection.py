@@ -19,7 +19,7 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import listed, plural
 from ktpfl_pipeline.core.kinds import FEATURES, of
 from ktpfl_pipeline.core.warnings import warn
-from ktpfl_pipeline.data.columns import of_columns, one_per_value
+from ktpfl_pipeline.data.columns import of_columns, one_per_value, tell_the_class
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.partition import ClientIndices, label_counts
 from ktpfl_pipeline.data.sources.parts import MISSING, NUMBER
@@ -45,13 +45,15 @@ _UNKNOWN = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
 
 
 def of_samples(samples: LabeledDataset, where: str) -> None:
-    """Warn of names that are nearly equal or mean no value, of pixels, of unusual axes, and of ids as features."""
+    """Warn of names that are alike or mean no value, of pixels, of unusual axes, and of ids and labels as features."""
     for each in names(samples):
         warn("Names alike", f"{where}: {each}")
     for each in names_of_no_value(samples):
         warn("Names of no value", f"{where}: {each}")
     if narrow := pixels(samples.inputs):
         warn("Pixels", f"{where}: {narrow}")
+    if told := tell_the_class(samples):
+        warn("The label as a feature", f"{where}: {told}")
     if wide := one_per_value(samples.inputs):
         warn("One feature per value", f"{where}: {wide}")
     if order := axes(samples.inputs):
