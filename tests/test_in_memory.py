@@ -275,6 +275,7 @@ class Stream(torch.utils.data.IterableDataset[Any]):
         yield torch.zeros(3), 0
 
 
+TABLE = pd.DataFrame({"age": np.arange(60) * 7 % 60, "pulse": range(60)})
 COUNTS = np.arange(300).reshape(60, 5) % 40
 VALUES = np.random.default_rng(0).normal(size=(60, 3))
 MARKED = LabeledDataset(torch.zeros(6, 3), torch.arange(6), test=torch.arange(6) < 3)
@@ -294,6 +295,7 @@ MARKED = LabeledDataset(torch.zeros(6, 3), torch.arange(6), test=torch.arange(6)
         ((VALUES > 0, np.arange(60)), r"'features' in the given data is bool .*: save \.astype\('float32'\)"),
         ((np.zeros((6, 8, 8), int), np.arange(6)), "'images' in the given data is int64 and must be uint8"),
         (MARKED, "has an array 'test' but no array 'clients'"),
+        ((TABLE.sort_values("age"), TABLE["age"] % 2), r"rows of the inputs in another order, .*: give labels\.loc"),
         ((COUNTS, np.arange(60) % 3), r"may be a table of whole numbers or texts.* inputs\.astype\('float32'\)"),
         ((COUNTS.astype("uint8"), np.arange(60) % 3), "may be a table of whole numbers or texts"),
         (LabeledDataset(torch.from_numpy(COUNTS), torch.arange(60) % 3), "may be a table of whole numbers or texts"),

@@ -50,10 +50,22 @@ def _arrays(data: Any) -> dict[str, Any]:
     if isinstance(data, torch.utils.data.Dataset):
         data = _pairs(data)
     if isinstance(data, list | tuple) and len(data) == 2:
+        _check_rows(*(getattr(each, "index", None) for each in data))
         return {**_inputs(data[0]), "labels": _array(data[1], "labels")}
     raise InputError(
         f"The data are {type(data).__name__}; give a source, inputs with labels, a mapping of arrays, or a dataset."
     )
+
+
+def _check_rows(inputs: Any, labels: Any) -> None:
+    """Raise InputError if the indices of inputs and labels of pandas have the same rows in another order."""
+    if not all(hasattr(each, "sort_values") for each in (inputs, labels)) or inputs.equals(labels):
+        return
+    if inputs.sort_values().equals(labels.sort_values()):
+        raise InputError(
+            "The labels have the rows of the inputs in another order, as their index says: give "
+            "labels.loc[inputs.index]."
+        )
 
 
 def _pairs(data: Any) -> list[Any]:
