@@ -156,6 +156,9 @@ def test_a_column_that_counts_the_rows_is_pointed_out(tmp_path: Path) -> None:
         ("age", [20, 22, 25, 30], "age: numbers"),
         ("dose", [n / 2 for n in range(20)], "dose: numbers"),
         ("", [7, 3, 3, 5], ": numbers"),
+        ("patient_id", [7, 3, 3, 5], "patient_id: numbers that are called an id"),
+        ("PatientID", [7, 3, 9, 5], "PatientID: numbers that are called an id"),
+        ("fluid", [7, 3, 9, 5], "fluid: numbers"),
     ],
 )
 def test_an_index_of_the_rows_is_pointed_out(name: str, cells: list[float], told: str, tmp_path: Path) -> None:
@@ -263,6 +266,28 @@ def test_values_that_look_wrong_are_pointed_out(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("x,label\n1,1\n2,1.0\n3,2\n", encoding="utf-8")
     _, said = tables.convert(tmp_path / "mine.csv", "label")
     assert any("the names '1' and '1.0' differ" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (["01234", "00012", "950"], "; warning: '01234' may be a code: --text 'x' takes codes as categories"),
+        (["1E5", "2E3", "3E1"], "; warning: '1E5' may be a code: --text 'x' takes codes as categories"),
+        (
+            ["950", *(f"{n}.500" for n in range(1, 20))],
+            "; warning: '1.500' is below a thousand here: if it means 1500, write numbers without points",
+        ),
+        (["950", *(f"{n}.5" for n in range(1, 20))], ""),
+        ([f"{n}.500" for n in range(1, 20)], ""),
+        (["950", *(f"0.{n}" for n in range(101, 120))], ""),
+        (["0", "0.25", "1e-05", "1e+16"], ""),
+    ],
+)
+def test_numbers_that_may_mean_something_else_are_pointed_out(cells: list[str], told: str, tmp_path: Path) -> None:
+    rows = "".join(f"{cell};{'ab'[n % 2]}\n" for n, cell in enumerate(cells))
+    (tmp_path / "mine.csv").write_text(f"x;label\n{rows}", encoding="utf-8")
+    _, (_, said) = tables.convert(tmp_path / "mine.csv", "label")
+    assert said.endswith(told) if told else "; warning: '" not in said
 
 
 def test_groups_are_kept(tmp_path: Path) -> None:

@@ -30,6 +30,11 @@ NUMERAL = re.compile(r"[+-]?(\d{1,3}([ .,'\u2019\u00a0\u202f]\d{3})+|\d+)([.,]\d
 THOUSANDS = re.compile(r"\d[ .,'\u2019\u00a0\u202f]\d{3}(?!\d)", re.ASCII)
 GROUPED = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?", re.ASCII)
 """A number with points as thousands separators and a comma as decimal separator."""
+POINTS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}|[+-]?\d{1,3}", re.ASCII)
+"""A number that may have a point as thousands separator, or that is too small for one."""
+CODE = re.compile(r"0\d+|\d+[eE]\d+", re.ASCII)
+"""A number as codes are written: 0123, or 1E5 for a place on a plate."""
+ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[Dd]")
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?([ T]\d\d?:\d\d.*)?|\d\d?([./-])\d\d?\2(\d\d|\d{4})", re.ASCII)
 UNIT = re.compile(r"([€$£¥]?\s*)(\S*\d|\d)(\D*)")
 """A number with a currency before it, or with a unit after it."""
@@ -220,10 +225,23 @@ def _feature(file: Path, name: str, cells: Cells, rows: Sequence[int], decimal: 
         said += f", {absent:,} missing, which are now the median of all rows, {middle:g}"
     elif what := _index(name, numbers):
         said += f" {what}, which no model should learn from: leave them out with --drop {name!r}"
-    if found := outliers(numbers):
+    if doubt := _doubts(name, [cell for cell in cells if cell], decimal):
+        said += doubt
+    elif found := outliers(numbers):
         said += f"; warning: {found}: if that means no data, add --missing {cells[found.places[0]]!r}"
     check_told_apart([extent(numbers[:, None])], lambda _: f"column {name!r} of {file}")
     return _Feature(numbers[:, None].astype(np.float32), [name], np.array([middle]), said)
+
+
+def _doubts(name: str, cells: Sequence[str], decimal: str) -> str:
+    """Return a warning of numbers that may be codes or have points as thousands separators; empty without doubt."""
+    if code := next(filter(CODE.fullmatch, cells), None):
+        return f"; warning: {code!r} may be a code: --text {name!r} takes codes as categories"
+    points = [cell for cell in cells if "." in cell]
+    if decimal == "." and VALUES <= len(points) < len(cells) and all(map(POINTS.fullmatch, cells)):
+        number = points[0].replace(".", "")
+        return f"; warning: {points[0]!r} is below a thousand here: if it means {number}, write numbers without points"
+    return ""
 
 
 def _index(name: str, numbers: "np.ndarray[Any, Any]") -> str:
@@ -234,6 +252,8 @@ def _index(name: str, numbers: "np.ndarray[Any, Any]") -> str:
     whole = bool((numbers == np.floor(numbers)).all() and len(np.unique(numbers)) == len(numbers))
     if whole and (not name or name.startswith("Unnamed")):
         return "without a name, as pandas writes the index of the rows"
+    if (numbers == np.floor(numbers)).all() and ID.fullmatch(name):
+        return "that are called an id"
     return "that rise with every row, as an index does" if whole and len(steps) >= VALUES and (steps > 0).all() else ""
 
 
