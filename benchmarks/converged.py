@@ -307,9 +307,12 @@ def tables(rows: Rows) -> dict[Path, Tables]:
             "KT-pFL and the paper's baselines": beside_the_paper(by_part, AS_IS),
             "KT-pFL and the paper's baselines, adapted": beside_the_paper(by_part, AFTER),
             "One architecture": gains(rows, "one"),
-            "One architecture, adapted": gains(rows, "one", AFTER),
         },
-        EVERY: {**{heading: comparison(runs) for heading, runs in by_part.items()}, "Convergence": convergence(rows)},
+        EVERY: {
+            **{heading: comparison(runs) for heading, runs in by_part.items()},
+            "One architecture, adapted": gains(rows, "one", AFTER),
+            "Convergence": convergence(rows),
+        },
     }
     return {page: {f"## {heading}\n": table for heading, table in headed.items()} for page, headed in found.items()}
 

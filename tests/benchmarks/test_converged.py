@@ -15,7 +15,7 @@ def by_part() -> dict[str, Runs]:
 
 def test_the_page_shows_the_kept_rows() -> None:
     drawn = converged.tables(read(STUDY.kept))
-    assert [len(headed) for headed in drawn.values()] == [3, len(converged.DATA) * len(converged.PARTITIONS) + 1]
+    assert [len(headed) for headed in drawn.values()] == [4, len(converged.DATA) * len(converged.PARTITIONS) + 2]
     for page, headed in drawn.items():
         assert replaced(page.read_text("utf-8"), headed) == page.read_text("utf-8")
 
@@ -39,6 +39,22 @@ def test_the_page_says_what_exchange_adds_to_the_two_models_of_fedapen(by_part: 
     }
     for where in ("Fashion-MNIST, all classes", "CIFAR-10, all classes"):
         assert {each.sign for each in by_part[where].minus("fedapen").values()} == {-1}
+
+
+def test_the_page_says_what_methods_of_one_architecture_gain() -> None:
+    rows = read(STUDY.kept)
+    found = {
+        (where, point): {
+            name: each for name, each in runs.minus(LOCAL, point).items() if each and name != "local_matched"
+        }
+        for where, runs in converged.parts(rows, "one").items()
+        for point in (converged.AS_IS, converged.AFTER)
+    }
+    for (where, _), differences in found.items():
+        assert "two classes" not in where or max(each.mean for each in differences.values()) < 0
+    assert {each.sign for each in found["CIFAR-10, all classes", converged.AS_IS].values()} == {0}
+    lost = converged.diverged(rows)
+    assert (sum(lost.values()), {method for _, _, method in lost}) == (4, {"scaffold"})
 
 
 def test_the_figure_sorts_the_methods_and_writes_what_is_beyond_its_axis(by_part: dict[str, Runs]) -> None:

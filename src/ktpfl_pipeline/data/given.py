@@ -26,7 +26,7 @@ def check_meant(data: Any, source: str) -> None:
     found = npz.names(source.removeprefix("npz:"), Path())
     if "tokens" in found and "vocabulary" not in found and not isinstance(data, Mapping):
         raise InputError(
-            "The inputs are integers, (N, F), which may be a table of whole numbers or texts as ids of tokens. Give a "
+            "The inputs are integers, (N, F), which may be a table of integers or texts as ids of tokens. Give a "
             "table as floats, inputs.astype('float32'). Give texts as {'tokens': inputs, 'labels': labels}, or choose "
             "architectures for texts, such as text_cnn."
         )
