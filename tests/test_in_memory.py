@@ -296,9 +296,9 @@ MARKED = LabeledDataset(torch.zeros(6, 3), torch.arange(6), test=torch.arange(6)
         ((np.zeros((6, 8, 8), int), np.arange(6)), "'images' in the given data is int64 and must be uint8"),
         (MARKED, "has an array 'test' but no array 'clients'"),
         ((TABLE.sort_values("age"), TABLE["age"] % 2), r"rows of the inputs in another order, .*: give labels\.loc"),
-        ((COUNTS, np.arange(60) % 3), r"may be a table of whole numbers or texts.* inputs\.astype\('float32'\)"),
-        ((COUNTS.astype("uint8"), np.arange(60) % 3), "may be a table of whole numbers or texts"),
-        (LabeledDataset(torch.from_numpy(COUNTS), torch.arange(60) % 3), "may be a table of whole numbers or texts"),
+        ((COUNTS, np.arange(60) % 3), r"may be a table of integers or texts.* inputs\.astype\('float32'\)"),
+        ((COUNTS.astype("uint8"), np.arange(60) % 3), "may be a table of integers or texts"),
+        (LabeledDataset(torch.from_numpy(COUNTS), torch.arange(60) % 3), "may be a table of integers or texts"),
     ],
 )
 def test_samples_that_would_be_read_as_others_are_refused(data: Any, told: str) -> None:
