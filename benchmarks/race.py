@@ -1,136 +1,95 @@
-"""Other frameworks and this one on the same machine: the same clients, model, batches and rate, turn by turn.
+"""Other frameworks and this one on the same machine: the same clients, network, batches and rate, turn by turn.
 
     python benchmarks/race.py --pfllib CHECKOUT [--clients 20 --images 640 --rounds 2 --turns 5 --batches 10 128]
+    python benchmarks/race.py --work blazefl --rivals blazefl=PYTHON blazefl-threads=PYTHON flower=PYTHON pfl=PYTHON
 
-CHECKOUT is a folder with TsingZ0/PFLlib, whose own servers, clients, data loaders and files are used. The work is its
-quick start: FedAvg on its MNIST clients (`mnist_20_clients.npz` in the folder KTPFL_REAL_DATA or in data/01_raw), its
-network of 582,026 parameters, one local epoch, rate 0.005. Each client has at most `images` training images, and a
-multiple of 128, because PFLlib leaves out an incomplete batch. Both frameworks use all cores. PFLlib evaluates on
-training images too, so it also runs without any evaluation; ours always evaluates on test images. Each turn starts
-from initial weights.
+CHECKOUT is a folder with TsingZ0/PFLlib, and PYTHON an interpreter with the framework, in an environment of its own;
+`rivals.py` runs both. The work is FedAvg as in PFLlib's quick start (`mnist`), BlazeFL's benchmark (`blazefl`) or
+pfl-research's (`pfl`), on `mnist_20_clients.npz` or `cifar10.npz` in the folder KTPFL_REAL_DATA or in data/01_raw. The
+second has only 10,000 images, so clients share them. MNIST's clients have a multiple of 128 training images, because
+PFLlib leaves out an incomplete batch. PFLlib uses all cores for one client, and also runs without its evaluation, which
+includes training images. The others compute two clients at once, and evaluate on test images.
 
-Prints a table and writes it, with the raw times, to benchmarks/results/<date>-race.md.
+Each turn is a new process. Its first round counts as start-up, less the mean of the others. Prints a table and writes
+it, with the raw times, to benchmarks/results/<date>-<work>-race.md.
 """
 
 import argparse
-import copy
-import importlib
+import json
 import math
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
-import types
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stdout
-from functools import partial
-from io import StringIO
-from multiprocessing import get_context
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import measure
 import numpy as np
 import torch
-from peers import defaults
+from torch import nn
 
-from ktpfl_pipeline import methods
 from ktpfl_pipeline.analysis.statistics import difference
-from ktpfl_pipeline.core import engine
-from ktpfl_pipeline.core.dataset import LabeledDataset
-from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.kinds import IMAGES
-from ktpfl_pipeline.core.machine import resources
-from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
-from ktpfl_pipeline.core.setting import Client
-from ktpfl_pipeline.core.settings import Compute, ExecutorSettings, LocalTraining
 from ktpfl_pipeline.models import build
 
-RATE, WHOLE, ARCHITECTURE = 0.005, 128, "mcmahan_unpadded"
-Parts = tuple[LabeledDataset, LabeledDataset]
-"""A client's training and test images."""
-Run = Callable[[], Callable[[], float]]
-"""Does the work of a turn, and returns the function that computes the accuracy after it."""
+WHOLE = 128
+MNIST = {"clients": 20, "images": 640, "epochs": 1, "rate": 0.005, "always": True, "batches": [10, 128]}
+BLAZEFL = {"clients": 100, "images": 500, "epochs": 5, "rate": 0.1, "always": True, "batches": [50]}
+PFL = {"clients": 1000, "images": 50, "epochs": 1, "rate": 0.1, "always": False, "batches": [10], "cohort": 50}
+WORKS: dict[str, dict[str, Any]] = {"mnist": MNIST, "blazefl": BLAZEFL, "pfl": PFL}
 
 
-def clients(number: int, images: int) -> Iterator[Parts]:
-    """Yield the images of the first clients; a client has a seventh as many test images as training images."""
-    stored = np.load(measure.RAW / "mnist_20_clients.npz")
-    for n in range(number):
-        own = stored["clients"] == n
-        train, test = np.flatnonzero(own & ~stored["test"]), np.flatnonzero(own & stored["test"])
-        size = max(WHOLE, min(images, len(train)) // WHOLE * WHOLE)
-        parts = (train[:size], test[: size // 7])
-        yield tuple(  # type: ignore[misc]
-            LabeledDataset(torch.from_numpy(stored["images"][rows])[:, None], torch.from_numpy(stored["labels"][rows]))
-            for rows in parts
-        )
+class Turn(NamedTuple):
+    """The seconds of the rounds after the first, and of the start-up."""
+
+    seconds: float
+    startup: float
+    accuracy: float
 
 
-def pfllib(checkout: Path, number: int, images: int, batch: int, rounds: int, evaluates: bool) -> Run:
-    """Prepare PFLlib's FedAvg on files of its own form."""
-    place = Path(tempfile.mkdtemp())
-    for n, parts in enumerate(clients(number, images)):
-        for name, part in zip(("train", "test"), parts, strict=True):
-            file = place / "dataset" / "MNIST" / name / f"{n}.npz"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            arrays: Any = {"x": IMAGES.to_float(part.inputs).numpy(), "y": part.labels.numpy()}
-            np.savez_compressed(file, data=arrays)
-    (place / "system").mkdir()
-    os.chdir(place / "system")  # its paths are relative
-    sys.modules["h5py"] = types.ModuleType("h5py")  # used only for results on disk
-    sys.path.insert(0, str(checkout / "system"))
-    layers, servers = (importlib.import_module(f"flcore.{each}") for each in ("trainmodel.models", "servers.serveravg"))
-    args = types.SimpleNamespace(**defaults(checkout))
-    vars(args).update(device="cpu", batch_size=batch, local_learning_rate=RATE, num_clients=number)
-    args.global_rounds = rounds - 1  # its loop takes one more
+def network(work: str) -> nn.Module:
     torch.manual_seed(0)
-    network = layers.FedAvgCNN()
-    head, network.fc = network.fc, torch.nn.Identity()
-    args.model = layers.BaseHeadSplit(network, head)
-    with redirect_stdout(StringIO()):
-        server = servers.FedAvg(args, 0)
-    server.save_results = server.save_global_model = lambda: None
-    server.Budget = [0.0]  # its mean leaves out the first
-    if not evaluates:
-        server.evaluate = lambda: server.rs_test_acc.append(0.0)
-
-    def accuracy() -> float:
-        server.send_models()
-        _, samples, correct, _ = server.test_metrics()
-        return float(sum(correct) / sum(samples))
-
-    def run() -> Callable[[], float]:
-        server.global_model = copy.deepcopy(args.model)
-        with redirect_stdout(StringIO()):
-            server.train()
-        return accuracy
-
-    return run
+    if work != "pfl":
+        return build(*(("mcmahan_unpadded", (1, 28, 28)) if work == "mnist" else ("lenet", (3, 32, 32))), 10)
+    first = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
+    return nn.Sequential(*first, nn.Flatten(), nn.Linear(12544, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
 
 
-def ours(number: int, images: int, batch: int, rounds: int, memory_format: Any = "contiguous") -> Run:
-    made = tuple(
-        Client(n, ARCHITECTURE, train, LabeledDataset(train.inputs[:0], train.labels[:0]), test)
-        for n, (train, test) in enumerate(clients(number, images))
-    )
-    compute = Compute("cpu", executor=ExecutorSettings(resources.cores()), memory_format=memory_format)
-    training = LocalTraining(epochs=1, batch_size=batch, learning_rate=RATE)
-    public = made[0].train.inputs[:1]
-    fed = Federation(
-        made, public, 1, 10, partial(build, shape=(1, 28, 28), classes=10), training=training, compute=compute
-    )
+def clients(work: str, number: int, images: int) -> Iterator[tuple[list[torch.Tensor], ...]]:
+    """Yield each client's training and test images with their labels.
 
-    def run() -> Callable[[], float]:
-        last = engine.run(methods.create("fedavg"), fed, engine.Schedule(rounds)).history[-1]
-        return lambda: float(np.average(last.accuracy[AFTER_TRANSFER], weights=[len(each.test) for each in made]))
+    MNIST's clients have a seventh as many test images; BlazeFL's have two shards of images sorted by label.
+    """
+    stored = np.load(measure.RAW / ("mnist_20_clients.npz" if work == "mnist" else "cifar10.npz"))
+    pixels, labels, rows = stored["images"], stored["labels"], list[tuple[np.ndarray, np.ndarray]]()
+    if work == "mnist":
+        for n in range(number):
+            own = stored["clients"] == n
+            train, test = np.flatnonzero(own & ~stored["test"]), np.flatnonzero(own & stored["test"])
+            size = max(WHOLE, min(images, len(train)) // WHOLE * WHOLE)
+            rows.append((train[:size], test[: size // 7]))
+        pixels = pixels[:, None]
+    else:
+        random = np.random.default_rng(0)
+        train, test = np.split(random.permutation(len(labels)), [len(labels) * 4 // 5])
+        taken = np.resize(train, number * images)
+        if work == "blazefl":
+            taken = random.permutation(taken[np.argsort(labels[taken], kind="stable")].reshape(2 * number, -1))
+        rows = list(zip(taken.reshape(number, images), np.array_split(test, number), strict=True))
+        pixels = pixels.transpose(0, 3, 1, 2)
+    for parts in rows:
+        yield tuple([torch.from_numpy(each[part]).contiguous() for each in (pixels, labels)] for part in parts)
 
-    return run
 
-
-def accuracy(make: Callable[..., Run], *arguments: Any) -> float:
-    return make(*arguments)()()
+def turn(command: list[str], rounds: int) -> Turn:
+    start, environment = time.time(), os.environ | {"FLWR_TELEMETRY_ENABLED": "0"}
+    printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = json.loads(printed.splitlines()[-1])
+    first, *_, last = found["marks"]
+    return Turn(last - first, first - start - (last - first) / rounds, found["accuracy"])
 
 
 def interval(reference: list[float], taken: list[float]) -> str:
@@ -141,43 +100,62 @@ def interval(reference: list[float], taken: list[float]) -> str:
     return f"{math.exp(found.mean):.2f}" + f" [{', '.join(ends)}]" * bool(ends)
 
 
+def table(turns: dict[str, list[Turn]], rounds: int) -> list[str]:
+    rivals = [name for name in turns if not name.startswith("ours")]
+    heads = ["", "seconds a round", *(f"× {name}" for name in rivals), "start-up", "accuracy", "seconds of each turn"]
+    lines = [heads, ["---"] * len(heads)]
+    for name, found in turns.items():
+        seconds, startup, accuracy = (list(each) for each in zip(*found, strict=True))
+        ratios = [interval([each.seconds for each in turns[one]], seconds) if one != name else "1" for one in rivals]
+        shown = [f"{statistics.median(seconds) / rounds:.2f}", *ratios, f"{statistics.median(startup):.1f}"]
+        lines.append([name, *shown, f"{statistics.mean(accuracy):.1%}", " ".join(f"{each:.2f}" for each in seconds)])
+    return [f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines]
+
+
 def race(asked: argparse.Namespace, batch: int) -> list[str]:
-    work = (asked.clients, asked.images, batch, asked.rounds)
-    makes: dict[str, tuple[Callable[..., Run], tuple[Any, ...]]] = {
-        "PFLlib": (pfllib, (asked.pfllib.resolve(), *work, True)),
-        "PFLlib without evaluation": (pfllib, (asked.pfllib.resolve(), *work, False)),
-        "ours": (ours, work),
-        "ours, channels last": (ours, (*work, "channels_last")),
-    }
-    ways = {name: measure.Way(make, *arguments) for name, (make, arguments) in makes.items()}
-    times = measure.in_turn(ways, asked.turns)
-    lines = ["| | seconds a round | × PFLlib | × PFLlib without evaluation | accuracy | seconds of each turn |"]
-    lines += ["| --- | --- | --- | --- | --- | --- |"]
-    first, second = list(times.values())[:2]
-    for name, taken in times.items():
-        ratios = [interval(reference, taken) if reference is not taken else "1" for reference in (first, second)]
-        raw = " ".join(f"{seconds:.2f}" for seconds in taken)
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            reached = pool.submit(accuracy, makes[name][0], *makes[name][1]).result()
-        median = statistics.median(taken) / asked.rounds
-        lines.append(f"| {name} | {median:.2f} | {' | '.join(ratios)} | {reached:.1%} | {raw} |")
-    return [f"## Batches of {batch}", "", *lines, ""]
+    """Run all ways in turn, so that other load affects all alike."""
+    script = str(Path(__file__).with_name("rivals.py"))
+    ways = dict(each.split("=", 1) for each in asked.rivals)
+    if asked.pfllib:
+        ways |= dict.fromkeys(("pfllib", "pfllib without evaluation"), sys.executable)
+    ways |= dict.fromkeys(("ours", "ours, channels last"), sys.executable)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    turns: dict[str, list[Turn]] = {name: [] for name in ways}
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(network(asked.work), Path(folder, "network.pt"))
+        for n, parts in enumerate(clients(asked.work, asked.clients, asked.images)):
+            for name, part in zip(("train", "test"), parts, strict=True):
+                torch.save(part, Path(folder, f"{name}{n}.pt"))
+        work = {key: WORKS[asked.work][key] for key in ("epochs", "rate", "always")}
+        work |= {"clients": asked.clients, "cohort": WORKS[asked.work].get("cohort", asked.clients), "batch": batch}
+        work |= {"rounds": asked.rounds, "pfllib": os.path.abspath(asked.pfllib)}
+        Path(folder, "work.json").write_text(json.dumps(work))
+        for _ in range(asked.turns):
+            for name, python in ways.items():
+                command = [python, *(launcher if name == "pfl" else []), script, name, folder]
+                turns[name].append(turn(command, asked.rounds))
+    return [f"## Batches of {batch}", "", *table(turns, asked.rounds), ""]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pfllib", type=Path, required=True)
-    for name, default in (("clients", 20), ("images", 640), ("rounds", 2), ("turns", 5)):
+    parser.add_argument("--pfllib", default="", metavar="CHECKOUT")
+    parser.add_argument("--rivals", nargs="+", default=[], metavar="NAME=PYTHON")
+    parser.add_argument("--work", choices=WORKS, default="mnist")
+    for name, default in (("clients", None), ("images", None), ("rounds", 2), ("turns", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--batches", type=int, nargs="+", default=[10, 128])
+    parser.add_argument("--batches", type=int, nargs="+")
     asked = parser.parse_args()
+    for name in ("clients", "images", "batches"):
+        setattr(asked, name, getattr(asked, name) or WORKS[asked.work][name])
     load = os.getloadavg()[0]
-    lines = ["# Race with PFLlib", "", f"{measure.hardware()}; load when it started: {load:.1f}.", ""]
-    given = ["CHECKOUT" if each == str(asked.pfllib) else each for each in sys.argv[1:]]
+    lines = [f"# Race: {asked.work}", "", f"{measure.hardware()}; load when it started: {load:.1f}.", ""]
+    hidden = {each: each.split("=")[0] for each in asked.rivals} | {asked.pfllib: "CHECKOUT"}
+    given = [hidden.get(each, each) for each in sys.argv[1:]]
     lines += [f"`{' '.join(['python', 'benchmarks/race.py', *given])}`", ""]
     for batch in asked.batches:
         lines += race(asked, batch)
-        measure.write("race", lines[:-1])
+        measure.write(f"{asked.work}-race", lines[:-1])
     print("\n".join(lines))
 
 

@@ -2,9 +2,7 @@
 
 import argparse
 import math
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,24 +25,45 @@ def test_clients_have_whole_batches_and_as_many_test_images_as_a_seventh(
     owner, test = np.repeat([0, 1], 400), np.tile(np.arange(400) >= 300, 2)
     images, labels = np.zeros((800, 28, 28), np.uint8), np.zeros(800, np.int64)
     np.savez(tmp_path / "mnist_20_clients.npz", images=images, labels=labels, clients=owner, test=test)
-    assert [[len(part) for part in parts] for parts in race.clients(2, 640)] == [[256, 36]] * 2
+    assert [[len(part[1]) for part in parts] for parts in race.clients("mnist", 2, 640)] == [[256, 36]] * 2
 
 
-def test_table_has_each_way_with_its_ratios_and_accuracy(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Way:
-        def __init__(self, make: Any, *arguments: Any) -> None: ...
+@pytest.fixture
+def cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One hundred images of ten classes, whose pixels are their numbers."""
+    monkeypatch.setattr(race.measure, "RAW", tmp_path)
+    images = np.broadcast_to(np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 32, 32, 3))
+    np.savez(tmp_path / "cifar10.npz", images=images, labels=np.arange(100) % 10)
 
-    def in_turn(ways: dict[str, Way], turns: int) -> dict[str, list[float]]:
-        return {name: [8.0 / place] * turns for place, name in enumerate(ways, 1)}
 
-    monkeypatch.setattr(race.measure, "Way", Way)
-    monkeypatch.setattr(race.measure, "in_turn", in_turn)
-    monkeypatch.setattr(race, "ProcessPoolExecutor", lambda number, context: ThreadPoolExecutor(number))
-    monkeypatch.setattr(race, "accuracy", lambda make, *arguments: 0.5)
-    asked = argparse.Namespace(clients=2, images=128, rounds=2, turns=2, pfllib=Path("there"))
-    title, *_, first, second, third, fourth, _ = race.race(asked, 10)
-    assert title == "## Batches of 10"
-    assert first == "| PFLlib | 4.00 | 1 | 0.50 | 50.0% | 8.00 8.00 |"
-    assert second.startswith("| PFLlib without evaluation | 2.00 | 2.00 | 1 | ")
-    assert third.startswith("| ours | 1.33 | 3.00 | 1.50 | ")
-    assert fourth.startswith("| ours, channels last | 1.00 | 4.00 ")
+@pytest.mark.usefixtures("cifar")
+def test_clients_have_two_shards_of_one_class_or_random_images_which_are_never_tested() -> None:
+    for work, most in (("blazefl", 4), ("pfl", 10)):
+        parts = list(race.clients(work, 10, 16))
+        trained, tested = ({int(x[0, 0, 0]) for part in parts for x in part[own][0]} for own in (0, 1))
+        assert len(trained) == 80
+        assert not trained & tested
+        assert len(tested) == 20
+        classes = [len(labels.unique()) for (images, labels), _ in parts]
+        assert max(classes) <= most
+        assert {len(labels) for (_, labels), _ in parts} == {16}
+
+
+def test_table_has_each_way_with_its_ratios_startup_and_accuracy() -> None:
+    names = ("flower", "blazefl", "ours")
+    turns = {name: [race.Turn(8.0 / place, place, 0.5)] * 2 for place, name in enumerate(names, 1)}
+    heads, _, first, second, third = race.table(turns, 2)
+    assert heads == "| | seconds a round | × flower | × blazefl | start-up | accuracy | seconds of each turn |"
+    assert first == "| flower | 4.00 | 1 | 0.50 | 1.0 | 50.0% | 8.00 8.00 |"
+    assert second.startswith("| blazefl | 2.00 | 2.00 | 1 | 2.0 | ")
+    assert third.startswith("| ours | 1.33 | 3.00 | 1.50 | 3.0 | ")
+
+
+@pytest.mark.usefixtures("cifar")
+def test_a_turn_of_ours_counts_the_rounds_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours in both layouts trains the same clients from the same weights."""
+    monkeypatch.setitem(race.WORKS["blazefl"], "epochs", 1)
+    asked = argparse.Namespace(work="blazefl", rivals=[], pfllib="", clients=2, images=16, rounds=1, turns=1)
+    *_, plain, last, _ = race.race(asked, 8)
+    assert plain.startswith("| ours | ")
+    assert plain.split(" | ")[3] == last.split(" | ")[3], "the accuracies"
