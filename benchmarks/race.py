@@ -4,11 +4,11 @@
     python benchmarks/race.py --work blazefl --rivals blazefl=PYTHON blazefl-threads=PYTHON flower=PYTHON pfl=PYTHON
 
 CHECKOUT is a folder with TsingZ0/PFLlib, and PYTHON an interpreter with the framework, in an environment of its own;
-`rivals.py` runs both. The work is FedAvg as in PFLlib's quick start (`mnist`), BlazeFL's benchmark (`blazefl`) or
-pfl-research's (`pfl`), on `mnist_20_clients.npz` or `cifar10.npz` in the folder KTPFL_REAL_DATA or in data/01_raw. The
-second has only 10,000 images, so clients share them. MNIST's clients have a multiple of 128 training images, because
-PFLlib leaves out an incomplete batch. PFLlib uses all cores for one client, and also runs without its evaluation, which
-includes training images. The others compute two clients at once, and evaluate on test images.
+`rivals.py` runs both. The work is FedAvg as in PFLlib's quick start (`mnist`, for PFLlib only), BlazeFL's benchmark
+(`blazefl`) or pfl-research's (`pfl`). Images are `mnist_20_clients.npz` or `cifar10.npz` in the folder KTPFL_REAL_DATA
+or in data/01_raw; the second has only 10,000, so clients share them. MNIST's clients have a multiple of 128 training
+images, because PFLlib leaves out an incomplete batch. PFLlib uses all cores for one client, and also runs without its
+evaluation, which includes training images. The others compute two clients at once, and evaluate on test images.
 
 Each turn is a new process. Its first round counts as start-up, less the mean of the others. Prints a table and writes
 it, with the raw times, to benchmarks/results/<date>-<work>-race.md.
@@ -51,11 +51,17 @@ class Turn(NamedTuple):
 
 
 def network(work: str) -> nn.Module:
+    """Return the network with its initial weights. Rivals load it without this package, so its layers are torch's."""
     torch.manual_seed(0)
-    if work != "pfl":
-        return build(*(("mcmahan_unpadded", (1, 28, 28)) if work == "mnist" else ("lenet", (3, 32, 32))), 10)
-    first = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
-    return nn.Sequential(*first, nn.Flatten(), nn.Linear(12544, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
+    if work == "mnist":
+        return build("mcmahan_unpadded", (1, 28, 28), 10)
+    if work == "blazefl":
+        first = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)]
+        last = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+    else:
+        first = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
+        last = [nn.Linear(12544, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10)]
+    return nn.Sequential(*first, nn.Flatten(), *last)
 
 
 def clients(work: str, number: int, images: int) -> Iterator[tuple[list[torch.Tensor], ...]]:

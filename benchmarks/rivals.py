@@ -175,7 +175,8 @@ def flower(work: Work) -> float:
 
     @server.main()
     def main(grid: Any, context: Any) -> None:
-        strategy = FedAvg(fraction_train=work.cohort / work.clients, fraction_evaluate=0.0)
+        least = {"min_train_nodes": work.cohort, "min_available_nodes": work.clients}  # else it starts with fewer
+        strategy = FedAvg(fraction_train=work.cohort / work.clients, fraction_evaluate=0.0, **least)
         strategy.start(grid, ArrayRecord(model.state_dict()), work.rounds + 1, evaluate_fn=evaluate)
 
     backend: Any = {"init_args": {"num_cpus": PROCESSES}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
