@@ -127,6 +127,7 @@ def _describe(folder: Path, inputs: Inputs, architectures: Collection[str]) -> N
     (folder / "MLmodel").write_text(json.dumps(model, indent=1), encoding="utf-8")
 
 
+@cache
 def _pinned(package: str) -> str:
     try:
         return f"{package}=={version(package).partition('+')[0]}"

@@ -217,19 +217,27 @@ def add_imports(found: dict[str, Path], name: str, package: str, inside: bool = 
     if file is None or file in found.values() or not (ours or own or not is_in_library(file)) or name == OURS:
         return
     found[name] = file
-    tree = ast.parse(file.read_bytes())
-    for statement in tree.body if ours and not inside else ast.walk(tree):
-        imported = []
+    for each in _imported(file, file.stat().st_mtime_ns, parent, not ours or inside):
+        add_imports(found, each, package, inside)
+
+
+@cache
+def _imported(file: Path, changed: int, parent: str, inside: bool) -> list[str]:
+    """Return the names that a source file of the package `parent` imports, `inside` of functions too or not.
+
+    `changed` is the time of the file's last change in nanoseconds. It is part of the key of the cache.
+    """
+    tree, imported = ast.parse(file.read_bytes()), list[str]()
+    for statement in ast.walk(tree) if inside else tree.body:
         if isinstance(statement, ast.Import):
-            imported = [alias.name for alias in statement.names]
+            imported += [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom):
             origin = "." * statement.level + (statement.module or "")
             origin = importlib.util.resolve_name(origin, parent)
-            imported = [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
+            imported += [origin, *(f"{origin}.{alias.name}" for alias in statement.names)]
         elif isinstance(statement, ast.Call) and ast.unparse(statement.func).endswith(("import_module", "__import__")):
-            imported = [str(each.value) for each in statement.args[:1] if isinstance(each, ast.Constant)]
-        for each in imported:
-            add_imports(found, each, package, inside)
+            imported += [str(each.value) for each in statement.args[:1] if isinstance(each, ast.Constant)]
+    return imported
 
 
 def _place_of(name: str) -> tuple[Path | None, str]:
