@@ -124,7 +124,7 @@ def race(asked: argparse.Namespace, batch: int) -> list[str]:
     ways = dict(each.split("=", 1) for each in asked.rivals)
     if asked.pfllib:
         ways |= dict.fromkeys(("pfllib", "pfllib without evaluation"), sys.executable)
-    ways |= dict.fromkeys(("ours", "ours, channels last"), sys.executable)
+    ways |= dict.fromkeys(("ours", "ours, contiguous"), sys.executable)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     turns: dict[str, list[Turn]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory() as folder:

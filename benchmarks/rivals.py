@@ -65,7 +65,7 @@ class Work:
         self.marks.append(time.time())
 
 
-def ours(work: Work, memory_format: Any = "contiguous") -> float:
+def ours(work: Work, memory_format: Any = "auto") -> float:
     from ktpfl_pipeline import methods
     from ktpfl_pipeline.core import engine, metrics, settings
     from ktpfl_pipeline.core.dataset import LabeledDataset
@@ -235,7 +235,7 @@ WAYS: dict[str, Callable[[Work], float]] = {
     "flower": flower,
     "pfl": pfl,
     "ours": ours,
-    "ours, channels last": lambda work: ours(work, "channels_last"),
+    "ours, contiguous": lambda work: ours(work, "contiguous"),
 }
 
 if __name__ == "__main__":
