@@ -10,8 +10,8 @@ cell by the accuracy on images that no result uses, with one seed: the best of `
 1 and `TEMPERATURE` at this rate. So every row has six runs of design in a cell. `run` may be stopped at any time and
 started several times at once: a finished run is one line of benchmarks/results/learned_coefficients.csv, and no run is
 repeated, unless its design has changed. Until commit 4b789054 images were in `contiguous`, now in the default order.
-The datasets are read from the npz files fashion_mnist, fashion_mnist_full,
-mnist, cifar10 and cifar100 in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable.
+The datasets are read from the npz files fashion_mnist, fashion_mnist_full, mnist, cifar10 and cifar100 in the folder
+KTPFL_REAL_DATA, or in data/01_raw without this variable.
 """
 
 import argparse

@@ -278,8 +278,8 @@ def _takes_channels_last(module: nn.Module, inputs: Tensor, logits: Tensor) -> b
     """Return whether a module in evaluation mode has these logits in channels last too, and gradients in training."""
     try:
         module.to(memory_format=torch.channels_last)
-        found: Tensor = module(inputs.contiguous(memory_format=torch.channels_last))
-        module.train()(inputs.contiguous(memory_format=torch.channels_last)).sum().backward()
+        found: Tensor = module(inputs.clone(memory_format=torch.channels_last))  # it may write to its input
+        module.train()(inputs.clone(memory_format=torch.channels_last)).sum().backward()
     except Exception:  # any layer may raise any error; `view` raises RuntimeError
         return False
     finally:
