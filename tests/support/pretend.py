@@ -24,6 +24,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch._library import simple_registry
 from torch.optim import optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -368,6 +369,9 @@ def gpu() -> Iterator[Counts]:
         for name, value in {"Generator": Generator, "save": _save, "load": _load}.items():
             stack.enter_context(mock.patch.object(torch, name, value))
         stack.enter_context(mock.patch.object(Tensor, "pin_memory", lambda tensor: tensor))
+        stack.enter_context(
+            mock.patch.object(simple_registry, "find_torch_dispatch_rule", lambda *_: None)
+        )  # asked often
         stack.enter_context(
             mock.patch.object(optimizer, "_foreach_supported_types", [Tensor, torch.nn.Parameter, There])
         )
