@@ -67,6 +67,14 @@ def test_rows_with_a_missing_value_may_be_left_out(patients: Path) -> None:
     assert features(patients, drop_rows=True) == [[50, 1, 200], [70, 1, 300]]
 
 
+def test_errors_of_a_spreadsheet_are_missing_numbers(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("ratio,label\n1,a\n#DIV/0!,b\n3,a\n#N/A,b\n5,b\n", encoding="utf-8")
+    made, said = tables.convert(tmp_path / "mine.csv", "label")
+    assert made["columns"].tolist() == ["ratio"]
+    assert made["features"].ravel().tolist() == [1, 3, 3, 3, 5]
+    assert said[-1] == "ratio: numbers, 2 missing, which are now the median of all rows, 3"
+
+
 def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("dose;label\n1,5;b\n2,5;a\n", encoding="utf-8")
     made, _ = tables.convert(tmp_path / "mine.csv", "label", decimal=",")

@@ -23,7 +23,9 @@ from ktpfl_pipeline.data.sources.files import MAX_CLASSES
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A number with a decimal point. Python also reads 18_25 as a number, which is text here."""
-MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None")
+_SPREADSHEET = ("#N/A", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "#NULL!")
+"""What Excel and LibreOffice export for a formula without a value."""
+MISSING = ("?", "-", ".", "NA", "N/A", "n/a", "nan", "NaN", "null", "None", *_SPREADSHEET)
 """Cells that count as missing in columns of features. In the columns of labels, clients and groups they are names."""
 Array = np.ndarray[Any, Any]
 STEPS = 1000
