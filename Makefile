@@ -94,7 +94,7 @@ external: $(READY)  ## published numbers of other projects next to ours; ONLY=fl
 	@$(BIN)/python benchmarks/external.py run $(ONLY) && $(BIN)/python benchmarks/external.py table
 
 results: $(READY)  ## the tables and figures of docs/results from the kept runs, in seconds and without images
-	@for table in "converged.py page" "choices.py page" learned_page.py "map.py page" "pages.py table" "external.py table" "paper_tables.py page" verdicts.py "paper_tables.py draw"; do \
+	@for table in "converged.py page" "choices.py page" learned_page.py "map.py page" "pages.py table" "external.py table" "peers.py table" "paper_tables.py page" verdicts.py "paper_tables.py draw"; do \
 	  $(BIN)/python benchmarks/$$table || exit 1; \
 	done
 

@@ -7,7 +7,6 @@ its initial weights, and the settings. Prints the time after each round, and the
 whose batches come from the user get whole ones, which is faster than single images.
 """
 
-import ast
 import json
 import os
 import sys
@@ -82,18 +81,9 @@ def ours(work: Work, memory_format: Any = "auto") -> float:
     return sum(share * number for share, number in right) / sum(len(test) for _, test in data)
 
 
-def defaults(path: Path) -> dict[str, Any]:
-    """Return the arguments of PFLlib's program with their defaults."""
-    found = {}
-    for call in ast.walk(ast.parse((path / "system" / "main.py").read_text("utf-8"))):
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument":
-            (default,) = (each.value for each in call.keywords if each.arg == "default")
-            found[ast.literal_eval(call.args[-1]).lstrip("-")] = ast.literal_eval(default)
-    return found
-
-
 def pfllib(work: Work, evaluates: bool = True) -> float:
     import numpy as np
+    from peers import defaults
 
     for part in ("train", "test"):
         (place := Path(work.folder, "dataset", "MNIST", part)).mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import race
-import rivals
 
 
 def test_ratio_of_turns_by_hand() -> None:
@@ -66,9 +65,3 @@ def test_a_turn_of_ours_counts_the_rounds_after_the_first(monkeypatch: pytest.Mo
     *_, plain, last, _ = race.race(asked, 8)
     assert plain.startswith("| ours | ")
     assert plain.split(" | ")[3] == last.split(" | ")[3], "the accuracies"
-
-
-def test_arguments_of_pfllib_have_its_defaults(tmp_path: Path) -> None:
-    (tmp_path / "system").mkdir()
-    (tmp_path / "system" / "main.py").write_text("parser.add_argument('-x', '--rate', type=float, default=0.005)")
-    assert rivals.defaults(tmp_path) == {"rate": 0.005}
