@@ -1,13 +1,13 @@
 """Other frameworks and this one on the same machine: the same clients, network, batches and rate, turn by turn.
 
     python benchmarks/race.py --pfllib CHECKOUT [--clients 20 --images 640 --rounds 2 --turns 5 --batches 10 128]
-    python benchmarks/race.py --work blazefl --rivals blazefl=PYTHON flower=PYTHON
+    python benchmarks/race.py --work blazefl --rivals blazefl=PYTHON blazefl-threads=PYTHON flower=PYTHON pfl=PYTHON
 
 CHECKOUT is a folder with TsingZ0/PFLlib, and PYTHON an interpreter with the framework, in an environment of its own;
-`rivals.py` runs both. The work is FedAvg as in PFLlib's quick start (`mnist`, for PFLlib only) or in BlazeFL's
-benchmark (`blazefl`). Images are `mnist_20_clients.npz` or `cifar10.npz` in the folder KTPFL_REAL_DATA or in
-data/01_raw; the second has only 10,000, so clients share them. MNIST's clients have a multiple of 128 training images,
-because PFLlib leaves out an incomplete batch. PFLlib uses all cores for one client, and also runs without its
+`rivals.py` runs both. The work is FedAvg as in PFLlib's quick start (`mnist`, for PFLlib only), BlazeFL's benchmark
+(`blazefl`) or pfl-research's (`pfl`). Images are `mnist_20_clients.npz` or `cifar10.npz` in the folder KTPFL_REAL_DATA
+or in data/01_raw; the second has only 10,000, so clients share them. MNIST's clients have a multiple of 128 training
+images, because PFLlib leaves out an incomplete batch. PFLlib uses all cores for one client, and also runs without its
 evaluation, which includes training images. The others compute two clients at once, and evaluate on test images.
 
 Each turn is a new process. Its first round counts as start-up, less the mean of the others. Prints a table and writes
@@ -36,10 +36,10 @@ from ktpfl_pipeline.analysis.statistics import difference
 from ktpfl_pipeline.models import build
 
 WHOLE = 128
-WORKS: dict[str, dict[str, Any]] = {
-    "mnist": {"clients": 20, "images": 640, "epochs": 1, "rate": 0.005, "batches": [10, 128]},
-    "blazefl": {"clients": 100, "images": 500, "epochs": 5, "rate": 0.1, "batches": [50]},
-}
+MNIST = {"clients": 20, "images": 640, "epochs": 1, "rate": 0.005, "always": True, "batches": [10, 128]}
+BLAZEFL = {"clients": 100, "images": 500, "epochs": 5, "rate": 0.1, "always": True, "batches": [50]}
+PFL = {"clients": 1000, "images": 50, "epochs": 1, "rate": 0.1, "always": False, "batches": [10], "cohort": 50}
+WORKS: dict[str, dict[str, Any]] = {"mnist": MNIST, "blazefl": BLAZEFL, "pfl": PFL}
 
 
 class Turn(NamedTuple):
@@ -55,8 +55,12 @@ def network(work: str) -> nn.Module:
     torch.manual_seed(0)
     if work == "mnist":
         return build("mcmahan_unpadded", (1, 28, 28), 10)
-    first = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)]
-    last = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+    if work == "blazefl":
+        first = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)]
+        last = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+    else:
+        first = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
+        last = [nn.Linear(12544, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10)]
     return nn.Sequential(*first, nn.Flatten(), *last)
 
 
@@ -78,8 +82,9 @@ def clients(work: str, number: int, images: int) -> Iterator[tuple[list[torch.Te
         random = np.random.default_rng(0)
         train, test = np.split(random.permutation(len(labels)), [len(labels) * 4 // 5])
         taken = np.resize(train, number * images)
-        shards = random.permutation(taken[np.argsort(labels[taken], kind="stable")].reshape(2 * number, -1))
-        rows = list(zip(shards.reshape(number, images), np.array_split(test, number), strict=True))
+        if work == "blazefl":
+            taken = random.permutation(taken[np.argsort(labels[taken], kind="stable")].reshape(2 * number, -1))
+        rows = list(zip(taken.reshape(number, images), np.array_split(test, number), strict=True))
         pixels = pixels.transpose(0, 3, 1, 2)
     for parts in rows:
         yield tuple([torch.from_numpy(each[part]).contiguous() for each in (pixels, labels)] for part in parts)
@@ -120,19 +125,21 @@ def race(asked: argparse.Namespace, batch: int) -> list[str]:
     if asked.pfllib:
         ways |= dict.fromkeys(("pfllib", "pfllib without evaluation"), sys.executable)
     ways |= dict.fromkeys(("ours", "ours, contiguous"), sys.executable)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     turns: dict[str, list[Turn]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory() as folder:
         torch.save(network(asked.work), Path(folder, "network.pt"))
         for n, parts in enumerate(clients(asked.work, asked.clients, asked.images)):
             for name, part in zip(("train", "test"), parts, strict=True):
                 torch.save(part, Path(folder, f"{name}{n}.pt"))
-        work = {key: WORKS[asked.work][key] for key in ("epochs", "rate")}
-        work |= {"clients": asked.clients, "batch": batch, "rounds": asked.rounds}
-        work |= {"pfllib": os.path.abspath(asked.pfllib)}
+        work = {key: WORKS[asked.work][key] for key in ("epochs", "rate", "always")}
+        work |= {"clients": asked.clients, "cohort": WORKS[asked.work].get("cohort", asked.clients), "batch": batch}
+        work |= {"rounds": asked.rounds, "pfllib": os.path.abspath(asked.pfllib)}
         Path(folder, "work.json").write_text(json.dumps(work))
         for _ in range(asked.turns):
             for name, python in ways.items():
-                turns[name].append(turn([python, script, name, folder], asked.rounds))
+                command = [python, *(launcher if name == "pfl" else []), script, name, folder]
+                turns[name].append(turn(command, asked.rounds))
     return [f"## Batches of {batch}", "", *table(turns, asked.rounds), ""]
 
 

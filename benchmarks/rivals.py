@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
-PROCESSES, TESTED = 2, 1000  # processes; images in a step of an evaluation
+PROCESSES, TESTED = 2, 1000  # processes, or threads of clients; images in a step of an evaluation
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,12 @@ class Work:
 
     folder: str
     clients: int
+    cohort: int  #: clients in a round
     epochs: int
     batch: int
     rate: float
     rounds: int  #: after the first, whose time counts as start-up
+    always: bool  #: whether each round is evaluated, or only the last
     pfllib: str = ""  #: its checkout
     marks: list[float] = field(default_factory=list)  #: the times after rounds
 
@@ -74,9 +77,10 @@ def ours(work: Work, memory_format: Any = "auto") -> float:
     training = settings.LocalTraining(epochs=work.epochs, batch_size=work.batch, learning_rate=work.rate)
     processes = settings.ExecutorSettings(PROCESSES)
     compute = settings.Compute("cpu", executor=processes, memory_format=memory_format)
-    fed = Federation(made, made[0].train.inputs[:1], 1, 10, work.select_model, training=training, compute=compute)
-    schedule, observer = engine.Schedule(work.rounds + 1), engine.Observer(round=work.mark)
-    run = engine.run(methods.create("fedavg"), fed, schedule, observer=observer)
+    public, total = made[0].train.inputs[:1], work.rounds + 1
+    fed = Federation(made, public, 1, 10, work.select_model, training=training, compute=compute)
+    schedule = engine.Schedule(total, work.cohort / work.clients, 1 if work.always else total)
+    run = engine.run(methods.create("fedavg"), fed, schedule, observer=engine.Observer(round=work.mark))
     right = zip(run.history[-1].accuracy[metrics.AFTER_TRANSFER], (len(test) for _, test in data), strict=True)
     return sum(share * number for share, number in right) / sum(len(test) for _, test in data)
 
@@ -115,15 +119,16 @@ def pfllib(work: Work, evaluates: bool = True) -> float:
     return sum(correct) / sum(samples)
 
 
-def blazefl(work: Work) -> float:
+def blazefl(work: Work, trainer: str = "ProcessPool") -> float:
     from blazefl import contrib
 
     common: Any = {"model_selector": work, "model_name": "", "dataset": work, "device": "cpu", "seed": 0}
     common |= {"num_clients": work.clients, "batch_size": work.batch}
-    handler = contrib.FedAvgBaseServerHandler(**common, global_round=work.rounds + 1, sample_ratio=1.0)
+    share, states = work.cohort / work.clients, {"state_dir": Path(work.folder, str(time.time()))}
+    handler = contrib.FedAvgBaseServerHandler(**common, global_round=work.rounds + 1, sample_ratio=share)
     common |= {"epochs": work.epochs, "lr": work.rate, "num_parallels": PROCESSES}
-    states = Path(work.folder, str(time.time()))
-    clients = contrib.FedAvgProcessPoolClientTrainer(**common, state_dir=states)
+    common |= states if trainer == "ProcessPool" else {}
+    clients = getattr(contrib, f"FedAvg{trainer}ClientTrainer")(**common)
     torch.optim.SGD(handler.model.parameters())  # imports torch's compiler, which every new process would do
     while not handler.if_stop():
         torch.set_num_threads(1)  # of each client
@@ -131,7 +136,7 @@ def blazefl(work: Work) -> float:
         for package in clients.uplink_package():
             handler.load(package)
         torch.set_num_threads(PROCESSES)
-        found = handler.get_summary()
+        found = handler.get_summary() if work.always or handler.if_stop() else {}
         work.mark()
     return float(found["server_acc"])
 
@@ -161,17 +166,17 @@ def flower(work: Work) -> float:
 
     @torch.no_grad()
     def evaluate(t: int, arrays: Any) -> Any:  # once before the first round too
-        if t > 0:
+        if t > (0 if work.always else work.rounds):
             model.eval().load_state_dict(arrays.to_torch_state_dict())
             right = [model(x).argmax(1) == y for x, y in work.get_dataloader("test", None)]
             found[0] = float(torch.cat(right).double().mean())
-            work.mark()
+        work.marks.extend([time.time()] * (t > 0))
         return MetricRecord({"accuracy": found[0]})
 
     @server.main()
     def main(grid: Any, context: Any) -> None:
-        least = dict.fromkeys(("min_train_nodes", "min_available_nodes"), work.clients)  # else it starts with fewer
-        strategy = FedAvg(fraction_evaluate=0.0, **least)
+        least = {"min_train_nodes": work.cohort, "min_available_nodes": work.clients}  # else it starts with fewer
+        strategy = FedAvg(fraction_train=work.cohort / work.clients, fraction_evaluate=0.0, **least)
         strategy.start(grid, ArrayRecord(model.state_dict()), work.rounds + 1, evaluate_fn=evaluate)
 
     backend: Any = {"init_args": {"num_cpus": PROCESSES}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
@@ -179,11 +184,56 @@ def flower(work: Work) -> float:
     return found[0]
 
 
+def pfl(work: Work) -> float:
+    from pfl.aggregate.simulate import SimulatedBackend
+    from pfl.aggregate.weighting import WeightByDatapoints
+    from pfl.algorithm.base import NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.callback.central_evaluation import CentralEvaluationCallback
+    from pfl.data.dataset import Dataset
+    from pfl.data.federated_dataset import FederatedDataset
+    from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
+    from pfl.metrics import Weighted
+    from pfl.model.pytorch import PyTorchModel
+
+    class Network(nn.Sequential):
+        def loss(self, x: Tensor, y: Tensor) -> Tensor:
+            return nn.functional.cross_entropy(self.train()(x), y)
+
+        @torch.no_grad()
+        def metrics(self, x: Tensor, y: Tensor) -> Any:
+            return {"accuracy": Weighted(int((self.eval()(x).argmax(1) == y).sum()), len(y))}
+
+    class Evaluation(CentralEvaluationCallback):
+        def after_central_iteration(self, *given: Any, **named: Any) -> Any:
+            result = super().after_central_iteration(*given, **named)
+            found.extend(each.overall_value for name, each in result[1] if "accuracy" in str(name))
+            work.mark()
+            return result
+
+    found: list[float] = []
+    total, network, tested = work.rounds + 1, Network(*work.select_model()), NNEvalHyperParams(TESTED)
+    clients = [tuple(work.data("train", n)) for n in range(work.clients)]
+    FederatedAveraging().run(
+        NNAlgorithmParams(total, total, work.cohort, 0),
+        SimulatedBackend(
+            FederatedDataset.from_slices(clients, cycle(range(work.clients)).__next__), None, [WeightByDatapoints()]
+        ),
+        PyTorchModel(network, torch.optim.SGD, torch.optim.SGD(network.parameters(), 1.0)),
+        NNTrainHyperParams(work.batch, work.epochs, work.rate),
+        tested,
+        [Evaluation(Dataset(work.data("test")), tested, 1 if work.always else work.rounds)],
+    )
+    return found[-1]
+
+
 WAYS: dict[str, Callable[[Work], float]] = {
     "pfllib": pfllib,
     "pfllib without evaluation": lambda work: pfllib(work, False),
     "blazefl": blazefl,
+    "blazefl-threads": lambda work: blazefl(work, "ThreadPool"),
     "flower": flower,
+    "pfl": pfl,
     "ours": ours,
     "ours, contiguous": lambda work: ours(work, "contiguous"),
 }
@@ -191,4 +241,5 @@ WAYS: dict[str, Callable[[Work], float]] = {
 if __name__ == "__main__":
     work = Work(sys.argv[2], **json.loads(Path(sys.argv[2], "work.json").read_text()))
     reached = WAYS[sys.argv[1]](work)
-    print("\n" + json.dumps({"accuracy": reached, "marks": work.marks}))
+    if os.environ.get("RANK", "0") == "0":  # the first of pfl's processes
+        print("\n" + json.dumps({"accuracy": reached, "marks": work.marks}))

@@ -37,14 +37,16 @@ def cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cifar")
-def test_clients_have_two_shards_of_sorted_images_which_are_never_tested() -> None:
-    parts = list(race.clients("blazefl", 10, 16))
-    trained, tested = ({int(x[0, 0, 0]) for part in parts for x in part[own][0]} for own in (0, 1))
-    assert len(trained) == 80
-    assert not trained & tested
-    assert len(tested) == 20
-    assert max(len(labels.unique()) for (_, labels), _ in parts) <= 4
-    assert {len(labels) for (_, labels), _ in parts} == {16}
+def test_clients_have_two_shards_of_one_class_or_random_images_which_are_never_tested() -> None:
+    for work, most in (("blazefl", 4), ("pfl", 10)):
+        parts = list(race.clients(work, 10, 16))
+        trained, tested = ({int(x[0, 0, 0]) for part in parts for x in part[own][0]} for own in (0, 1))
+        assert len(trained) == 80
+        assert not trained & tested
+        assert len(tested) == 20
+        classes = [len(labels.unique()) for (images, labels), _ in parts]
+        assert max(classes) <= most
+        assert {len(labels) for (_, labels), _ in parts} == {16}
 
 
 def test_table_has_each_way_with_its_ratios_startup_and_accuracy() -> None:
