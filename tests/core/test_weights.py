@@ -8,6 +8,7 @@ import torch
 import toy
 from torch import Tensor, nn
 
+from ktpfl_pipeline.core import weights as core_weights
 from ktpfl_pipeline.core.weights import (
     Handle,
     Params,
@@ -83,6 +84,16 @@ class TestAverage:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_has_the_dtype_of_the_models(self, dtype: torch.dtype) -> None:
         assert average([model(1.0, dtype=dtype), model(2.0, dtype=dtype)], shares(0.5, 0.5))["weight"].dtype == dtype
+
+    @pytest.mark.parametrize("block", [1, 7, 20])
+    def test_large_tensors_are_combined_in_blocks(self, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+        models = [model(*torch.randn(17, generator=torch.Generator().manual_seed(n)).tolist()) for n in range(3)]
+        weights = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]], dtype=torch.float64)
+        whole, products = mix(models, weights), gram(models, ["weight"])
+        monkeypatch.setattr(core_weights, "BLOCK", block)  # of 3 models: 1, 2 and 6 of 17 weights at a time
+        for made, other in zip(mix(models, weights), whole, strict=True):
+            assert torch.allclose(made["weight"], other["weight"], rtol=1e-6)
+        assert torch.allclose(gram(models, ["weight"]), products, rtol=1e-12)
 
     def test_one_model_is_itself_and_a_new_one(self) -> None:
         params = params_of(toy.build("both"))

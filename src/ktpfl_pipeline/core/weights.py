@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from ktpfl_pipeline.core.transfer import sent
 
+BLOCK = 2**20
+"""The largest number of weights of several models that are in float64 at a time on a CPU, 8 MB."""
 Module = TypeVar("Module", bound=nn.Module)
 Params = Mapping[str, Tensor]
 """One model's parameters and buffers by name, as `state_of` returns them. Tensors are never written in place."""
@@ -207,7 +209,9 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
     counts = weights != 0  # (r, n)
     for name, first in models[0].items():
         if first.is_floating_point():
-            rows = (weights @ _rows(models, name)).to(first.dtype)  # (r, numel)
+            rows = torch.cat(
+                [(weights @ block).to(first.dtype) for block in _blocks(models, name)], dim=1
+            )  # (r, numel)
         else:
             counters = torch.stack([model[name].flatten() for model in models])  # (n, numel)
             rows = torch.where(counts[..., None], counters, counters.amin(dim=0)).amax(dim=1)
@@ -230,9 +234,8 @@ def gram(models: Sequence[Params], names: Sequence[str]) -> Tensor:
     from zero.
     """
     total = torch.zeros(len(models), len(models), dtype=torch.float64, device=next(iter(models[0].values())).device)
-    for name in names:
-        rows = _rows(models, name)
-        rows = rows - rows.mean(dim=0)
+    for block in (block for name in names for block in _blocks(models, name)):
+        rows = block - block.mean(dim=0)
         total += rows @ rows.T
     return total
 
@@ -243,8 +246,21 @@ def squared_distances(products: Tensor) -> Tensor:
     return (own[:, None] + own[None, :] - 2.0 * products).clamp_min(0.0).fill_diagonal_(0.0)
 
 
-def _rows(models: Sequence[Params], name: str) -> Tensor:
-    return torch.stack([model[name].flatten() for model in models]).double()
+def _blocks(models: Sequence[Params], name: str) -> Iterator[Tensor]:
+    """Yield a tensor of n models as float64 rows, (n, m), in blocks of at most `BLOCK` numbers; whole on a GPU.
+
+    Blocks share memory: a CPU takes longer to get new memory from the system than to read the models.
+    """
+    flat = [model[name].flatten() for model in models]
+    width = max(1, BLOCK // len(flat))
+    if flat[0].device.type != "cpu" or len(flat[0]) <= width:
+        yield torch.stack(flat).double()
+        return
+    given, rows = flat[0].new_empty(len(flat), width), flat[0].new_empty(len(flat), width, dtype=torch.float64)
+    for start in range(0, len(flat[0]), width):
+        parts = [each[start : start + width] for each in flat]
+        size = len(parts[0])
+        yield rows[:, :size].copy_(torch.stack(parts, out=given if size == width else None))
 
 
 def wire_bytes(params: Params) -> int:
