@@ -3,8 +3,7 @@
     python benchmarks/learned_page.py       writes docs/results/learned_coefficients.md, its figure and the accuracies
                                             in benchmarks/results/learned_design.md; needs no images
 
-The page shows the rows and seeds that are finished. A difference needs the same seeds of both rows. The tables of
-KT-pFL (joint) need their texts on the page, **Joint: Fashion-MNIST, all classes** and so on.
+The page shows the rows and seeds that are finished. A difference needs the same seeds of both rows.
 """
 
 from collections import Counter
@@ -153,16 +152,25 @@ def matrices(results: Values) -> str:
 
 
 def joint(results: Values, cell: tuple[str, str], shown: Sequence[Mapping[tuple[str, str, str], str]]) -> str:
-    """Return the table of KT-pFL (joint) in a cell: three points of evaluation, bytes, samples, and differences."""
-    head = ["method", "seeds", *POINTS.values(), *(f"joint minus this, {POINTS[point]}" for point in EQUAL)]
-    table = [[*head, "MB per round", "samples per round"]]
+    """Return the table of KT-pFL (joint) in a cell: three points of evaluation, and differences at the equal ones."""
+    table = [["method", "seeds", *POINTS.values(), *(f"joint minus this, {POINTS[point]}" for point in EQUAL)]]
     for row in JOINT:
         if own := results.get((*cell, row, "adapted")):
             points = [str(mean(list(results[*cell, row, point].values()))) for point in POINTS]
-            megabytes, samples = (fmean(results[*cell, row, name].values()) for name in ("megabytes", "samples"))
             against = [found.get((*cell, row), "") for found in shown]
-            table.append([ROWS[row].title, str(len(own)), *points, *against, f"{megabytes:.2f}", f"{samples:,.0f}"])
+            table.append([ROWS[row].title, str(len(own)), *points, *against])
     return markdown(table)
+
+
+def costs(results: Values) -> str:
+    """Return the table of what KT-pFL (joint) and others send and train per client and round: MB and samples."""
+
+    def entry(cell: tuple[str, str], row: str) -> str:
+        found = [results.get((*cell, row, name)) for name in ("megabytes", "samples")]
+        megabytes, samples = (fmean(each.values()) if each else 0.0 for each in found)
+        return f"{megabytes:.2f} MB, {samples:,.0f}" if samples else ""
+
+    return by_cell(JOINT, entry)
 
 
 def design(lines: Rows) -> str:
@@ -190,17 +198,22 @@ def tables(lines: Rows) -> Iterator[tuple[str, str]]:
     )
     yield "## Learned coefficients against others, adapted\n", compared(results, LEARNED, OTHERS, "adapted")
     yield "## What the rows are\n", matrices(results)
+    if any(row == "joint" for _, _, row, _ in results):
+        yield "## KT-pFL (joint) on equal terms\n", compared(results, "joint", list(JOINT[1:]), "adapted")
+        yield "Sent and received, and samples backpropagated", costs(results)
+
+
+def evidence(lines: Rows) -> Iterator[tuple[str, str]]:
+    results = values(lines)
+    yield "## On the images for design\n", design(lines)
+    yield "## On the images for results\n", accuracies(lines, results)
     shown = [verdicts(differences(results, "joint", list(JOINT[1:]), point)) for point in EQUAL]
     for cell in (cell for cell in CELLS if (*cell, "joint", "adapted") in results):
         yield f"**Joint: {title(cell)}**\n", joint(results, cell, shown)
 
 
 def pages(lines: Rows) -> dict[Path, Tables]:
-    chosen = {
-        "## On the images for design\n": design(lines),
-        "## On the images for results\n": accuracies(lines, values(lines)),
-    }
-    return {PAGE: dict(tables(lines)), DESIGN: chosen}
+    return {PAGE: dict(tables(lines)), DESIGN: dict(evidence(lines))}
 
 
 @styled

@@ -66,11 +66,14 @@ def test_diverged_runs_have_no_value() -> None:
 
 
 def test_every_table_is_made() -> None:
-    made = dict(page.tables(lines({"joint": 1.0})))
-    assert len(made) == 4 + len(CELLS)
+    given = lines({"joint": 1.0})
+    assert len(dict(page.tables(given))) == 6
+    assert len(dict(page.evidence(given))) == 2 + len(CELLS)
+    made = dict([*page.tables(given), *page.evidence(given)])
     assert all(table.splitlines()[0].count("|") == table.splitlines()[-1].count("|") for table in made.values())
-    ours = "| KT-pFL (joint) | 5 | 61.0 ± 0.0 | 61.0 ± 0.0 | 61.0 ± 0.0 |  |  | 0.26 | 1,272 |"
+    ours = "| KT-pFL (joint) | 5 | 61.0 ± 0.0 | 61.0 ± 0.0 | 61.0 ± 0.0 |  |  |"
     assert all(ours in made[f"**Joint: {page.title(cell)}**\n"] for cell in CELLS)
+    assert "| FedDF" + " | 0.26 MB, 1,272" * 4 + " |" in page.costs(page.values(given)).splitlines()
     axes = page.picture(page.values(lines({}))).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()][:2] == [
         "Fashion-MNIST, all classes",
