@@ -1,10 +1,8 @@
 """Methods on converged clients: twelve clients with Fashion-MNIST or CIFAR-10, paired by seed.
 
-    python benchmarks/converged.py run                      the missing runs, several hours
-    python benchmarks/converged.py run kt_pfl_joint 0,1,2   one method, three seeds, both datasets; with a third word,
-                                                            "one", all clients have one architecture
-    python benchmarks/converged.py page                     the tables and the figure of docs/results/converged.md, and
-                                                            the tables of benchmarks/results/converged.md
+    python benchmarks/converged.py run      the missing runs, several hours
+    python benchmarks/converged.py page     the tables and the figure of docs/results/converged.md, and the tables of
+                                            benchmarks/results/converged.md
 
 The datasets are read from npz files in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable. `run` may
 be stopped at any time, and several processes may run at once: finished runs are in benchmarks/results/converged.csv.
@@ -194,18 +192,16 @@ STUDY = Study(
 )
 
 
-def run(methods: str = "", seeds: str = "", networks: str = "several") -> None:
-    """Do the missing runs of some methods and seeds; without methods, all that the pages show."""
-    names = methods.split(",")
-    wanted = [(int(seed), name, networks) for seed in seeds.split(",") for name in names] if methods else shown_runs()
-    cells = list(product(DATA, PARTITIONS))
-    STUDY.run([Key(*cell, name, str(seed), which) for seed, name, which in wanted for cell in cells])
+def run() -> None:
+    """Do the missing runs of those that the pages show."""
+    STUDY.run(shown_runs())
 
 
-def shown_runs() -> list[tuple[int, str, str]]:
-    """Return seed, method and networks of all runs of a setting on the pages."""
+def shown_runs() -> list[Key]:
     several = [(seed, name, "several") for seed, names in SEEDS.items() for name in names]
-    return several + [(seed, name, "one") for seed in range(3) for name in ALIKE]
+    alike = [(seed, name, "one") for seed in range(3) for name in ALIKE]
+    cells = list(product(DATA, PARTITIONS))
+    return [Key(*cell, name, str(seed), networks) for seed, name, networks in several + alike for cell in cells]
 
 
 def parts(rows: Rows, networks: str = "several") -> dict[str, Runs]:

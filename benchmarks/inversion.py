@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
+from studies import markdown
 from torch import Tensor, nn
 
 from ktpfl_pipeline import methods, models
@@ -221,21 +222,20 @@ def figure(found: dict[str, tuple[Rows, dict[str, Tensor]]]) -> Figure:
     return drawn
 
 
-def table(rows: Rows) -> list[str]:
-    head = "| uploads | SSIM, own class | SSIM, other classes | class recovered, % | accuracy, % | ε |"
-    lines = ["", head, "| --- " * 6 + "|"]
+def table(rows: Rows) -> str:
+    lines = [["uploads", "SSIM, own class", "SSIM, other classes", "class recovered, %", "accuracy, %", "ε"]]
     for way, runs in rows.items():
         own, others, hits, *last = (statistics.fmean(values) for values in zip(*runs, strict=True))
-        rest = " | ".join("" if math.isnan(value) else f"{value:.3g}" for value in last)
+        rest = ["" if math.isnan(value) else f"{value:.3g}" for value in last]
         spread = statistics.stdev(run[0] for run in runs)
-        lines.append(f"| {way} | {own:.2f} ± {spread:.2f} | {others:.2f} | {100 * hits:.0f} | {rest} |")
-    return lines
+        lines.append([way, f"{own:.2f} ± {spread:.2f}", f"{others:.2f}", f"{100 * hits:.0f}", *rest])
+    return markdown(lines)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     found = {name: measured(name) for name in SETS}
-    text = [line for name, (rows, _) in found.items() for line in ("", f"## {name}", *table(rows))]
+    text = [line for name, (rows, _) in found.items() for line in ("", f"## {name}", "", table(rows))]
     figure(found).savefig(measure.ROOT / "docs" / "images" / "inversion.png")
     head = [f"# Inversion of paired logits, {measure.today()}", "", f"{measure.hardware()}; {len(SEEDS)} seeds."]
     measure.write("inversion", head + text)

@@ -5,8 +5,7 @@
     python benchmarks/pages.py table                        writes the tables of the kept runs into the pages
 
 `keep` writes benchmarks/results/runs/<page>.csv: one row per run, client and evaluation, with the mean accuracy over
-the last rounds. New runs replace runs of the same setting, method and seed. `METHOD=NAME` before the files stores the
-runs of a method under another name, to keep the runs of an earlier rule.
+the last rounds. New runs replace runs of the same setting, method and seed.
 """
 
 import json
@@ -60,11 +59,9 @@ def kept(page: str) -> Path:
     return KEPT / f"{page}.csv"
 
 
-def keep(page: str, *given: str) -> None:
+def keep(page: str, *files: str) -> None:
     """Add the runs of files to the kept rows of a page."""
-    names = dict(each.split("=") for each in given if "=" in each)
-    new = [row for file in given if "=" not in file for each in runs_in(Path(file)) for row in rows_of(*each)]
-    new = [{**row, "method": names.get(row["method"], row["method"])} for row in new]
+    new = [row for file in files for each in runs_in(Path(file)) for row in rows_of(*each)]
     there = {tuple(row[name] for name in COLUMNS[:3]) for row in new}
     rows = [*(row for row in read(kept(page)) if tuple(row[name] for name in COLUMNS[:3]) not in there), *new]
     overwrite(kept(page), rows)

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import measure
 import numpy as np
 import torch
+from studies import markdown
 from torch import nn
 
 from ktpfl_pipeline.analysis.statistics import difference
@@ -109,13 +110,13 @@ def interval(reference: list[float], taken: list[float]) -> str:
 def table(turns: dict[str, list[Turn]], rounds: int) -> list[str]:
     rivals = [name for name in turns if not name.startswith("ours")]
     heads = ["", "seconds a round", *(f"× {name}" for name in rivals), "start-up", "accuracy", "seconds of each turn"]
-    lines = [heads, ["---"] * len(heads)]
+    lines = [heads]
     for name, found in turns.items():
         seconds, startup, accuracy = (list(each) for each in zip(*found, strict=True))
         ratios = [interval([each.seconds for each in turns[one]], seconds) if one != name else "1" for one in rivals]
         shown = [f"{statistics.median(seconds) / rounds:.2f}", *ratios, f"{statistics.median(startup):.1f}"]
         lines.append([name, *shown, f"{statistics.mean(accuracy):.1%}", " ".join(f"{each:.2f}" for each in seconds)])
-    return [f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines]
+    return markdown(lines).replace("|  |", "| |").splitlines()
 
 
 def race(asked: argparse.Namespace, batch: int) -> list[str]:

@@ -25,5 +25,3 @@ def test_new_runs_replace_runs_of_the_same_setting_method_and_seed(
     pages.keep("page", "a")
     pages.keep("page", "b", "c")
     assert read(pages.kept("page")) == [*found["b"], *found["c"]]
-    pages.keep("page", "1=earlier", "a")
-    assert [row["method"] for row in read(pages.kept("page"))] == ["1", "1", "earlier"]
