@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +14,7 @@ from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import NO_PUBLIC, OPEN_PART, Experiment
 from ktpfl_pipeline.core.machine.resources import used_up_by
 from ktpfl_pipeline.core.rounds import contract
-from ktpfl_pipeline.core.warnings import collected, recall, warn
+from ktpfl_pipeline.core.warnings import recall, warn
 from ktpfl_pipeline.data import public
 from ktpfl_pipeline.data.feature_skew import FeatureSkew
 from ktpfl_pipeline.data.federated import FederatedData, PublicSet
@@ -24,7 +23,7 @@ from ktpfl_pipeline.data.partition import NATURAL, ClientIndices, natural, parti
 from ktpfl_pipeline.data.sources.files import path_in
 from ktpfl_pipeline.models import pretrained, transformers
 from ktpfl_pipeline.runs.assembly import assemble
-from ktpfl_pipeline.runs.samples import check_owners, load_private, load_public
+from ktpfl_pipeline.runs.samples import check_owners, keeping_warnings, load_private, load_public
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,17 +36,13 @@ ANY = 2**62
 
 
 @used_up_by("Making the public set")
+@keeping_warnings
 def sample_public_set(experiment: Experiment, private: Any, public_images: Any) -> Any:
     """Return the `PublicSet`: an open part of the private data, a public dataset without private samples, or none."""
-    with collected() as found:
-        recall(public_images.warnings)
-        made = _public_set(experiment, private, public_images.inputs)
-    return replace(made, warnings=tuple(found))
-
-
-def _public_set(experiment: Experiment, private: Any, public_images: Tensor) -> PublicSet:
+    recall(public_images.warnings)
+    inputs = public_images.inputs
     if experiment.public.source == NO_PUBLIC:
-        return PublicSet(public_images, dict.fromkeys(experiment.seeds, torch.arange(0)))
+        return PublicSet(inputs, dict.fromkeys(experiment.seeds, torch.arange(0)))
     if experiment.public.source == OPEN_PART:
         if experiment.partition.scheme == NATURAL:
             warn(
@@ -60,12 +55,12 @@ def _public_set(experiment: Experiment, private: Any, public_images: Tensor) -> 
         drawn = {s: public.open_indices(private, experiment.public.share, s, groups) for s in experiment.seeds}
         indices, left_out = {s: chosen for s, (chosen, _) in drawn.items()}, {s: n for s, (_, n) in drawn.items()}
     else:
-        public_images = public.without_overlap(public_images, private.inputs)
-        indices = dict.fromkeys(experiment.seeds, torch.arange(len(public_images)))
+        inputs = public.without_overlap(inputs, private.inputs)
+        indices = dict.fromkeys(experiment.seeds, torch.arange(len(inputs)))
         left_out = dict.fromkeys(experiment.seeds, 0)
     fewest = min(indices, key=lambda seed: len(indices[seed]))
     public.check_size(len(indices[fewest]), experiment.public.batch, left_out[fewest])
-    return PublicSet(public_images, indices)
+    return PublicSet(inputs, indices)
 
 
 @used_up_by("Partitioning the samples")
@@ -83,14 +78,9 @@ def partition_clients(
     return made, to_table(made.partitions, private.labels, made.names)
 
 
+@keeping_warnings
 def federated(experiment: Experiment, private: Any, public_set: Any, raw_folder: Path) -> Any:
-    with collected() as found:
-        recall((*private.warnings, *public_set.warnings))
-        made = _federated(experiment, private, public_set, raw_folder)
-    return replace(made, warnings=tuple(found))
-
-
-def _federated(experiment: Experiment, private: Any, public_set: PublicSet, raw_folder: Path) -> FederatedData:
+    recall((*private.warnings, *public_set.warnings))
     asked = experiment.partition
     skew = None if asked.feature_skew == "none" else (asked.feature_skew, asked.feature_levels)
     if skew:

@@ -1,10 +1,12 @@
 """The private and public samples of an experiment: reading, drawing, and conversion to one shape."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import torch
@@ -27,18 +29,26 @@ from ktpfl_pipeline.data.sources.downloads import DownloadError
 from ktpfl_pipeline.data.sources.tokens import check_ids
 
 logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+
+
+def keeping_warnings(make: Callable[P, Any]) -> Callable[P, Any]:
+    """Return a function whose result also has the warnings that were given while it was made."""
+
+    @wraps(make)
+    def kept(*args: P.args, **kwargs: P.kwargs) -> Any:
+        with collected() as found:
+            made = make(*args, **kwargs)
+        return replace(made, warnings=tuple(found))
+
+    return kept
 
 
 @used_up_by("Reading the private samples")
+@keeping_warnings
 def load_private(experiment: Experiment, raw_folder: Path) -> Any:
     """Return the private samples, (M, ...), with the experiment's channels and image size, and with owners if known."""
-    with collected() as found:
-        samples = _private(experiment, raw_folder)
-    return replace(samples, warnings=tuple(found))
-
-
-def _private(experiment: Experiment, raw_folder: Path) -> Any:
-    source, reading = experiment.private.source, _reading(experiment)
+    source, reading = experiment.private.source, Reading.of(experiment.image, experiment.text)
     try:
         samples = load(source, raw_folder, experiment.private.classes, reading)
     except DownloadError as error:
@@ -62,23 +72,18 @@ def _private(experiment: Experiment, raw_folder: Path) -> Any:
 
 
 @used_up_by("Reading the public samples")
+@keeping_warnings
 def load_public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     """Return the inputs from which the public set is drawn, (M, ...), in the shape of private inputs: a `PublicSet`.
 
     There are no inputs if the public source is ``none``.
     """
-    with collected() as found:
-        inputs = _public(experiment, raw_folder, private)
-    return PublicSet(inputs, warnings=tuple(found))
-
-
-def _public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
     source = experiment.public.source
     if source == OPEN_PART:
-        return private.inputs
+        return PublicSet(private.inputs)
     if source == NO_PUBLIC:
-        return private.inputs[:0]
-    reading = _reading(experiment, private)
+        return PublicSet(private.inputs[:0])
+    reading = Reading.of(experiment.image, experiment.text).of_public(private)
     public = sources.load_public(source, experiment.private.source, raw_folder, reading)
     if narrow := pixels(public):
         warn("Pixels", f"{source}: {narrow}")
@@ -90,7 +95,7 @@ def _public(experiment: Experiment, raw_folder: Path, private: Any) -> Any:
         )
     if private.vocabulary is not None:
         check_ids(public, private.vocabulary.size, f"the public source {source!r}")
-    return public
+    return PublicSet(public)
 
 
 def _without_gaps(samples: Any, source: str) -> Any:
@@ -115,9 +120,9 @@ def _without_gaps(samples: Any, source: str) -> Any:
 
 
 def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None:
-    """Check that private samples have owners if the partition is ``natural``.
+    """Raise InputError if the partition is ``natural`` and the samples have no owners.
 
-    Raises InputError if owners are missing. For an ``.npz`` file the message lists its arrays.
+    For an ``.npz`` file the message lists its arrays.
     """
     if experiment.partition.scheme != NATURAL or isinstance(samples, OwnedDataset):
         return
@@ -128,12 +133,6 @@ def check_owners(experiment: Experiment, samples: Any, raw_folder: Path) -> None
         f"partition.scheme is natural, and the samples of the private source {source!r} have no owners{has}: choose"
         " one with owners (an .npz file with an array 'clients', a folder per client), or another scheme."
     )
-
-
-def _reading(experiment: Experiment, private: Any = None) -> Any:
-    """Return how image files and texts are read, a `data.sources.Reading`; public texts like `private`."""
-    reading = Reading.of(experiment.image, experiment.text)
-    return reading if private is None else reading.of_public(private)
 
 
 def _shaped(experiment: Experiment, inputs: Any) -> Any:

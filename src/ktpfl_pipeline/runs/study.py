@@ -86,10 +86,7 @@ def plan(name: str, cells: Sequence[CellSettings], raw_folder: Path) -> list[Pla
 
 
 def check_possible(planned: Sequence[Planned]) -> None:
-    """Check that the data of all cells can be made.
-
-    Raises InputError if the data of a cell cannot be made; the message names the first such setting.
-    """
+    """Raise InputError if the data of a cell cannot be made; the message names the first such setting."""
     for each in planned:
         if each.cell.failed:
             raise InputError(each.cell.failed)

@@ -114,10 +114,7 @@ def chosen(study: Study, experiment: str) -> Tuned:
 
 
 def check_validation(name: str, experiment: Experiment, data: FederatedData) -> None:
-    """Check that every client has validation samples.
-
-    Raises InputError if a client has none; the message names the first such client.
-    """
+    """Raise InputError if a client has no validation samples; the message names the first such client."""
     for seed, clients in data.partitions.items():
         for client, own in clients.items():
             if not len(own.validation):
