@@ -84,7 +84,6 @@ def by_method(kept: Rows) -> str:
 
 
 def tables() -> dict[Path, Tables]:
-    """Return the tables of the kept rows by page and heading."""
     kept = read(KEPT)
     return {PAGE: {HEADING: by_method(kept)}, EVERY: {HEADING: by_setting(kept)}}
 

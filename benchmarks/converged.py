@@ -193,7 +193,6 @@ STUDY = Study(
 
 
 def run() -> None:
-    """Do the missing runs of those that the pages show."""
     STUDY.run(shown_runs())
 
 
@@ -295,7 +294,6 @@ def convergence(rows: Rows) -> str:
 
 
 def tables(rows: Rows) -> dict[Path, Tables]:
-    """Return every table of both pages by the heading above it."""
     by_part = parts(rows)
     found = {
         PAGE: {

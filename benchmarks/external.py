@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import yaml
 from measure import RAW, RESULTS, ROOT
-from studies import LOCAL, drawn, named, overwrite, read, write
+from studies import LOCAL, Rows, drawn, named, overwrite, read, write
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
 from ktpfl_pipeline.analysis.statistics import Difference, holm, paired, std_over_seeds
@@ -146,38 +146,32 @@ RULES: dict[str, Callable[[list[float]], float]] = {
 
 
 class Kept:
-    """The kept runs of one setting."""
+    """The kept runs of one setting; there are none if the file is missing."""
 
     def __init__(self, setting: str) -> None:
-        """Read them; there are none if the file is missing."""
-        file = KEPT / f"{setting}.csv"
-        self.rows = (
-            pd.read_csv(file, dtype={"accuracies": str})
-            if file.exists()
-            else pd.DataFrame(columns=["method", "seed", "client"])
-        )
+        self.rows = read(KEPT / f"{setting}.csv")
 
     def by_seed(self, method: str, rule: str, client: str = "", mean: str = "clients") -> dict[int, float]:
         """Return a method's accuracy by seed in percent, by a rule: that of one client, or the mean over clients.
 
         With the mean over ``samples``, clients have their numbers of test samples as weights.
         """
-        found = self.rows[self.rows["method"] == method]
-        if client:
-            found = found[found["client"] == int(client)]
+        found: dict[int, Rows] = {}
+        for row in self.rows:
+            if row["method"] == method and client in ("", row["client"]):
+                found.setdefault(int(row["seed"]), []).append(row)
         means = {
-            int(str(seed)): np.average(
-                [[*map(float, row.split())] for row in own["accuracies"]],
+            seed: np.average(
+                [[*map(float, row["accuracies"].split())] for row in own],
                 axis=0,
-                weights=own["test_samples"] if mean == "samples" else None,
+                weights=[int(row["test_samples"]) for row in own] if mean == "samples" else None,
             ).tolist()
-            for seed, own in found.groupby("seed")
+            for seed, own in sorted(found.items())
         }
         return {seed: RULES[rule](values) for seed, values in means.items()}
 
 
 def cells_by_setting() -> dict[str, list[dict[str, str]]]:
-    """Return the published cells of each setting."""
     found: dict[str, list[dict[str, str]]] = {}
     for cell in read(KEPT / "published.csv"):
         found.setdefault(cell["setting"], []).append(cell)
@@ -311,12 +305,10 @@ def counts() -> str:
 
 
 def tables() -> dict[str, str]:
-    """Return the tables of the page, each by its heading."""
     return {"## Counts\n": counts(), **{f"## {source}\n": comparison(source) for source in settings_by_source()}}
 
 
 def table() -> None:
-    """Write the table of every source below its heading, and that of the counts."""
     write(PAGE, tables())
 
 

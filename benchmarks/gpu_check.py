@@ -81,7 +81,6 @@ def ways(device: str) -> dict[str, dict[str, Any]]:
 
 
 def samples(number: int, channels: int) -> LabeledDataset:
-    """Return random images and labels."""
     images = torch.randint(0, 256, (number, channels, 28, 28), dtype=torch.uint8)
     return LabeledDataset(images, torch.randint(0, 10, (number,)))
 

@@ -140,7 +140,6 @@ def squared_error(found: Tensor, targets: Tensor) -> Tensor:
 
 
 def classes_of(client: Client) -> list[int]:
-    """Return the classes of a client's private images, ascending."""
     return sorted(set(client.train.labels.tolist()))
 
 

@@ -1,7 +1,6 @@
 """When does learning together pay? A map of settings with converged clients, and its prediction before training.
 
     python benchmarks/map.py run        the missing runs, about an hour; several processes may run at once
-    python benchmarks/map.py plan       the number of runs that are missing
     python benchmarks/map.py page       the answer, tables and figure of docs/results/map.md, from the kept runs
 
 A setting is a dataset, a number of training samples and of classes per client, a number of clients, a public set and
@@ -386,7 +385,5 @@ if __name__ == "__main__":
         STUDY.run(wanted())
     elif sys.argv[1:] == ["page"]:
         page()
-    elif sys.argv[1:] == ["plan"]:
-        print(f"{len(STUDY.missing(wanted()))} of {len(wanted())} runs are missing.")
     else:
         raise SystemExit(__doc__)

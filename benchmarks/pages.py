@@ -60,7 +60,6 @@ def kept(page: str) -> Path:
 
 
 def keep(page: str, *files: str) -> None:
-    """Add the runs of files to the kept rows of a page."""
     new = [row for file in files for each in runs_in(Path(file)) for row in rows_of(*each)]
     there = {tuple(row[name] for name in COLUMNS[:3]) for row in new}
     rows = [*(row for row in read(kept(page)) if tuple(row[name] for name in COLUMNS[:3]) not in there), *new]

@@ -51,7 +51,6 @@ class Peer:
         return [value for value in found.state_dict().values() if value.is_floating_point()]
 
     def data(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return the inputs and labels of a client's training samples."""
         train = self.fed.by_id[n].train
         return kinds.of(train.inputs).to_float(train.inputs, torch.float64), train.labels
 
