@@ -1,6 +1,6 @@
 """How often a choice on few validation samples is right, and how often intervals of single clients cover the truth.
 
-    python benchmarks/decisions.py    prints the table of docs/fair_comparisons.md and the coverage of intervals, about a minute
+    python benchmarks/decisions.py    prints the table of docs/fair_comparisons.md, and the coverage of intervals
 
 Two models of a client are right on a sample with given probabilities. On `SHARED` of the samples the same random number
 decides for both, so that they are mostly right together, as models that are trained alike.
