@@ -81,7 +81,7 @@ def formulas(name: str) -> str:
     for page in FORMULAS:
         file = ROOT / "docs" / f"{page}.md"
         for heading in re.findall(r"^## (.*)$", file.read_text("utf-8"), re.MULTILINE) if file.exists() else ():
-            if wanted & {heading, *heading.split(" and ")}:
+            if wanted & {heading, *re.split(", | and ", heading)}:
                 anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
                 return f"{page}.md#{anchor}"
     return f"{KT_PFL}.md"

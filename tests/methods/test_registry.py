@@ -78,7 +78,7 @@ def test_methods_that_private_training_covers() -> None:
     assert {name for name, preset in METHODS.items() if preset.kind.covered} == {
         *("kt_pfl", "kt_pfl_joint", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl"),
         *("fedmd", "feddf", "feddf_soft", "ds_fl", "comet", "local", "scarlet"),
-        *("kt_pfl_params", "fedavg", "pfedhn", "fedper", "fedbn"),
+        *("kt_pfl_params", "fedavg", "fedadam", "fedyogi", "fedadagrad", "pfedhn", "fedper", "fedbn"),
     }
 
 

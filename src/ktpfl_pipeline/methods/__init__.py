@@ -110,6 +110,15 @@ ONE_ARCHITECTURE = {
     "fedavg_ft": Preset(".fedavg:FedAvgFT", compared=False),
     "fedprox": Preset(".fedprox:FedProx"),
     "scaffold": Preset(".scaffold:SCAFFOLD"),
+    "fedadam": Preset(".fedopt:FedOpt", "FedAdam"),
+    # The two other optimizers of the FedAdam paper.
+    "fedyogi": Preset(".fedopt:FedOpt", "FedYogi", {"optimizer": "yogi"}, compared=False),
+    "fedadagrad": Preset(
+        ".fedopt:FedOpt",
+        "FedAdagrad",
+        {"optimizer": "adagrad", "server_rate": 0.1, "beta1": 0.0},
+        compared=False,
+    ),
     "per_fedavg": Preset(".per_fedavg:PerFedAvg"),
     # The Hessian-free version of Per-FedAvg.
     "per_fedavg_hf": Preset(".per_fedavg:PerFedAvg", "Per-FedAvg (HF)", {"hessian": True}, compared=False),

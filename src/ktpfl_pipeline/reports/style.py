@@ -47,7 +47,7 @@ _LOOKS = {
         "#117733": {"sim_pfl": "d", "fml": "s", "per_fedavg": "^", "per_fedavg_hf": "v", "apfl": "D", "fedala": "o"},
         VERMILION: {"topk_pfl": "D", "fedkd": "v", "fedavg": "o", "fedbn": ">", "fedprox": "s"},
         "#e69f00": {"fedmd": "X", "fedmrl": "^", "fedavg_ft": "s", "fedbabu": "<"},
-        "#999933": {"feddf": "p", "scarlet": "s", "scaffold": "D"},
+        "#999933": {"feddf": "p", "scarlet": "s", "scaffold": "D", "fedadam": "^", "fedyogi": "v", "fedadagrad": "P"},
         "#882255": {"feddf_soft": "h", "selective_fd": "d", "pfedme": "p", "fedrod": "s"},
         "#aa4499": {"pfeddf": "*", "fedfomo": "s", "gpfl": "^"},
         "#44aa99": {"ds_fl": "P", "heur_fedamp": "8", "fedcp": "h"},
