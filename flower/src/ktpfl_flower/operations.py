@@ -24,7 +24,7 @@ from ktpfl_pipeline.methods import METHODS, fedproto
 TRIED = (
     *("kt_pfl", "kt_pfl_paper_literal", "kt_pfl_authors", "sim_pfl", "topk_pfl", "fedmd", "feddf_soft", "pfeddf_soft"),
     *("ds_fl", "comet", "feddf", "pfeddf", "fedproto", "fedtgp", "fedavg", "fedavg_ft", "pfedhn", "kt_pfl_joint"),
-    *("kt_pfl_params", "local", "local_matched", "local_5x"),
+    *("kt_pfl_params", "fedadam", "fedyogi", "fedadagrad", "local", "local_matched", "local_5x"),
 )
 """Methods whose runs with real clients equal those in one process bit for bit, which a test shows. Other methods send a
 part of a model or fewer predictions, or train by a rule that is not in the table of operations."""
