@@ -20,7 +20,8 @@ from full_disk import full_disk
 from PIL import Image
 
 from ktpfl_pipeline import models
-from ktpfl_pipeline.analysis import kept, serving
+from ktpfl_pipeline.analysis import kept
+from ktpfl_pipeline.analysis.inputs import facts
 from ktpfl_pipeline.config import parsing
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.dataset import LabeledDataset
@@ -42,7 +43,7 @@ TICKETS = "text,label\n" + "".join(f"the {w} is broken,{n % 2}\n" for n, w in en
 
 def written(folder: Path, samples: LabeledDataset, architecture: str, scale: Any = None, **reading: Any) -> kept.Kept:
     """Write an untrained model of an architecture for such samples."""
-    about = serving.facts(samples, samples.classes, scale, Reading(**reading))
+    about = facts(samples, samples.classes, scale, Reading(**reading))
     torch.manual_seed(0)
     weights = params_of(models.build(architecture, samples.shape, samples.classes))
     return kept.save(folder, weights, {**about, "architecture": architecture}, folder.parent)

@@ -7,9 +7,10 @@ image files are read, as in training. Everything else is an array in the form of
 import base64
 import binascii
 import io
+import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ktpfl_pipeline.analysis.serving import Served
+from ktpfl_pipeline.core import kinds
+from ktpfl_pipeline.core.dataset import LabeledDataset, Vocabulary
 from ktpfl_pipeline.core.errors import InputError, listed, plural
 from ktpfl_pipeline.data.converters import tables
 from ktpfl_pipeline.data.settings import Text
 from ktpfl_pipeline.data.sources import Reading, adapt, npz, table, tokens
 from ktpfl_pipeline.data.sources.files import IMAGE_SUFFIXES, readable
 from ktpfl_pipeline.data.sources.parts import MISSING, NUMBER
-from ktpfl_pipeline.data.sources.photographs import photographs
+from ktpfl_pipeline.data.sources.photographs import AS_THEY_ARE, photographs
+from ktpfl_pipeline.data.standardization import Fitted, of_plain
 
 FORMS = {"rows": "rows of a table (.csv)", "texts": "texts (.csv with a column 'text')", "images": "image files"}
 """Forms and their descriptions; the form of other inputs is ``arrays``."""
@@ -38,63 +41,98 @@ TOKENIZER = "tokenizer.json"
 """The name of a tokenizer file next to a model."""
 
 
-@dataclass(frozen=True, eq=False)
+def facts(
+    samples: LabeledDataset, classes: int, scale: Fitted | None = None, reading: Reading = AS_THEY_ARE
+) -> dict[str, Any]:
+    """Return, as plain values, what `Inputs` and a kept model need to know about the inputs of a federation's models.
+
+    Args:
+        samples: samples in the form of the source; their number does not matter.
+        classes: K, the number of classes.
+        scale: the quantities fitted to the training samples; None if there are none.
+        reading: how image files and texts were read.
+    """
+    known = samples.vocabulary
+    return {
+        "reading": {"size": reading.size, "window": reading.window, "text": asdict(reading.text)},
+        "kind": samples.kind.name,
+        "shape": list(samples.inputs.shape[1:]),
+        "classes": classes,
+        "class_names": samples.class_names and list(samples.class_names),
+        "columns": samples.columns and list(samples.columns),
+        "fill": fill_of(samples),
+        "missing": list(samples.missing),
+        "scale": scale and scale.plain(),
+        "vocabulary": known and astuple(known),
+    }
+
+
+def fill_of(samples: LabeledDataset) -> list[float] | None:
+    """Return the features' values where one is missing, (F,), of the table of the first sample; None if unknown."""
+    fill = samples.fill
+    return None if fill is None else [float(value) for value in fill.view(-1, fill.shape[-1])[0]]
+
+
 class Inputs:
-    """Reads new inputs of a kept model.
+    """Reads new inputs of a kept model, and prepares them as in training.
 
     Attributes:
-        served: the model's facts.
-        about: the plain values of these facts.
-        place: the folder of the model, which has its tokenizer file, if it needs one.
+        kind: the kind of the inputs.
+        shape: the shape of an input in the form of the source.
+        fill: (F,) float32, the features' values where one is missing; None if the source has none.
+        vocabulary: the vocabulary of token ids; None for other inputs.
     """
 
-    served: Served
-    about: Mapping[str, Any]
-    place: Path
+    def __init__(self, known: Mapping[str, Any], place: Path) -> None:
+        """Read what `facts` returned. `place` is the folder of the model, with its tokenizer file if it needs one."""
+        self._known, self._place = known, place
+        self.kind, self.shape = kinds.KINDS[known["kind"]], tuple(known["shape"])
+        self._features = known.get("columns")
+        self.fill = None if known.get("fill") is None else torch.tensor(known["fill"])
+        self._scale = known["scale"] and of_plain(known["scale"])
+        size, padding, words, *others = known["vocabulary"] or (0, None, None)
+        self.vocabulary = Vocabulary(size, padding, words and tuple(words), *others) if size else None
 
     @cached_property
     def form(self) -> str:
         """The form of the inputs: ``rows``, ``texts``, ``images`` or ``arrays``."""
-        served = self.served
-        if served.columns:
+        if self._features:
             return "rows"
-        if (known := served.vocabulary) and (
-            known.tokenizer or self.about["reading"]["text"]["tokenizer"] == TOKENIZER
-        ):
+        if (known := self.vocabulary) and (known.tokenizer or self._known["reading"]["text"]["tokenizer"] == TOKENIZER):
             return "texts"
-        return "images" if served.kind.pixels and served.shape[0] in (1, 3) else "arrays"
+        return "images" if self.kind.pixels and self.shape[0] in (1, 3) else "arrays"
 
     @property
     def described(self) -> str:
         """The form, with the shape or the columns, for messages."""
         if self.form == "rows":
             return f"{FORMS['rows']} with the columns {listed([*self.columns])}"
-        shape = " × ".join(map(str, self.served.shape))
+        shape = " × ".join(map(str, self.shape))
         return f"{FORMS.get(self.form, ARRAYS)} of shape {shape}" if self.form != "texts" else FORMS["texts"]
 
     @cached_property
     def columns(self) -> dict[str, list[str]]:
         """The columns of the table by name, with the categories of each; a column of numbers has none."""
         found: dict[str, list[str]] = {}
-        for name in self.served.columns or ():
-            column, _, category = name.partition("=") if self.served.fill is not None else (name, "", "")
+        for name in self._features or ():
+            column, _, category = name.partition("=") if self.fill is not None else (name, "", "")
             found.setdefault(column, []).extend([category] if category else [])
         return found
 
     @cached_property
     def _like(self) -> dict[str, Any]:
-        names, fill = self.served.columns or [], self.served.fill
+        names, fill = self._features or [], self.fill
         return {"columns": names, "fill": np.full(len(names), np.nan) if fill is None else fill.numpy()}
 
     @cached_property
     def _reading(self) -> Reading:
-        known = self.about["reading"]
-        text = Text(**{**known["text"], "length": self.served.shape[0] if self.served.vocabulary else None})
+        known = self._known["reading"]
+        text = Text(**{**known["text"], "length": self.shape[0] if self.vocabulary else None})
         size, window = (
             None if known[name] is None else (known[name][0], known[name][1]) for name in ("size", "window")
         )
-        names = None if self.served.columns is None else tuple(self.served.columns)
-        return Reading(size, window, text=text, known=self.served.vocabulary, columns=names)
+        names = None if self._features is None else tuple(self._features)
+        return Reading(size, window, text=text, known=self.vocabulary, columns=names)
 
     def of_file(self, file: Path, decimal: str = ".", missing: Sequence[str] = ()) -> Tensor:
         """Return the inputs in a file, or in a folder of image files, in the form of the source, (B, ...).
@@ -111,7 +149,7 @@ class Inputs:
         if not file.exists():
             raise InputError(f"There is no file {file}: correct the path. The model takes {self.described}.")
         if file.is_dir() or suffix in IMAGE_SUFFIXES:
-            if not self.served.kind.pixels:
+            if not self.kind.pixels:
                 raise InputError(f"{file} has images, and the model takes {self.described}: give such a file.")
             files = self.files_of(file)
             if files == [file] and file.is_dir():
@@ -135,7 +173,7 @@ class Inputs:
         """Return texts as token ids, (B, L) int64. Raises InputError if the model does not take texts."""
         if self.form != "texts":
             raise InputError(f"The model does not take texts: it takes {self.described}.")
-        return tokens.tokenized(texts, self._reading, "the input", self.place)[0]
+        return tokens.tokenized(texts, self._reading, "the input", self._place)[0]
 
     def of_request(self, given: Any) -> Tensor:
         """Return the inputs of a request to MLflow, in the form of the source, (B, ...).
@@ -150,7 +188,7 @@ class Inputs:
         if isinstance(given, np.ndarray | Tensor) or not hasattr(given, "keys"):
             return torch.as_tensor(given)
         cells = {str(name): list(given[name]) for name in given.keys()}  # noqa: SIM118 - of a DataFrame too
-        needed = {"rows": [*self.columns], "texts": [TEXT], "images": [IMAGE]}.get(self.form, [])
+        needed = [*self._types]
         if not needed or (lacking := [name for name in needed if name not in cells]):
             found = (
                 f"no column {lacking[0]!r}, only {listed([*cells])}" if needed else f"the columns {listed([*cells])}"
@@ -171,33 +209,65 @@ class Inputs:
     def example(self) -> dict[str, Any]:
         """Return a request to MLflow with one input, as JSON has it. No value in it is a client's own."""
         if self.form == "rows":
-            names, fill = self.served.columns or [], self._like["fill"]
+            names, fill = self._features or [], self._like["fill"]
             usual = {name: 0.0 if np.isnan(value) else float(value) for name, value in zip(names, fill, strict=True)}
             row = [
                 max(found, key=lambda each: usual[f"{name}={each}"]) if found else usual[name]
                 for name, found in self.columns.items()
             ]
-            return {"dataframe_split": {"columns": [*self.columns], "data": [row]}}
-        if self.form == "texts":
-            words = (self.served.vocabulary and self.served.vocabulary.words) or ()
-            return {"dataframe_split": {"columns": [TEXT], "data": [[" ".join(words[2:6]) or "text"]]}}
-        if self.form == "images":
-            return {"dataframe_split": {"columns": [IMAGE], "data": [[self._blank()]]}}
-        return {"inputs": torch.zeros(1, *self.served.shape, dtype=self.served.kind.dtype).tolist()}
+        elif self.form == "texts":
+            words = (self.vocabulary and self.vocabulary.words) or ()
+            row = [" ".join(words[2:6]) or "text"]
+        elif self.form == "images":
+            row = [self._blank()]
+        else:
+            return {"inputs": torch.zeros(1, *self.shape, dtype=self.kind.dtype).tolist()}
+        return {"dataframe_split": {"columns": [*self._types], "data": [row]}}
 
     def schema(self) -> list[dict[str, Any]]:
         """Return the inputs in the form of MLflow's signatures."""
-        if self.form == "rows":
-            return [
-                {"name": name, "type": "string" if found else "double", "required": True}
-                for name, found in self.columns.items()
-            ]
-        if self.form == "texts":
-            return [{"name": TEXT, "type": "string", "required": True}]
-        if self.form == "images":
-            return [{"name": IMAGE, "type": "binary", "required": True}]
-        dtype = str(self.served.kind.dtype).removeprefix("torch.")
-        return [{"type": "tensor", "tensor-spec": {"dtype": dtype, "shape": [-1, *self.served.shape]}}]
+        if self._types:
+            return [{"name": name, "type": kind, "required": True} for name, kind in self._types.items()]
+        dtype = str(self.kind.dtype).removeprefix("torch.")
+        return [{"type": "tensor", "tensor-spec": {"dtype": dtype, "shape": [-1, *self.shape]}}]
+
+    @cached_property
+    def _types(self) -> dict[str, str]:
+        """The columns of a request with MLflow's names of their types; empty for arrays."""
+        only = {"texts": {TEXT: "string"}, "images": {IMAGE: "binary"}}
+        return only.get(self.form) or {name: "string" if found else "double" for name, found in self.columns.items()}
+
+    def numbers(self, inputs: Tensor) -> Tensor:
+        """Return inputs, (B, ...) in the form of the source, as a model takes them.
+
+        A missing value, NaN, is replaced by the value that `ktpfl convert csv` stored for its feature. Raises
+        InputError if their shape is another one, a value is not finite and cannot be replaced, or a token id does not
+        exist.
+        """
+        if inputs.dtype != self.kind.dtype and not (inputs.is_floating_point() and self.kind.standardized):
+            raise InputError(f"The inputs are {inputs.dtype}, but the model takes {self.kind.name}: {self.kind.form}.")
+        if tuple(inputs.shape[1:]) != self.shape or not len(inputs):
+            raise InputError(
+                f"The inputs have the shape {tuple(inputs.shape[1:])}, but the model takes {self.kind.name} of shape "
+                f"{self.shape}. Give one or more of them, (B, ...)."
+            )
+        if inputs.is_floating_point():
+            inputs = self._finite(inputs)
+        if self.vocabulary is not None:
+            tokens.check_ids(inputs, self.vocabulary.size, "the input")
+        return self.kind.to_float(self._scale(inputs) if self._scale else inputs)
+
+    def _finite(self, inputs: Tensor) -> Tensor:
+        """Return features whose missing values are replaced. Raises InputError if a value is not finite."""
+        if self.fill is not None and len(self.fill) == math.prod(self.shape):
+            inputs = inputs.where(~inputs.isnan(), self.fill.view(self.shape))
+        wrong = ~inputs.isfinite().flatten(1).all(dim=1)
+        if wrong.any():
+            raise InputError(
+                f"Input {int(wrong.nonzero()[0])} (from 0) has a value that is not finite, and no value for missing "
+                "ones is known: replace it. Tables that `ktpfl convert csv` converted have such values."
+            )
+        return inputs
 
     def _of_table(self, file: Path, decimal: str, missing: Sequence[str]) -> Tensor:
         found = table.read(file)
@@ -217,11 +287,11 @@ class Inputs:
             raise InputError(f"{file} begins with {odd}, a number: put a line with the names of the columns first.")
         like = {"columns": [*read], "fill": np.full(len(read), np.nan)}
         values = torch.from_numpy(tables.encoded(file, read, like, rows, decimal)["features"])  # (B, F), or (L, C)
-        return values if len(self.served.shape) == 1 else self._shaped(values.T.contiguous())
+        return values if len(self.shape) == 1 else self._shaped(values.T.contiguous())
 
     def _without_missing(self, found: table.Table, missing: Sequence[str], decimal: str) -> table.Table:
         """Return the cells of a table, with None for missing ones, of which training had strings of its own."""
-        absent = {*MISSING, *self.about.get("missing", ()), *missing}
+        absent = {*MISSING, *self._known.get("missing", ()), *missing}
         exact = [name for name, values in self.columns.items() if values]
         return {
             name: tables.with_missing(cells, absent, None if name in exact else decimal)
@@ -237,21 +307,21 @@ class Inputs:
                 f"be empty. The model takes {self.described}."
             )
         features = torch.from_numpy(tables.encoded(file, read, self._like, rows, decimal)["features"])
-        return features.view(-1, *self.served.shape)
+        return features.view(-1, *self.shape)
 
     def _shaped(self, given: Tensor) -> Tensor:
         """Return one or several arrays, with or without the first dimension, as several."""
-        several = given.unsqueeze(0) if given.ndim == len(self.served.shape) else given
-        return several.to(self.served.kind.dtype) if self.served.kind.standardized else several
+        several = given.unsqueeze(0) if given.ndim == len(self.shape) else given
+        return several.to(self.kind.dtype) if self.kind.standardized else several
 
     def _images(self, where: Path, files: list[Path]) -> Tensor:
         return self._adapted(photographs(where, files, self._reading, listed=True)[0], where)
 
     def _adapted(self, inputs: Tensor, where: Path) -> Tensor:
         """Return images with the channels and the size of training; gray images are also repeated without a size."""
-        shape = self.served.shape
+        shape = self.shape
         gray = inputs.ndim == 4 and inputs.shape[1] == 1 and tuple(inputs.shape[2:]) == shape[1:]
-        if not self.served.kind.pixels or inputs.dtype != torch.uint8 or not (self._reading.size or gray):
+        if not self.kind.pixels or inputs.dtype != torch.uint8 or not (self._reading.size or gray):
             return inputs
         return adapt(inputs, shape, f"the images of {where}")
 
@@ -275,7 +345,7 @@ class Inputs:
     def _blank(self) -> str:
         from PIL import Image
 
-        channels, height, width = self.served.shape
+        channels, height, width = self.shape
         file = io.BytesIO()
         Image.new("L" if channels == 1 else "RGB", (width, height)).save(file, "PNG")
         return base64.b64encode(file.getvalue()).decode()

@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.analysis.inputs import TOKENIZER, Inputs
-from ktpfl_pipeline.analysis.serving import Served
+from ktpfl_pipeline.core import joint
+from ktpfl_pipeline.core.dataset import TokenShape
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.extensions import OURS, add_imports
-from ktpfl_pipeline.core.joint import common_of
 from ktpfl_pipeline.core.machine.files import replacing
+from ktpfl_pipeline.core.model_facts import facts_of
 from ktpfl_pipeline.data.settings import AUTO
 from ktpfl_pipeline.data.sources.tokens import CHARACTERS, WORDS
 from ktpfl_pipeline.models import transformers
@@ -48,14 +49,14 @@ def save(folder: Path, weights: Mapping[str, Tensor], about: Mapping[str, Any], 
     Args:
         folder: the folder.
         weights: the complete weights, as in `state_dict`.
-        about: the facts that `serving.facts` returns, the ``architecture``, and further plain values.
+        about: the facts that `inputs.facts` returns, the ``architecture``, and further plain values.
         start: where the relative path of a tokenizer file starts.
 
     Raises:
         InputError: if the tokenizer file does not exist, or the files cannot be written.
     """
     kept = {name: tensor.cpu() for name, tensor in weights.items()}
-    names = {name: name for name in (about["architecture"], common_of(weights)) if name}
+    names = {name: name for name in (about["architecture"], joint.common_of(weights)) if name}
     with replacing(folder, f"The model {folder}") as partial:
         partial.mkdir(parents=True)
         for place, name in enumerate(filter(transformers.is_one, names)):
@@ -73,10 +74,10 @@ def save(folder: Path, weights: Mapping[str, Tensor], about: Mapping[str, Any], 
             torch.save(kept, opened)  # with a path, torch would hide the system's error message
         (partial / ABOUT).write_text(json.dumps(known, indent=1), encoding="utf-8")
         _copy_code(partial / CODE, [*names])
-        inputs = Inputs(Served(known), known, partial)
-        (partial / EXAMPLE).write_text(json.dumps(inputs.example()), encoding="utf-8")
-        _describe(partial, inputs, [*names])
-        Kept(partial, own=None).predict_request(inputs.example())
+        written = Kept(partial, own=None)
+        (partial / EXAMPLE).write_text(json.dumps(written.inputs.example()), encoding="utf-8")
+        _describe(partial, written, [*names])
+        written.predict_request(written.inputs.example())
     return Kept(folder, own=None)
 
 
@@ -107,22 +108,22 @@ def _code() -> dict[str, Path]:
     return found
 
 
-def _describe(folder: Path, inputs: Inputs, architectures: Collection[str]) -> None:
+def _describe(folder: Path, kept: "Kept", architectures: Collection[str]) -> None:
     """Write the files with which MLflow loads a model and makes its environment. JSON is YAML too."""
     packages = [*PACKAGES, *(each for name in architectures for each in OF_FAMILIES.get(name.partition(":")[0], ()))]
     packages += ["tokenizers"] * (folder / TOKENIZER).exists()
     (folder / "requirements.txt").write_text("".join(f"{_pinned(each)}\n" for each in packages), encoding="utf-8")
     needed = {"python": platform.python_version(), "build_dependencies": ["pip"]}
     (folder / "python_env.yaml").write_text(json.dumps({**needed, "dependencies": ["-r requirements.txt"]}))
-    answers = [{"type": "double", "name": name, "required": True} for name in inputs.served.class_names]
+    answers = [{"type": "double", "name": name, "required": True} for name in kept.class_names]
     gives = [{"type": "string", "name": PREDICTED, "required": True}, *answers]
     flavor = {"loader_module": __name__, "code": CODE, "env": {"virtualenv": "python_env.yaml"}}
     model = {
         "flavors": {"python_function": {**flavor, "python_version": platform.python_version()}},
         "model_uuid": uuid.uuid4().hex,
         "utc_time_created": str(datetime.now(UTC).replace(tzinfo=None)),
-        "signature": {"inputs": json.dumps(inputs.schema()), "outputs": json.dumps(gives), "params": None},
-        "metadata": {"class_names": inputs.served.class_names},
+        "signature": {"inputs": json.dumps(kept.inputs.schema()), "outputs": json.dumps(gives), "params": None},
+        "metadata": {"class_names": kept.class_names},
     }
     (folder / "MLmodel").write_text(json.dumps(model, indent=1), encoding="utf-8")
 
@@ -146,28 +147,52 @@ class Kept:
     """
 
     def __init__(self, folder: Path, own: Collection[str] | None = ()) -> None:
-        """Read the facts and the weights of a folder; `own` is as for `Served`."""
-        self.about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        """Read a folder. `own` are the architectures of a user's own code that may be imported; None: any."""
+        self.about = known = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         weights = torch.load(folder / WEIGHTS, weights_only=True, map_location="cpu")
-        named = {
+        self.inputs, self._classes, self._own = Inputs(known, folder), known["classes"], own
+        self.class_names = known.get("class_names") or [str(label) for label in range(self._classes)]
+        self._copied = {
             name: f"{transformers.FAMILY}{folder / new.removeprefix(transformers.FAMILY)}"
-            for name, new in self.about.get("architectures", {}).items()
-        }
-        self._served = Served(self.about, own, named)
-        self.class_names, self.inputs = list(self._served.class_names), Inputs(self._served, self.about, folder)
-        self.module = self._served.model(self.about["architecture"], weights)
+            for name, new in known.get("architectures", {}).items()
+        }  # architectures whose folder is here now
+        self.module = self._model(known["architecture"], weights)
 
+    def _model(self, architecture: str, weights: Mapping[str, Tensor]) -> nn.Module:
+        """Return a model of an architecture with complete weights, as in `state_dict`, in evaluation mode."""
+        shape: Any = self.inputs.shape
+        if (known := self.inputs.vocabulary) is not None:
+            shape = TokenShape(shape, known.frequent or known.size, known.padding)
+
+        def build(name: str) -> nn.Module:
+            if models.is_own(name) and self._own is not None and name not in self._own:
+                raise InputError(
+                    f"The model is made by the code {name!r}, which is not part of this package: if you trust that "
+                    f"code, allow it by its name, --own-code {name}."
+                )
+            return models.build(self._copied.get(name, name), shape, self._classes)
+
+        def head(name: str) -> str:
+            found = facts_of(build, name, shape, self.inputs.kind, self._classes).head
+            assert found is not None  # methods that replace or join heads check that there are heads
+            return found.name
+
+        built = joint.built(build, head, architecture, weights).eval()
+        built.load_state_dict(weights)
+        return built
+
+    @torch.no_grad()
     def predict(self, inputs: Any) -> Tensor:
         """Return the class probabilities, (B, K), for inputs in the form of the source, (B, ...).
 
         Raises InputError if their shape is another one, a feature is NaN or infinite, or a token id does not exist.
         """
-        return self._served.predict(self.module, self._served.numbers(torch.as_tensor(inputs)))
+        return torch.softmax(self.module(self.inputs.numbers(torch.as_tensor(inputs))), dim=1)
 
     def predict_request(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the answers to a request in the form of `EXAMPLE`, which MLflow gives to `_Served` as a DataFrame."""
         if "inputs" in request:
-            given = torch.tensor(request["inputs"], dtype=self._served.kind.dtype)
+            given = torch.tensor(request["inputs"], dtype=self.inputs.kind.dtype)
             return self.answers(self.predict(given))
         split = request["dataframe_split"]
         columns = zip(*split["data"], strict=True)

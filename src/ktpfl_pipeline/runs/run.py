@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ktpfl_pipeline import tracking
-from ktpfl_pipeline.analysis import matrix, serving, theorem
+from ktpfl_pipeline.analysis import inputs, matrix, theorem
 from ktpfl_pipeline.analysis.results import FinishedRun, TheoremCheck, recalls, summarize
 from ktpfl_pipeline.analysis.statistics import benign, mean_over_clients
 from ktpfl_pipeline.config.schema import Experiment
@@ -192,9 +192,9 @@ def keep_models(file: Path, job: Job, method: Method[Any], result: engine.Run, f
     personal: Models = opened(method.personal(result.state, fed.by_id, fed))
     about = {
         **{"experiment": job.name, "method": job.method, "seed": fed.seed, "rounds": result.rounds, "key": key},
-        **serving.facts(data.private, fed.classes, data.scale, Reading.of(experiment.image, experiment.text)),
+        **inputs.facts(data.private, fed.classes, data.scale, Reading.of(experiment.image, experiment.text)),
     }
-    fill = {n: serving.fill_of(data.private.take(own.train[:1])) for n, own in data.partition.items()}
+    fill = {n: inputs.fill_of(data.private.take(own.train[:1])) for n, own in data.partition.items()}
     clients = {
         n: {"name": client.name, "architecture": client.architecture, "fill": fill[n]}
         for n, client in fed.by_id.items()

@@ -26,7 +26,7 @@ from ktpfl_flower.client.private import fingerprint, private, refusal
 from ktpfl_flower.wire import INITIAL, Left, Packet, from_bytes, packed, to_bytes, unpacked
 from ktpfl_pipeline import models
 from ktpfl_pipeline.analysis import kept
-from ktpfl_pipeline.analysis.serving import facts
+from ktpfl_pipeline.analysis.inputs import facts
 from ktpfl_pipeline.core.client.outcome import Outcome, Resuming, performed
 from ktpfl_pipeline.core.client.workspace import OWN, Workspace
 from ktpfl_pipeline.core.dataset import LabeledDataset
