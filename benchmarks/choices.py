@@ -23,7 +23,7 @@ from studies import LOCAL, Rows, Tables, drawn, named, overwrite, read, write
 
 from ktpfl_pipeline import in_memory
 from ktpfl_pipeline.analysis.comparison import Comparison
-from ktpfl_pipeline.analysis.decisions import POINT
+from ktpfl_pipeline.analysis.decisions import RELEVANT
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN
 from ktpfl_pipeline.core.settings import Choice
 from ktpfl_pipeline.reports.numbers import Entry, signed
@@ -43,7 +43,7 @@ def rows(comparison: Comparison) -> Rows:
         for when, point in (("before", AFTER_TRANSFER), ("after", CHOSEN)):
             gain = comparison.gains(point)[result.method]
             assert gain is not None
-            losing = fmean(comparison.worse_off(result, point, POINT))
+            losing = fmean(comparison.worse_off(result, point, RELEVANT))
             row |= {f"gain_{when}": f"{gain.mean:.4f}", f"losing_{when}": f"{losing:.4f}"}
         counts = {"judged": choices.judged, "right": choices.right, "better": choices.better}
         keeping = f"{fmean(choices.keeping) / CLIENTS:.4f}"
@@ -112,7 +112,7 @@ def run(names: str = ",".join(COMPARED), seeds: str = "0,1,2", data: str = ",".j
         results = [
             in_memory.run(name, *federations, rounds=ROUNDS, checkpoints=place) for name in (LOCAL, *names.split(","))
         ]
-        comparison = Comparison(results).leading(evaluation={"choice": vars(Choice())})
+        comparison = Comparison(results).under(evaluation={"choice": vars(Choice())})
         found: Rows = [{"data": private, "partition": partition, **row} for row in rows(comparison)]
         print(*(" ".join(row.values()) for row in found), sep="\n", flush=True)
         overwrite(KEPT, merged(read(KEPT), found))

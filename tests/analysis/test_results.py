@@ -95,7 +95,7 @@ class TestSummary:
         assert result.traffic["knowledge_up"] == 2 * 7 * 2e6  # clients, rounds, mean over seeds
         assert sum(result.traffic.values()) == result.traffic["knowledge_up"]
         assert result.seconds == {"train": 14.0, "distill": 7.0, "round": 24.5}
-        assert (result.rounds, result.time, result.clients, result.seeds) == (7, 24.5, 2, [0, 1])
+        assert (result.rounds, result.seconds["round"], result.clients, result.seeds) == (7, 24.5, 2, [0, 1])
         assert (result.title, result.hyperparameters) == ("KT-pFL", {"rho": 0.5})
 
     def test_turns_are_cohort_members_over_all_rounds_and_at_least_1(self, run):

@@ -270,14 +270,14 @@ class TestTable:
             return summarize(runs, result.hyperparameters, result.settings)
 
         measured = [replace(p, given=[halved(each) for each in p.given]) for p in variants]
-        led = [one_.leading(headline="macro_f1") for one_ in measured]
+        led = [one_.under(headline="macro_f1") for one_ in measured]
         shown = sweep.table(sweep.table_rows(led), "ρ")
         assert keys(shown)[2:5] == ["macro_f1", "after_transfer", "validation"]
         assert rows(shown)[1][2:6] == ["42.0 ± 1.0", "84.0 ± 2.0", "95.0 ± 0.0", "+1.5 [−0.3, +3.3]"]
         assert "42.0 ± 1.0 % after transfer in Macro F1, +1.5 [−0.3, +3.3] percentage" in sweep.summary(led, RHO)
         made = sweep.build("sweep_rho", RHO, led)
         assert float(next(csv.DictReader(made.files["table.csv"].splitlines()))["macro_f1"]) == pytest.approx(0.4)
-        lacking = sweep.build("sweep_rho", RHO, [one_.leading(headline="macro_f1") for one_ in variants])
+        lacking = sweep.build("sweep_rho", RHO, [one_.under(headline="macro_f1") for one_ in variants])
         assert "no client has Macro F1 (KT-pFL, Local-only), so accuracy leads" in lacking.html
 
     def test_the_csv_holds_numbers(self, built: Report) -> None:

@@ -1,24 +1,22 @@
-"""Numbers of one method's clients: means over some of them, and when their mean accuracy reached a target."""
+"""Means over one method's clients: of some clients, when they reached a target, and whether they still rise."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from statistics import fmean
 from typing import NamedTuple
 
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
-from ktpfl_pipeline.analysis.statistics import DIGITS, benign
-from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
+from ktpfl_pipeline.analysis.statistics import DIGITS, Difference, benign, difference
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, LAST
+
+LEAST_GAIN = 0.005
+"""The smallest gain in accuracy that counts, in 0..1: 0.5 percentage points."""
 
 
 class Reached(NamedTuple):
-    """The first evaluated round of a run in which the mean accuracy reached a target.
+    """The first evaluated round of a run in which the mean accuracy reached a target."""
 
-    Attributes:
-        rounds: the number of rounds.
-        sent: the bytes that all clients sent and received up to then.
-    """
-
-    rounds: int
-    sent: int
+    rounds: int  # the number of rounds
+    sent: int  # the bytes that all clients sent and received up to then
 
 
 def reached(run: FinishedRun, target: float) -> Reached | None:
@@ -63,15 +61,44 @@ def means_of(result: MethodResult, wanted: Callable[[FinishedRun], Collection[in
     return found
 
 
-def constant(runs: Iterable[FinishedRun]) -> tuple[int, int]:
-    """Return the number of models that predict one class, and of all models, of clients with several test classes."""
-    places = [
-        (run, place)
-        for run in runs
-        for place, share in enumerate(run.majority)
-        if run.predicted and share < 1 and place not in run.adversaries  # NaN: left out
-    ]
-    return sum(run.predicted[place] == 1 for run, place in places), len(places)
+class Gain(NamedTuple):
+    """The mean accuracy over the later half of the evaluations of a final value minus that over the earlier half.
+
+    If their number is odd, the middle evaluation is not used.
+    """
+
+    difference: Difference  # the gain over seeds, in -1..1
+    first: int  # the round of the first evaluation
+    last: int  # the round of the last evaluation
+    half: int  # the number of evaluations in each half
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the mean gain is at least `LEAST_GAIN` and, if there is an interval, significantly above zero."""
+        found = self.difference
+        return found.mean >= LEAST_GAIN and (found.ends is None or found.sign > 0)
+
+
+def gain(result: MethodResult) -> Gain | None:
+    """Return the gain in a method's accuracy after transfer over the evaluations of the final value.
+
+    These are the evaluations in the final value of every seed, see `FinishedRun.counted`. For a result without runs,
+    they are the last five evaluations of the curve. Returns None with early stopping, or with fewer than two
+    evaluations.
+    """
+    if result.early_stopping:
+        return None
+    curve = result.curve[AFTER_TRANSFER]
+    counted = [{record.round for record in run.counted} for run in result.runs]
+    known = set.intersection(*counted) if counted else set(curve.rounds[-LAST:])
+    places = [place for place, t in enumerate(curve.rounds) if t in known]
+    half = len(places) // 2
+    if half == 0:
+        return None
+    early, late = places[:half], places[-half:]
+    found = difference([fmean(one[t] for t in late) - fmean(one[t] for t in early) for one in curve.by_seed])
+    assert found is not None  # a result has at least one seed
+    return Gain(found, curve.rounds[places[0]], curve.rounds[places[-1]], half)
 
 
 def above(one: float, other: float) -> bool:

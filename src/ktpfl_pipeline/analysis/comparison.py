@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ktpfl_pipeline.analysis import frames
 from ktpfl_pipeline.analysis.choice import Choices, picks, rule, with_choice
-from ktpfl_pipeline.analysis.clients import Reached, above, constant, means_of, reached
+from ktpfl_pipeline.analysis.clients import Reached, above, means_of, reached
 from ktpfl_pipeline.analysis.decisions import Decision, decisions
 from ktpfl_pipeline.analysis.fresh import Fresh, fresh
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult
@@ -98,10 +98,9 @@ class Comparison:
         """The results by registry name."""
         return {result.method: result for result in self.results}
 
-    def leading(self, **settings: Any) -> "Comparison":
+    def under(self, **settings: Any) -> "Comparison":
         """Return the comparison with changed settings on which no run depends, such as ``headline`` and ``subject``."""
-        led = [replace(each, settings={**each.settings, **settings}) for each in self.given]
-        return replace(self, given=led)
+        return replace(self, given=[replace(each, settings={**each.settings, **settings}) for each in self.given])
 
     @property
     def runs(self) -> Iterator[FinishedRun]:
@@ -246,7 +245,16 @@ class Comparison:
 
         Models of all seeds are counted. A model counts if its client has test samples of several classes.
         """
-        return {result.method: constant(result.runs) for result in self.results}
+        found = {}
+        for result in self.results:
+            predicted = [
+                run.predicted[place]
+                for run in result.runs
+                for place, share in enumerate(run.majority)
+                if run.predicted and share < 1 and place not in run.adversaries  # NaN: left out
+            ]
+            found[result.method] = predicted.count(1), len(predicted)
+        return found
 
     @cached_property
     def all_constant(self) -> bool:

@@ -19,7 +19,7 @@ from ktpfl_pipeline.analysis.statistics import (
 )
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 
-POINT = 0.01
+RELEVANT = 0.01
 """One percentage point. A client for which a gain of this size is ruled out stays alone, unless a smaller one is sure;
 a client that loses no more than this does not count as one that loses."""
 COLLABORATE, ALONE, OPEN = "collaborate", "stay alone", "not enough evidence"
@@ -86,11 +86,11 @@ class Decision:
     def decision(self) -> str:
         """What the evidence says: `COLLABORATE`, `ALONE` or `OPEN`.
 
-        A client collaborates if the method's model is significantly better. Else it stays alone if a gain of a `POINT`
+        A client collaborates if the method's model is significantly better. Else it stays alone if a gain of `RELEVANT`
         is ruled out.
         """
         low, high = self.difference.ends or (-math.inf, math.inf)
-        return COLLABORATE if low > 0 else ALONE if high < POINT else OPEN
+        return COLLABORATE if low > 0 else ALONE if high < RELEVANT else OPEN
 
 
 def decisions(result: MethodResult, local: MethodResult, point: str, without: Collection[int] = ()) -> list[Decision]:

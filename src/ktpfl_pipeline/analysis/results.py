@@ -282,11 +282,6 @@ class MethodResult(Kept):
         return len(self.runs[0].architectures)
 
     @property
-    def time(self) -> float:
-        """Wall time of all rounds in seconds, mean over seeds."""
-        return self.seconds["round"]
-
-    @property
     def turns(self) -> float:
         """The number of client participations: cohort sizes summed over rounds, mean over seeds; always above 0."""
         turns = sum(len(record.cohort) for run in self.runs for record in run.history)

@@ -149,14 +149,6 @@ def check_settings(what: str, then: Mapping[str, Any], now: Mapping[str, Any]) -
         )
 
 
-def comparable(results: Sequence[MethodResult], settings: Mapping[str, Any]) -> list[MethodResult]:
-    """Return the results of a comparison. Raises InputError if one has other settings, or was made on other data."""
-    for result in results:
-        check_settings(f"The result of {result.method} was", result.settings, settings)
-    check_data(results)
-    return list(results)
-
-
 def check_data(results: Sequence[MethodResult]) -> None:
     """Raise InputError if two methods were run on different data with the same seed."""
     seen: dict[int, str] = {}

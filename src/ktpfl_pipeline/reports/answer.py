@@ -10,7 +10,7 @@ from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, signed
 from ktpfl_pipeline.reports.style import VERDICTS
-from ktpfl_pipeline.reports.words import leading, point_title, sentences, too_few
+from ktpfl_pipeline.reports.words import in_measure, point_title, sentences, too_few
 
 CAUSES = (
     "Likely causes: a learning rate that is too low or too high, too few rounds or epochs, or features of very "
@@ -23,7 +23,7 @@ def summary(comparison: Comparison) -> str:
     """Return the outcome in words. The difference of the report's subject to local-only training comes first."""
     if comparison.nothing_learned:
         return nothing_learned(comparison)
-    main, local, kind = comparison.main, comparison.local, leading(comparison.headline)
+    main, local, kind = comparison.main, comparison.local, in_measure(comparison.headline)
     reached = f"{accuracy(main.final[comparison.headline])} %{kind}"
     if main is local:
         alone = "; the comparison has no method that exchanges knowledge" * (len(comparison) == 1)
@@ -168,7 +168,7 @@ def tiles(comparison: Comparison) -> list[Tile]:
         if difference:
             significant = VERDICTS[difference.sign][0] if difference.ends else too_few(difference.seeds)
             note = f"{interval(difference)} percentage points to local-only: {significant}"
-        found.append(Tile(result.title, role, f"{accuracy(result.final[lead])} %{leading(lead)}", note))
+        found.append(Tile(result.title, role, f"{accuracy(result.final[lead])} %{in_measure(lead)}", note))
     return found
 
 

@@ -316,7 +316,7 @@ def _groups(settings: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the settings by group. Settings without a group come first."""
     groups = {name: values for name, values in settings.items() if isinstance(values, dict)}
     single = {name: value for name, value in settings.items() if name not in groups}
-    return {group: words.settings(values) for group, values in {"": single, **groups}.items() if values}
+    return {group: words.as_texts(values) for group, values in {"": single, **groups}.items() if values}
 
 
 def _hyperparameters(comparison: Comparison) -> list[Block]:
@@ -329,5 +329,5 @@ def _hyperparameters(comparison: Comparison) -> list[Block]:
     values: dict[str, dict[str, str]] = {}
     for result in comparison:
         made: Any = methods.known(result.method) and methods.create(result.method, result.hyperparameters)
-        values[result.title] = words.settings(asdict(made) if made else result.hyperparameters)
+        values[result.title] = words.as_texts(asdict(made) if made else result.hyperparameters)
     return [Text(origins[comparison.settings.get("hyperparameters", "configured")]), Settings(values)]

@@ -1,7 +1,7 @@
 """What each client may decide: whether to collaborate, and which of two models to keep."""
 
 from ktpfl_pipeline.analysis.comparison import Comparison
-from ktpfl_pipeline.analysis.decisions import ALONE, COLLABORATE, OPEN, POINT, Decision
+from ktpfl_pipeline.analysis.decisions import ALONE, COLLABORATE, OPEN, RELEVANT, Decision
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.errors import plural
@@ -65,7 +65,7 @@ def brief(comparison: Comparison) -> list[Table]:
 
 def table(comparison: Comparison, candidate: MethodResult, found: list[Decision]) -> Table:
     """Return one row per client of `found`, the largest difference first."""
-    kind = words.leading(comparison.headline)
+    kind = words.in_measure(comparison.headline)
     title = "Accuracy" if comparison.headline == AFTER_TRANSFER else words.MEASURES[comparison.headline].title
     shown = [
         Column("client", "Client", value=lambda each: str(each.client)),
@@ -99,8 +99,8 @@ def table(comparison: Comparison, candidate: MethodResult, found: list[Decision]
 def _meaning() -> str:
     return (
         f"{COLLABORATE}: the model of the method is better by more than chance. {ALONE}: it is worse, or a gain of "
-        f"{100 * POINT:g} point can be ruled out. {OPEN}: gain and loss are possible; more seeds or more test samples "
-        "narrow the interval."
+        f"{100 * RELEVANT:g} point can be ruled out. {OPEN}: gain and loss are possible; more seeds or more test "
+        "samples narrow the interval."
     )
 
 
@@ -144,13 +144,13 @@ def chosen(comparison: Comparison) -> str:
         f"If each client keeps the better of two models by its validation samples, its own or that of {main.title}, "
         f"mean accuracy differs from local-only by {signed(gain.mean)} percentage points{over}. On average, {kept:.1f} "
         f"of {main.clients - len(main.runs[0].adversaries)} clients keep the model of {main.title}. The share of "
-        f"clients that lose more than {100 * POINT:g} point is {before:.0f} % before the choice and {after:.0f} % "
+        f"clients that lose more than {100 * RELEVANT:g} point is {before:.0f} % before the choice and {after:.0f} % "
         "after it."
     )
 
 
 def _losing(comparison: Comparison, result: MethodResult) -> list[list[float]]:
-    return [comparison.worse_off(result, point, POINT) for point in (AFTER_TRANSFER, CHOSEN)]
+    return [comparison.worse_off(result, point, RELEVANT) for point in (AFTER_TRANSFER, CHOSEN)]
 
 
 def choice(comparison: Comparison) -> list[Block]:
@@ -169,9 +169,9 @@ def choice(comparison: Comparison) -> list[Block]:
         when = ("before", "after")[which]
         return Column(
             f"losing_{when}",
-            f"Lose more than {100 * POINT:g} point, {when} the choice",
+            f"Lose more than {100 * RELEVANT:g} point, {when} the choice",
             "%",
-            f"share of the clients whose test accuracy is more than {100 * POINT:g} point below that of local-only.",
+            f"share of the clients whose test accuracy is more than {100 * RELEVANT:g} point below that of local-only.",
             lambda result: mean(_losing(comparison, result)[which]),
         )
 

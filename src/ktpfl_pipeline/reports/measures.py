@@ -174,6 +174,15 @@ def work(comparison: Comparison) -> list[Block]:
         by_seed = [run.work.get("flops", 0) for run in result.runs]
         return mean([each / result.clients / 1e9 for each in by_seed], three_digits) if any(by_seed) else None
 
+    def first(result: MethodResult, of: Callable[[Reached], float], written: Callable[[float], str]) -> Entry:
+        """Return a mean over the seeds that reach local-only's accuracy, of what `of` returns for each."""
+        by_seed = comparison.to_local_only(result)
+        if result is comparison.local or not by_seed:
+            return None
+        found = [of(each) for each in by_seed if each]
+        part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
+        return Number(fmean(found), lambda value: f"{written(value)}{part}") if found else "not reached"
+
     shown = [
         METHOD,
         Column(
@@ -204,36 +213,17 @@ def work(comparison: Comparison) -> list[Block]:
             "",
             "the first evaluated round whose mean accuracy is at least local-only's final one with the same seed, mean "
             "over the seeds that reach it; in brackets how many do.",
-            _reached(comparison, lambda each: each.rounds, lambda value: f"{value:.1f}".removesuffix(".0")),
+            partial(first, of=lambda each: each.rounds, written=lambda value: f"{value:.1f}".removesuffix(".0")),
         ),
         Column(
             "traffic_to_local",
             "Traffic to local-only's accuracy",
             "MB",
             "bytes of all clients until the end of that round.",
-            _reached(comparison, lambda each: each.sent / 1e6, three_digits),
+            partial(first, of=lambda each: each.sent / 1e6, written=three_digits),
         ),
     ]
     return _table("work", comparison, shown, "Work: see the notes on the columns in the report.").explained()
-
-
-def _reached(
-    comparison: Comparison, show: Callable[[Reached], float], written: Callable[[float], str]
-) -> Callable[[MethodResult], Entry]:
-    """Return the function that computes a column about the first round that reaches local-only's accuracy.
-
-    `show` computes the number for one seed, and `written` formats the mean over seeds.
-    """
-
-    def value(result: MethodResult) -> Entry:
-        by_seed = comparison.to_local_only(result)
-        if result is comparison.local or not by_seed:
-            return None
-        found = [show(each) for each in by_seed if each]  # the mean is over the seeds that reach it
-        part = "" if len(found) == len(by_seed) else f" ({len(found)} of {len(by_seed)})"
-        return Number(fmean(found), lambda value: f"{written(value)}{part}") if found else "not reached"
-
-    return value
 
 
 def of_methods_own(comparison: Comparison) -> list[Block]:

@@ -127,7 +127,7 @@ def inequalities(comparison: Comparison) -> list[str]:
     found = []
     stopped = any(result.early_stopping for result in comparison)  # all methods stop by the same rule
     for what in ("seeds",) if stopped else ("seeds", "rounds"):
-        given = {result.title: words.setting(getattr(result, what)) for result in comparison}
+        given = {result.title: words.as_text(getattr(result, what)) for result in comparison}
         if len(set(given.values())) > 1:
             found.append(f"{what} differ ({'; '.join(map(': '.join, given.items()))})")
     data: dict[int, set[str]] = {}

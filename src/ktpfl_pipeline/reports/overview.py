@@ -33,7 +33,7 @@ from ktpfl_pipeline.reports.tables import (
     runs,
     variant_columns,
 )
-from ktpfl_pipeline.reports.words import gaining, marked, plain, setting, signs
+from ktpfl_pipeline.reports.words import as_text, gaining, marked, plain, signs
 
 ONE = ", one architecture"
 """The end of headings and titles of comparisons with one architecture."""
@@ -229,13 +229,13 @@ def settings_table(columns: Columns) -> Table:
     names = [entry for entry in dict.fromkeys(entry for one in given.values() for entry in one) if entry not in same]
 
     def of(path: str) -> Column:
-        return Column(path, path, value=lambda name: setting(given[name].get(path)))
+        return Column(path, path, value=lambda name: as_text(given[name].get(path)))
 
     return Table.of("settings", [COMPARISON, *map(of, names)], given if names else [])
 
 
 def common_settings(columns: Columns) -> dict[str, str]:
-    first, *others = [words.settings(each.settings) for each in columns.values()]
+    first, *others = [words.as_texts(each.settings) for each in columns.values()]
     return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
 
 

@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports.model import Block, Column, Picture, Section, Settin
 from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, signed, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import MINUS_LOCAL, VARIANT, accuracy_at, runs
-from ktpfl_pipeline.reports.words import point_title, setting
+from ktpfl_pipeline.reports.words import as_text, point_title
 
 KNOWLEDGE = "knowledge"
 """The section whose values are compared by the bytes of predictions."""
@@ -60,10 +60,10 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         return not f"{path}.".startswith(f"{parameter}.")
 
     own = {
-        result.title: {k: setting(v) for k, v in result.hyperparameters.items() if fixed(f"methods.{method}.{k}")}
+        result.title: {k: as_text(v) for k, v in result.hyperparameters.items() if fixed(f"methods.{method}.{k}")}
         for method, result in variants[0].methods.items()
     }
-    common = {path: value for path, value in words.settings(settings).items() if fixed(path)}
+    common = {path: value for path, value in words.as_texts(settings).items() if fixed(path)}
     facts = {
         "private.source": f"private {settings['private']['source']}",
         "clients": plural(one.clients, "client"),
@@ -82,7 +82,7 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         "No choice of a value": f"{none}." * bool(none and by_value(rows)),
     }
     left_out = " ".join(
-        f"{title} = {setting(variant.value)}: {text}" for variant in variants if (text := notes.left_out(variant))
+        f"{title} = {as_text(variant.value)}: {text}" for variant in variants if (text := notes.left_out(variant))
     )
     lean = parameter.partition(".")[0] == KNOWLEDGE
     figure = figures.accuracy_by_bytes(variants) if lean else figures.accuracy_by_value(variants, title)
@@ -93,7 +93,7 @@ def build(name: str, parameter: str, variants: Sequence[Comparison]) -> Report:
         kind="Sweep",
         summary=outcome,
         facts=[
-            f"{title}: {', '.join(setting(variant.value) for variant in variants)}",
+            f"{title}: {', '.join(as_text(variant.value) for variant in variants)}",
             *(fact for path, fact in facts.items() if fixed(path)),
         ],
         sections=[
@@ -130,7 +130,7 @@ def _differences(rows: Sequence[Row], lead: str) -> list[Block]:
     """Return a figure of the differences to local-only, if the setting describes the federation."""
     if not (found := by_value(rows)):
         return []
-    caption = f"Difference to local-only training{words.leading(lead)} at each value, {words.FILLED}."
+    caption = f"Difference to local-only training{words.in_measure(lead)} at each value, {words.FILLED}."
     return [Picture("differences", figures.differences_by_value(found, lead), f"{caption} {words.FEW}.")]
 
 
@@ -141,7 +141,7 @@ def _matrices(variants: Sequence[Comparison], title: str) -> list[Block]:
         found = [each for each in variant if each.runs[0].coefficients is not None and each.clients > 1]
         for result in found[:1]:
             caption = (
-                f"{title} {setting(variant.value)}: the weight of each teacher (column) for each student (row) at the "
+                f"{title} {as_text(variant.value)}: the weight of each teacher (column) for each student (row) at the "
                 f"end of {result.title}, seed {result.seeds[0]}, and how similar the clients' label distributions are. "
                 f"{words.order_of(result.clients)}"
             )
@@ -183,7 +183,7 @@ def table_rows(variants: Sequence[Comparison]) -> list[Row]:
         for variant in variants if own else variants[:1]:
             result, local = variant.methods[method], variant.methods.get("local")
             gained = None if local is None or local is result else paired_difference(result, local, lead)
-            rows.append(Row(setting(variant.value) if own else ANY, result, gained, variant is best))
+            rows.append(Row(as_text(variant.value) if own else ANY, result, gained, variant is best))
     gains = holm({place: row.minus_local for place, row in enumerate(rows)})
     return [replace(row, minus_local=gains[place]) for place, row in enumerate(rows)]
 
@@ -214,7 +214,7 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
             value=lambda row: accuracy(row.result.final.get(VALIDATION)),
         ),
         MINUS_LOCAL.but(
-            title=f"{MINUS_LOCAL.title}{words.leading(lead)}",
+            title=f"{MINUS_LOCAL.title}{words.in_measure(lead)}",
             meaning=f"at the same value, {words.CORRECTED} {words.FEW}.",
             value=lambda row: interval(row.minus_local),
         ),
@@ -264,14 +264,14 @@ def summary(variants: Sequence[Comparison], parameter: str, rows: Sequence[Row] 
         none = f"No value of {title} was chosen: {study.no_choice(variants, variants[0].methods)}."
         return outcomes(rows, title) or none
     lead = Comparison([row.result for row in rows]).headline
-    how = f"{point_title(AFTER_TRANSFER).lower()}{words.leading(lead)}"
+    how = f"{point_title(AFTER_TRANSFER).lower()}{words.in_measure(lead)}"
     sentences = []
     for row in picked:
         gain = f", {interval(row.minus_local)} percentage points to local-only at this value" if row.minus_local else ""
         reached = f"{accuracy(row.result.final[lead])} % {how}{gain}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
     for end, extreme in {"smallest": min, "largest": max}.items() if study.numeric(variants) else ():
-        value = setting(extreme(variant.value for variant in variants))
+        value = as_text(extreme(variant.value for variant in variants))
         if names := " and ".join(row.result.title for row in picked if row.value == value):
             sentences.append(
                 f"{value} is the {end} value tried, so a value outside the range may be better for {names}."

@@ -46,7 +46,7 @@ TIME = Column(
     "seconds",
     "Time",
     meaning="wall time of all rounds with their evaluations, mean over seeds.",
-    value=lambda result: Number(result.time, duration),
+    value=lambda result: Number(result.seconds["round"], duration),
 )
 PAPER = Column("paper", "Paper", "%")
 CHOSEN = Column("chosen", "Chosen")
@@ -80,20 +80,14 @@ def comparison_table(comparison: Comparison, latex: str = "") -> Table:
     """Return one row per method, the best first, and a row for the majority-class baseline if it is known."""
     lead, settings = comparison.headline, comparison.settings
     cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in comparison])
+    minus = MINUS_LOCAL.meaning if comparison.local else NO_LOCAL
     shown = [
         METHOD,
-        *(
-            accuracy_at(point, comparison.clear_best(point))
-            for point in dict.fromkeys((lead, AFTER_TRANSFER, AFTER_LOCAL))
-        ),
-        gained(
-            MINUS_LOCAL.key, f"{MINUS_LOCAL.title}{words.leading(lead)}", comparison.gains(lead), MINUS_LOCAL.meaning
-        ),
+        *(accuracy_at(key, comparison.clear_best(key), why) for key, why in meanings_of(comparison).items()),
+        gained(MINUS_LOCAL.key, f"{MINUS_LOCAL.title}{words.in_measure(lead)}", comparison.gains(lead), minus),
         *(TRAFFIC, TIME),
-        *([PAPER.but(value=lambda result: cited.get(result.method))] if cited else []),
+        *([PAPER.but(meaning=words.LANDMARK, value=lambda result: cited.get(result.method))] if cited else []),
     ]
-    meanings = meanings_of(comparison)
-    shown = [column.but(meaning=meanings.get(column.key, column.meaning)) for column in shown]
     made = Table.of("table", shown, comparison.ranked(lead), latex=latex, tinted=tinted(comparison))
     if not (guesses := comparison.majority):
         return made
@@ -106,24 +100,20 @@ def comparison_table(comparison: Comparison, latex: str = "") -> Table:
 
 
 def meanings_of(comparison: Comparison) -> dict[str, str]:
-    """Return the meanings of the main table's columns that depend on the comparison, by key."""
+    """Return the meanings of the main table's columns of final values, by key, the headline first."""
     alike = ", ".join(result.title for result in comparison if _one_point(result))
     lead = comparison.headline
-    first = {
-        AFTER_TRANSFER: f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the "
-        "client was in the round's cohort or not."
-    }
-    if lead != AFTER_TRANSFER:
-        first[lead] = words.MEASURES[lead].meaning
-    first[lead] += " This is the headline."
     one = f" Both are equal for methods in which knowledge comes back only before training: {alike}." if alike else ""
-    return {
-        **first,
-        AFTER_LOCAL: "the same clients before any knowledge came back in that round. It can be far from accuracy "
-        f"after transfer, so compare methods at the same point.{one}",
-        PAPER.key: papers_numbers(comparison),
-        **({} if comparison.local else {MINUS_LOCAL.key: NO_LOCAL}),
-    }
+    found = {} if lead == AFTER_TRANSFER else {lead: words.MEASURES[lead].meaning}
+    found[AFTER_TRANSFER] = (
+        f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the client was in the "
+        "round's cohort or not."
+    )
+    found[AFTER_LOCAL] = (
+        "the same clients before any knowledge came back in that round. It can be far from accuracy after transfer, so "
+        f"compare methods at the same point.{one}"
+    )
+    return {**found, lead: f"{found[lead]} This is the headline."}
 
 
 def _one_point(result: MethodResult) -> bool:

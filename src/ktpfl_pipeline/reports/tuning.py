@@ -16,8 +16,16 @@ from ktpfl_pipeline.reports.notes import warned
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, signed
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import CHOSEN, METHOD, VALIDATION
-from ktpfl_pipeline.reports.words import averaged, clients, listed_seeds, plain, sentences, setting, too_few
-from ktpfl_pipeline.reports.words import settings as written
+from ktpfl_pipeline.reports.words import (
+    as_text,
+    as_texts,
+    averaged,
+    clients,
+    listed_seeds,
+    plain,
+    sentences,
+    too_few,
+)
 
 TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
 
@@ -54,7 +62,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
             Section("Course of the search", history),
             Section("Accuracy by hyperparameter", slices, folded=len(slices) > 3),
             Section("What was searched", [Settings(spaces)]),
-            Section("Settings of all trials", [Settings({"": written(settings)})], folded=True),
+            Section("Settings of all trials", [Settings({"": as_texts(settings)})], folded=True),
             Section("Trials", [trial_table(tuning), Text(TRIALS)], folded=True),
         ],
         brief=[main.without("configured", "configured_validation", "candidates")],
@@ -112,7 +120,7 @@ def _edges(space: Mapping[str, Any], chosen: Mapping[str, Any]) -> list[str]:
         tried = [space[name]["low"], space[name]["high"]] if ranged else space[name]
         numbers = [one for one in tried if isinstance(one, int | float) and not isinstance(one, bool)]
         if (ranged or len(numbers) > 2) and value in (min(numbers), max(numbers)):
-            found.append(f"{name}={setting(value)}")
+            found.append(f"{name}={as_text(value)}")
     return found
 
 
@@ -179,7 +187,7 @@ def trials(tuning: Study) -> list[tuple[int, Cell, bool]]:
 
 
 def _changes(cell: Cell) -> str | None:
-    return ", ".join(f"{name}={setting(value)}" for name, value in cell.value.items()) or None
+    return ", ".join(f"{name}={as_text(value)}" for name, value in cell.value.items()) or None
 
 
 def _validation(cell: Cell) -> Entry:
@@ -192,5 +200,5 @@ def _run_ids(cell: Cell) -> list[str]:
 
 def _tried(tried: Any) -> str:
     if not isinstance(tried, Mapping):
-        return setting(tried)
-    return f"{setting(tried['low'])} to {setting(tried['high'])}{', on a logarithmic scale' * bool(tried.get('log'))}"
+        return as_text(tried)
+    return f"{as_text(tried['low'])} to {as_text(tried['high'])}{', on a logarithmic scale' * bool(tried.get('log'))}"

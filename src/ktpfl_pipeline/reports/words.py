@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ktpfl_pipeline import methods
-from ktpfl_pipeline.analysis import convergence
+from ktpfl_pipeline.analysis.clients import gain
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
 from ktpfl_pipeline.core.client.measures import BINS
@@ -160,7 +160,7 @@ def too_few(seeds: int) -> str:
 
 def gaining(result: MethodResult) -> str:
     """Return how much a method still improves over the rounds of its final value, in words; empty if it does not."""
-    found = convergence.gain(result)
+    found = gain(result)
     if found is None or not found.goes_on:
         return ""
     ends = found.difference.ends
@@ -221,21 +221,21 @@ def plain(name: str) -> str:
     return name.replace("_", " ")
 
 
-def setting(value: Any) -> str:
+def as_text(value: Any) -> str:
     if isinstance(value, list | tuple):
-        return ", ".join(map(setting, value))
+        return ", ".join(map(as_text, value))
     if isinstance(value, Mapping):
         if value == {"scheme": "iid"}:
             return "same class mix (iid)"
         if value.keys() == {"scheme", "labels_per_client"}:
-            return f"{setting(value['labels_per_client'])} labels per client"
+            return f"{as_text(value['labels_per_client'])} labels per client"
         bare = ("encoding", "scheme")  # the value alone describes the section
-        return " ".join(setting(each) if name in bare else f"{name}={setting(each)}" for name, each in value.items())
+        return " ".join(as_text(each) if name in bare else f"{name}={as_text(each)}" for name, each in value.items())
     return value if isinstance(value, str) else written(value)
 
 
-def settings(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: setting(value) for name, value in flat(values).items()}
+def as_texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: as_text(value) for name, value in flat(values).items()}
 
 
 def aggregates(result: MethodResult) -> bool:
@@ -259,9 +259,9 @@ def point_title(point: str) -> str:
     return known.get(point, point.capitalize())
 
 
-def leading(point: str) -> str:
-    """Return the end of a sentence if the headline is another metric than accuracy: `` in AUC``."""
-    return f" in {MEASURES[point].title}" if point in MEASURES else ""
+def in_measure(headline: str) -> str:
+    """Return the end of a sentence if the headline is a measure and not accuracy: `` in AUC``."""
+    return f" in {MEASURES[headline].title}" if headline in MEASURES else ""
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, summarize
-from ktpfl_pipeline.analysis.study import check_settings, comparable
+from ktpfl_pipeline.analysis.study import check_data, check_settings
 from ktpfl_pipeline.config.checks import ALWAYS
 from ktpfl_pipeline.config.parsing import method_of
 from ktpfl_pipeline.config.schema import Experiment
@@ -67,19 +67,21 @@ def report(experiment: Experiment, hyperparameters: str, *results: MethodResult,
     the experiment. An `InputError` names settings or hyperparameters that a result was not made with.
     """
     logger.info("Writing the report …")
-    methods = comparable(results, experiment.settings())
-    resolved = resolve(experiment, hyperparameters, name=section, methods=[each.method for each in methods])
-    for each in methods:
+    for each in results:
+        check_settings(f"The result of {each.method} was", each.settings, experiment.settings())
+    check_data(results)
+    resolved = resolve(experiment, hyperparameters, name=section, methods=[each.method for each in results])
+    for each in results:
         then, now = each.hyperparameters, asdict(method_of(resolved, each.method))
         check_settings(
             f"The result of {each.method} was", {"methods": {each.method: then}}, {"methods": {each.method: now}}
         )
-    comparison = Comparison(methods).leading(**experiment.reported())
+    comparison = Comparison(results).under(**experiment.reported())
     made = build(name, comparison, here_and_now())
     lead = comparison.headline
     metrics = {f"headline/{slug(each.method)}": each.final[lead].mean for each in comparison}
     metrics |= {f"gain/{slug(method)}": gain.mean for method, gain in comparison.gains(lead).items() if gain}
-    children = [run.run_id for each in methods for run in each.runs] if len(methods) > 1 else []
+    children = [run.run_id for each in results for run in each.runs] if len(results) > 1 else []
     title = f"report · {name} · {made.folder}"
-    log_report(methods[0].runs[0].experiment, title, identity(comparison), made, metrics, children)
+    log_report(results[0].runs[0].experiment, title, identity(comparison), made, metrics, children)
     return made

@@ -53,5 +53,5 @@ def report_sweep(sweep: Sweep, parameters: dict[str, Any], results: dict[str, An
     """
     variants = parsing.variants(name, sweep, as_written(parameters))
     study = read(name, results, plain(sweep), [variant.shared() for variant in variants])
-    led = [each.leading(headline=variants[0].headline) for each in study.variants]
+    led = [each.under(headline=variants[0].headline) for each in study.variants]
     return log_study(name, study.key, sweeps.build(name, sweep.parameter, led))

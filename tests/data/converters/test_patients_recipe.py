@@ -59,7 +59,7 @@ def test_every_method_learns(table: Path) -> None:
         **shared,
     )
     results = [run(name, fed, rounds=asked["rounds"]) for name in ("kt_pfl", "fedavg", "local")]
-    comparison = Comparison(results).leading(headline=asked["headline"])
+    comparison = Comparison(results).under(headline=asked["headline"])
     assert comparison.headline == "auc"
     assert not comparison.nothing_learned
     for result in comparison:

@@ -1,4 +1,4 @@
-"""Figures of the methods' differences to local-only training, and of their ranks over settings."""
+"""Figures of the methods' differences to local-only training, and of their ranks over comparisons."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -18,7 +18,7 @@ from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports.figures.base import head, plain, single, styled
 from ktpfl_pipeline.reports.numbers import interval, signed
 from ktpfl_pipeline.reports.style import INK, MUTED, PAPER, VERDICTS, look, readable
-from ktpfl_pipeline.reports.words import leading, too_few
+from ktpfl_pipeline.reports.words import in_measure, too_few
 
 NO_INTERVAL = ("no interval", MUTED)
 """The verdict with too few seeds for an interval, and its color."""
@@ -44,15 +44,15 @@ def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
 
 
 @styled
-def differences_by_value(groups: Mapping[str, Sequence[tuple[str, Difference]]], lead: str) -> Figure:
+def differences_by_value(groups: Mapping[str, Sequence[tuple[str, Difference]]], headline: str) -> Figure:
     """Draw titles of methods with their differences to local-only, in one group for each value of a setting.
 
-    `lead` is the headline in which methods differ.
+    `headline` is the metric in which methods differ.
     """
-    return _drawn(groups, lead)
+    return _drawn(groups, headline)
 
 
-def _drawn(groups: Mapping[str, Sequence[tuple[str, Difference]]], lead: str, bold: str = "") -> Figure:
+def _drawn(groups: Mapping[str, Sequence[tuple[str, Difference]]], headline: str, bold: str = "") -> Figure:
     """Draw groups of differences, each with its name above it unless that is empty, and the highest at its top."""
     rows: list[tuple[str, Difference | None]] = []
     for name, own in groups.items():
@@ -94,7 +94,7 @@ def _drawn(groups: Mapping[str, Sequence[tuple[str, Difference]]], lead: str, bo
     axes.set(ylim=(len(rows) - 0.4, -0.6), yticks=[])
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # a quarter would be rounded
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: signed(share).main))
-    what = " of accuracy" if lead == AFTER_TRANSFER else leading(lead)
+    what = " of accuracy" if headline == AFTER_TRANSFER else in_measure(headline)
     axes.set_xlabel(f"percentage points{what}", fontsize=8)
     plain(axes, grid="x")
     verdicts = [_verdict(each) for each in ranked]

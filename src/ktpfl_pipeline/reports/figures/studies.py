@@ -18,7 +18,7 @@ from ktpfl_pipeline.methods import title as title_of
 from ktpfl_pipeline.reports import style
 from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
-from ktpfl_pipeline.reports.words import setting
+from ktpfl_pipeline.reports.words import as_text
 
 DECADE = 10
 """The ratio of the largest to the smallest positive value from which an axis is logarithmic."""
@@ -43,7 +43,7 @@ def accuracy_by_value(variants: Sequence[Comparison], title: str) -> Figure:
     if numbers and min(values) > 0 and max(values) >= DECADE * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(places, list(map(setting, values)))
+    axes.set_xticks(places, list(map(as_text, values)))
     axes.set_xlabel(title)
     axes.margins(x=0.04 if numbers else 0.12)
     base.percent_up(axes)
@@ -112,7 +112,7 @@ def search_slices(space: Mapping[str, Any], cells: Sequence[Cell]) -> Figure:
     for axes, (name, tried) in zip(panels, space.items(), strict=True):
         values = [cell.value[name] for cell in finished]
         if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
-            values = list(map(setting, values))
+            values = list(map(as_text, values))
         elif isinstance(tried, Mapping) and tried.get("log") and min(values) > 0:
             base.decades_across(axes, written="{x:g}")
         shades: dict[str, Any] = {"cmap": "Blues", "norm": Normalize(-0.5 * len(finished), len(finished) - 1)}

@@ -15,7 +15,7 @@ from ktpfl_pipeline.reports.figures import base
 from ktpfl_pipeline.reports.figures.base import styled
 from ktpfl_pipeline.reports.numbers import three_digits
 from ktpfl_pipeline.reports.style import BLUE, GRAY, MUTED, PAPER, RULE, VERMILION, look, readable
-from ktpfl_pipeline.reports.words import setting
+from ktpfl_pipeline.reports.words import as_text
 
 AROUND = [(side, up) for up in (0, 7, -7, 13, -13, 20, -20, 27, -27) for side in (6, -6)]
 """Positions of a name relative to its mark, in points across and upward."""
@@ -117,7 +117,7 @@ def accuracy_by_bytes(variants: Sequence[Comparison]) -> Figure:
     if senders:
         base.decades_across(axes)
         axes.margins(x=0.08, y=0.1)
-        _name_values(axes, {setting(p.value): fmean(p.methods[m].predictions for m in senders) for p in variants})
+        _name_values(axes, {as_text(p.value): fmean(p.methods[m].predictions for m in senders) for p in variants})
     return figure
 
 

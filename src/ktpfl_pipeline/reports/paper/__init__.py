@@ -138,7 +138,7 @@ def differences(settings: dict[str, Any]) -> list[str]:
     for line in STATED.strip().splitlines():
         name, of, values = (part.strip() for part in line.split("|"))
         if name not in found and name in ours and holds.issuperset(filter(None, of.split(", "))):
-            value = words.setting(ours[name])
+            value = words.as_text(ours[name])
             agrees = value in values.split("; ")
             found[name] = "" if agrees else f"{name} {value} instead of {values.replace('; ', ' or ')}"
     if source.startswith("npz:") and data in DATASETS:

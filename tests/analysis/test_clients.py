@@ -2,8 +2,8 @@
 
 import pytest
 
+from ktpfl_pipeline.analysis.clients import gain
 from ktpfl_pipeline.analysis.comparison import Comparison
-from ktpfl_pipeline.analysis.convergence import gain
 from ktpfl_pipeline.analysis.results import summarize
 
 
