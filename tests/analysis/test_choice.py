@@ -147,3 +147,19 @@ class TestChosen:
         found = picks(ours, own, Choice())
         assert list(found) == [2]
         assert [pick.keeps for pick in found[2]] == [True, False]
+
+    def test_with_early_stopping_seeds_may_have_no_best_round_in_common(self) -> None:
+        """Both clients keep KT-pFL's model in the best round, the first with one seed and the second with the other."""
+        results = []
+        for method, accuracy, more in (("kt_pfl", 0.7, 0.1), ("local", 0.6, 0.0)):
+            runs = []
+            for seed, by_round in enumerate(((0.8, 0.5), (0.5, 0.8))):
+                run = made(method, (accuracy,) * 2, (), seed, 2, samples={"validation": [10, 10]}, patience=1)
+                history = [
+                    replace(r, accuracy={**r.accuracy, "validation": [value + more] * 2})
+                    for r, value in zip(run.history, by_round, strict=True)
+                ]
+                runs.append(replace(run, history=history))
+            results.append(summarize(runs, {}))
+        found = compared(*results).main.final["chosen"]
+        assert (found.mean, found.best) == (pytest.approx(0.7), pytest.approx(0.7))

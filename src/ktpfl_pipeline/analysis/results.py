@@ -355,7 +355,8 @@ def summarize(
 
 def _final(runs: Sequence[FinishedRun], point: str, curve: Curve) -> Final:
     clients = [benign(run.final(point), run.adversaries) for run in runs]
-    return final(clients, mean_by_place(run.final(point) for run in runs), max(mean_by_place(curve.by_seed)))
+    by_round = mean_by_place(curve.by_seed) or [fmean(map(fmean, clients))]  # early stopping: often no common round
+    return final(clients, mean_by_place(run.final(point) for run in runs), max(by_round))
 
 
 def _measured(runs: Sequence[FinishedRun]) -> dict[str, Final]:
