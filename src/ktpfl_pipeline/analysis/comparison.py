@@ -31,13 +31,13 @@ STORED = ("title", "final", "traffic", "seconds", "rounds", "seeds", "run_ids", 
 
 
 def once(method: Callable[..., T]) -> Callable[..., T]:
-    """Return a method of a point, by default after transfer, whose value is computed once for the same arguments."""
+    """Return a method of a metric, by default accuracy after transfer, whose values are computed once."""
 
     @wraps(method)
-    def remembered(self: Any, point: str = AFTER_TRANSFER, *more: str) -> T:
+    def remembered(self: Any, metric: str = AFTER_TRANSFER, *more: str) -> T:
         known: dict[tuple[str, ...], T] = vars(self).setdefault("_known", {})
-        if (key := (method.__name__, point, *more)) not in known:
-            known[key] = method(self, point, *more)
+        if (key := (method.__name__, metric, *more)) not in known:
+            known[key] = method(self, metric, *more)
         return known[key]
 
     return remembered
@@ -47,8 +47,8 @@ def once(method: Callable[..., T]) -> Callable[..., T]:
 class Comparison:
     """The results of at least one method on the same federations. Iterating yields the results.
 
-    A `point` is an evaluation point, or the name of a measure. Differences of several methods at one point are
-    corrected together by `holm`.
+    A metric is a key of `MethodResult.final`: an evaluation point, for the accuracy there, or the name of a measure.
+    Differences of several methods in one metric are corrected together by `holm`.
 
     Attributes:
         given: one result per method, with all values.
@@ -124,7 +124,7 @@ class Comparison:
 
     @cached_property
     def headline(self) -> str:
-        """The metric that a report shows first, a key of `MethodResult.final`.
+        """The metric that a report shows first.
 
         This is the measure in the setting ``headline`` if all results have it, and otherwise accuracy after transfer.
         """
@@ -132,16 +132,16 @@ class Comparison:
         return asked if asked in LEADING and all(asked in result.final for result in self.results) else AFTER_TRANSFER
 
     @once
-    def ranked(self, point: str) -> list[MethodResult]:
-        """Return the results with a final value at a point, in descending order of the mean. Ties keep their order."""
-        known = [result for result in self.results if point in result.final]
-        return sorted(known, key=lambda result: -result.final[point].mean)
+    def ranked(self, metric: str) -> list[MethodResult]:
+        """Return the results with a final value of a metric, in descending order of the mean. Ties keep their order."""
+        known = [result for result in self.results if metric in result.final]
+        return sorted(known, key=lambda result: -result.final[metric].mean)
 
     @once
-    def leaders(self, point: str) -> list[MethodResult]:
+    def leaders(self, metric: str) -> list[MethodResult]:
         """Return the methods with the highest mean. Among equal means the subject comes first, then local-only."""
-        known = self.ranked(point)
-        highest = [each for each in known if round(known[0].final[point].mean - each.final[point].mean, DIGITS) == 0]
+        known = self.ranked(metric)
+        highest = [each for each in known if round(known[0].final[metric].mean - each.final[metric].mean, DIGITS) == 0]
         return sorted(highest, key=lambda each: (each is not self.main, each is not self.local))
 
     @cached_property
@@ -161,41 +161,41 @@ class Comparison:
         return [result for result in self.results if result is not self.main and result is not self.local]
 
     @once
-    def gains(self, point: str) -> Differences:
-        """Return the difference of each other method to local-only at a point; empty without local-only."""
+    def gains(self, metric: str) -> Differences:
+        """Return the difference of each other method to local-only in a metric; empty without local-only."""
         if self.local is None:
             return {}
         others = [each for each in self.results if each is not self.local]
-        return holm({each.method: self._minus(each, self.local, point) for each in others})
+        return holm({each.method: self._minus(each, self.local, metric) for each in others})
 
     @once
-    def leads(self, point: str, subject: str = "") -> Differences:
+    def leads(self, metric: str, subject: str = "") -> Differences:
         """Return the difference of a method, by default the subject, to each other one except local-only training."""
         main = self.methods[subject] if subject else self.main
         others = [each for each in self.results if each is not main and each is not self.local]
-        return holm({each.method: self._minus(main, each, point) for each in others})
+        return holm({each.method: self._minus(main, each, metric) for each in others})
 
     @once
-    def margins(self, point: str) -> Differences:
-        """Return the difference of the first of the `leaders` to each other method at a point."""
-        first = self.leaders(point)[:1]
+    def margins(self, metric: str) -> Differences:
+        """Return the difference of the first of the `leaders` to each other method in a metric."""
+        first = self.leaders(metric)[:1]
         others = [each for each in self.results if each not in first]
-        return holm({each.method: self._minus(first[0], each, point) for each in others} if first else {})
+        return holm({each.method: self._minus(first[0], each, metric) for each in others} if first else {})
 
-    def _minus(self, a: MethodResult, b: MethodResult, point: str) -> Difference | None:
-        return paired_difference(a, b, point, self.fresh.apart)
+    def _minus(self, a: MethodResult, b: MethodResult, metric: str) -> Difference | None:
+        return paired_difference(a, b, metric, self.fresh.apart)
 
-    def clear_best(self, point: str = AFTER_TRANSFER) -> MethodResult | None:
-        """Return the best method if it is significantly better than every other method with the point, or None."""
-        margins, others = self.margins(point), self.ranked(point)[1:]
+    def clear_best(self, metric: str = AFTER_TRANSFER) -> MethodResult | None:
+        """Return the best method if it is significantly better than every other method with the metric, or None."""
+        margins, others = self.margins(metric), self.ranked(metric)[1:]
         clear = all((found := margins[each.method]) and found.sign > 0 for each in others if each.method in margins)
-        return self.leaders(point)[0] if others and clear and len(self.leaders(point)) == 1 else None
+        return self.leaders(metric)[0] if others and clear and len(self.leaders(metric)) == 1 else None
 
-    def stated(self, point: str) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
-        """Yield (a, b, a - b) at a point: the report's subject and each baseline, and each method and local-only."""
-        pairs = [(self.main, self.methods[name], found) for name, found in self.leads(point).items()]
+    def stated(self, metric: str) -> Iterator[tuple[MethodResult, MethodResult, Difference]]:
+        """Yield (a, b, a - b) in a metric: the report's subject and each baseline, and each method and local-only."""
+        pairs = [(self.main, self.methods[name], found) for name, found in self.leads(metric).items()]
         if self.local:
-            pairs += [(self.methods[name], self.local, found) for name, found in self.gains(point).items()]
+            pairs += [(self.methods[name], self.local, found) for name, found in self.gains(metric).items()]
         return ((one, other, found) for one, other, found in pairs if found)
 
     @cached_property
@@ -293,9 +293,9 @@ class Comparison:
         """The unrounded numbers as pandas DataFrames, by the name of their CSV file; see `frames.of_runs`."""
         rows = {
             "differences": [
-                frames.of_difference(one, other, found, point=point)
-                for point in dict.fromkeys(point for result in self.results for point in result.final)
-                for one, other, found in self.stated(point)
+                frames.of_difference(one, other, found, point=metric)
+                for metric in dict.fromkeys(metric for result in self.results for metric in result.final)
+                for one, other, found in self.stated(metric)
             ],
             "architectures": [
                 frames.of_difference(self.methods[method], self.local, found, architecture=name, point=AFTER_TRANSFER)
@@ -382,14 +382,14 @@ def warnings(results: Iterable[MethodResult]) -> list[Warned]:
 
 
 def paired_difference(
-    a: MethodResult, b: MethodResult, point: str = AFTER_TRANSFER, without: Collection[int] = ()
+    a: MethodResult, b: MethodResult, metric: str = AFTER_TRANSFER, without: Collection[int] = ()
 ) -> Difference | None:
-    """Return the difference a - b in final mean accuracy at an evaluation point, paired by seed, in -1..1.
+    """Return the difference a - b in the final mean of a metric, paired by seed, in -1..1.
 
-    Seeds in `without` are left out. Returns None if the methods have no common seed, or if one of them was not
-    evaluated at the point.
+    Seeds in `without` are left out. Returns None if the methods have no common seed, or if one of them has no
+    final value of the metric.
     """
-    if point not in a.final or point not in b.final:
+    if metric not in a.final or metric not in b.final:
         return None
-    values = [zip(each.seeds, each.final[point].per_seed, strict=True) for each in (a, b)]
+    values = [zip(each.seeds, each.final[metric].per_seed, strict=True) for each in (a, b)]
     return paired(*({seed: mean for seed, mean in each if seed not in without} for each in values))

@@ -50,16 +50,16 @@ class Pair(NamedTuple):
         right = [run.correct[self.place] if run.correct else "" for run in (self.ours, self.alone)]
         return [int(ours) - int(alone) for ours, alone in zip(*right, strict=True)] if all(right) else []
 
-    def jackknife(self, point: str) -> list[float]:
+    def jackknife(self, metric: str) -> list[float]:
         """Return the differences in a measure without each group of the test samples; empty if unknown."""
-        both = [run.jackknife.get(point) for run in (self.ours, self.alone)]
+        both = [run.jackknife.get(metric) for run in (self.ours, self.alone)]
         parts = [each[self.place] if each else [] for each in both]
         return [ours - alone for ours, alone in zip(*parts, strict=False)]
 
-    def final(self, point: str) -> tuple[float, float]:
-        """Return both final values of the client at an evaluation point or in a measure, in 0..1."""
+    def final(self, metric: str) -> tuple[float, float]:
+        """Return both final values of the client in a metric of `Comparison`, in 0..1."""
         runs = (self.ours, self.alone)
-        values = [run.final(point) if point in run.points else run.measures.get(point, []) for run in runs]
+        values = [run.final(metric) if metric in run.points else run.measures.get(metric, []) for run in runs]
         return values[0][self.place], values[1][self.place]
 
 
@@ -93,8 +93,8 @@ class Decision:
         return COLLABORATE if low > 0 else ALONE if high < RELEVANT else OPEN
 
 
-def decisions(result: MethodResult, local: MethodResult, point: str, without: Collection[int] = ()) -> list[Decision]:
-    """Return the decision of each benign client at a headline, the largest difference first.
+def decisions(result: MethodResult, local: MethodResult, metric: str, without: Collection[int] = ()) -> list[Decision]:
+    """Return the decision of each benign client in a metric, the largest difference first.
 
     Clients without a value with both methods are left out, see `fresh`. So are the seeds in `without`, and runs that do
     not hold the clients' numbers of samples.
@@ -104,18 +104,18 @@ def decisions(result: MethodResult, local: MethodResult, point: str, without: Co
     for run in result.runs:
         for place, name in enumerate(run.client_names if run.seed in beside else ()):
             pair = Pair(run, beside[run.seed], place)
-            if place not in run.adversaries and not math.isnan(sum(pair.final(point))):
+            if place not in run.adversaries and not math.isnan(sum(pair.final(metric))):
                 pairs.setdefault(name, []).append(pair)
-    corrected = holm({name: _difference(own, point) for name, own in pairs.items()})
-    found = [_decision(name, pairs[name], point, _possible(each)) for name, each in corrected.items() if each]
+    corrected = holm({name: _difference(own, metric) for name, own in pairs.items()})
+    found = [_decision(name, pairs[name], metric, _possible(each)) for name, each in corrected.items() if each]
     return sorted(found, key=lambda each: each.alone - each.together)
 
 
-def _decision(name: str | int, pairs: Sequence[Pair], point: str, corrected: Difference) -> Decision:
+def _decision(name: str | int, pairs: Sequence[Pair], metric: str, corrected: Difference) -> Decision:
     runs = [(pair.ours, pair.place) for pair in pairs]
     counts = [run.label_counts[place] for run, place in runs]
     known = all(run.labels_known for run, _ in runs)
-    together, alone = (fmean(values) for values in zip(*(pair.final(point) for pair in pairs), strict=True))
+    together, alone = (fmean(values) for values in zip(*(pair.final(metric) for pair in pairs), strict=True))
     return Decision(
         client=name,
         samples=fmean(map(sum, counts)),
@@ -134,26 +134,28 @@ def _possible(found: Difference) -> Difference:
     return found if low is None or high is None else replace(found, low=max(low, -1.0), high=min(high, 1.0))
 
 
-def _difference(pairs: Sequence[Pair], point: str) -> Difference | None:
+def _difference(pairs: Sequence[Pair], metric: str) -> Difference | None:
     """Return the difference of a client's values, with the uncertainty over seeds and samples.
 
     If seeds have equal test samples, the part of the samples is that of the mean over seeds. Else seeds draw them from
     all samples of the client, whose number counts. Without the answers of single samples, two accuracies decide, and
     other measures have no interval.
     """
-    values = [ours - alone for ours, alone in (pair.final(point) for pair in pairs)]
+    values = [ours - alone for ours, alone in (pair.final(metric) for pair in pairs)]
     tested, same = fmean(pair.size("test") for pair in pairs), len({pair.tested for pair in pairs}) == 1
     samples = tested if same else fmean(sum(pair.ours.label_counts[pair.place]) for pair in pairs)
-    parts = [pair.answers if point == AFTER_TRANSFER else pair.jackknife(point) for pair in pairs]
+    parts = [pair.answers if metric == AFTER_TRANSFER else pair.jackknife(metric) for pair in pairs]
     together = [[fmean(each) for each in zip(*parts, strict=True)]] if same else parts
-    if point != AFTER_TRANSFER:
+    if metric != AFTER_TRANSFER:
         variance = fmean(map(jackknife_variance, together))
         if math.isnan(variance):
             known = difference(values)
             return known and replace(known, low=None, high=None, p=None)
         return on_samples(values, tested * variance, samples, sum(len(each) - 1 for each in together))
     if not all(parts):
-        return on_samples(values, fmean(most_variance(*pair.final(point), pair.size("test")) for pair in pairs), tested)
+        return on_samples(
+            values, fmean(most_variance(*pair.final(metric), pair.size("test")) for pair in pairs), tested
+        )
     return on_samples(values, answers_variance([*chain(*together)]), samples)
 
 

@@ -41,10 +41,10 @@ def merged(old: Evidence, new: Evidence) -> Evidence:
     for cell in (*old.cells, *new.cells):
         place = cell.part, cell.experiment, cell.label, cell.method
         cells[place] = _together(cells[place], cell) if place in cells else cell
-    names, experiments, settings = list(parts), [place[:2] for place in cells], [place[:3] for place in cells]
+    names, experiments, variants = list(parts), [place[:2] for place in cells], [place[:3] for place in cells]
 
     def order(place: tuple[str, str, str, str]) -> tuple[int, int, int]:
-        return names.index(place[0]), experiments.index(place[:2]), settings.index(place[:3])
+        return names.index(place[0]), experiments.index(place[:2]), variants.index(place[:3])
 
     ordered = [cells[place] for place in sorted(cells, key=order)]
     return Evidence(new.scale, parts, ordered, list(dict.fromkeys([*old.machines, *new.machines])))

@@ -15,7 +15,7 @@ class Ranking:
     """Methods ranked in each comparison by accuracy."""
 
     methods: Sequence[str]  #: (k,) names
-    accuracy: Sequence[Sequence[float]]  #: (settings, k) accuracies, 0..1
+    accuracy: Sequence[Sequence[float]]  #: (comparisons, k) accuracies, 0..1
     ranks: Sequence[float]  #: (k,) average ranks over the comparisons; 1 is best, ties get their mean rank
     p: float  #: p value of Friedman's test of the hypothesis that all methods are equal
     critical: float  #: critical difference of average ranks in Nemenyi's test at the level `ERROR`

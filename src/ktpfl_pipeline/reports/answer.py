@@ -10,7 +10,7 @@ from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports.model import Tile
 from ktpfl_pipeline.reports.numbers import accuracy, between, interval, megabytes, percent, signed
 from ktpfl_pipeline.reports.style import VERDICTS
-from ktpfl_pipeline.reports.words import in_measure, point_title, sentences, too_few
+from ktpfl_pipeline.reports.words import in_measure, metric_title, sentences, too_few
 
 CAUSES = (
     "Likely causes: a learning rate that is too low or too high, too few rounds or epochs, or features of very "
@@ -94,9 +94,9 @@ def _distance(found: Difference) -> str:
     return f"{size} percentage points {'above' if found.mean > 0 else 'below'}"
 
 
-def _highest(comparison: Comparison, point: str) -> str:
+def _highest(comparison: Comparison, metric: str) -> str:
     """Name the method or the methods with the highest mean: ``KT-pFL has the highest mean``."""
-    titles = [each.title for each in comparison.leaders(point)]
+    titles = [each.title for each in comparison.leaders(metric)]
     if len(titles) == 1:
         return f"{titles[0]} has the highest mean"
     return f"{', '.join(titles[:-1])} and {titles[-1]} have the same highest mean"
@@ -150,14 +150,14 @@ def _other_point(comparison: Comparison) -> str:
 
 def tiles(comparison: Comparison) -> list[Tile]:
     """Return tiles of the method with the highest mean, the subject and local-only, with differences to local-only."""
-    lead, local, gained = comparison.headline, comparison.local, comparison.gains(comparison.headline)
+    headline, local, gained = comparison.headline, comparison.local, comparison.gains(comparison.headline)
     roles = {
         "highest mean": comparison.best,
         "subject of the report": comparison.main,
         "local-only training": local,
     }
     reference = "the reference of all differences"
-    if comparison.majority and lead == AFTER_TRANSFER:
+    if comparison.majority and headline == AFTER_TRANSFER:
         guesses = percent(fmean(comparison.majority.values()))
         reference += f"; always predicting the most frequent class: {guesses} %"
     found = []
@@ -168,19 +168,19 @@ def tiles(comparison: Comparison) -> list[Tile]:
         if difference:
             significant = VERDICTS[difference.sign][0] if difference.ends else too_few(difference.seeds)
             note = f"{interval(difference)} percentage points to local-only: {significant}"
-        found.append(Tile(result.title, role, f"{accuracy(result.final[lead])} %{in_measure(lead)}", note))
+        found.append(Tile(result.title, role, f"{accuracy(result.final[headline])} %{in_measure(headline)}", note))
     return found
 
 
 def advice(comparison: Comparison) -> dict[str, str]:
     """Return advice from these runs: which method to choose, and how many more seeds to run."""
-    point, main, local, best = comparison.headline, comparison.main, comparison.local, comparison.best
-    margins = comparison.margins(point)
+    headline, main, local, best = comparison.headline, comparison.main, comparison.local, comparison.best
+    margins = comparison.margins(headline)
     others = [each for each in comparison if each is not best]
     close = [each for each in others if not ((found := margins[each.method]) and found.sign > 0)]
-    near = [each.title for each in close if each not in comparison.leaders(point)]
+    near = [each.title for each in close if each not in comparison.leaders(headline)]
     cheapest = min([best, *close], key=lambda result: result.sent)
-    which = _highest(comparison, point)
+    which = _highest(comparison, headline)
     if few := too_few(len(best.seeds)):
         which += f", with {few}: it may be chance."
     elif not close:
@@ -194,9 +194,9 @@ def advice(comparison: Comparison) -> dict[str, str]:
     answers = {"Which method": which}
     if local is None or main is local:
         return answers
-    asked = {f"{main.title} and local-only": comparison.gains(point)[main.method]}
+    asked = {f"{main.title} and local-only": comparison.gains(headline)[main.method]}
     if best not in (main, local):
-        asked[f"{best.title} and {main.title}"] = comparison.leads(point)[best.method]
+        asked[f"{best.title} and {main.title}"] = comparison.leads(headline)[best.method]
     told = "; ".join(f"{pair}: {_seeds(found)}" for pair, found in asked.items())
     return {**answers, "How many seeds": f"for an interval of ±1 point: {told}."}
 
@@ -223,7 +223,7 @@ def adapted(comparison: Comparison) -> str:
         for method, title in named.items()
         if (now := after.get(method))
     )
-    first = f"{point_title(point)} of local training for every method, differences to local-only in percentage points:"
+    first = f"{metric_title(point)} of local training for every method, differences to local-only in percentage points:"
     margins = comparison.margins(point)
     others = [each for each in comparison if each not in comparison.leaders(point)]
     close = [each.title for each in others if (found := margins.get(each.method)) and found.ends and not found.sign]

@@ -213,13 +213,13 @@ def _stopping(comparison: Comparison) -> str:
 
 def _differences(comparison: Comparison) -> list[Block]:
     """Return the figure of differences to local-only, if there are any, and the advice."""
-    lead = comparison.headline
-    what = "test accuracy" if lead == AFTER_TRANSFER else words.MEASURES[lead].title
+    headline = comparison.headline
+    what = "test accuracy" if headline == AFTER_TRANSFER else words.MEASURES[headline].title
     caption = (
         f"Mean {what} after transfer minus that of local-only, {words.FILLED}. "
         "Bold: the method that this report is about."
     )
-    shown = any(comparison.gains(lead).values()) and not comparison.nothing_learned
+    shown = any(comparison.gains(headline).values()) and not comparison.nothing_learned
     drawn: list[Block] = [Picture("differences", figures.differences(comparison), caption)] if shown else []
     advised = len(comparison) > 1 and not comparison.nothing_learned
     return [*drawn, Notes(advice(comparison))] if advised else []

@@ -39,7 +39,7 @@ from ktpfl_pipeline.reports.tables import (
     gained_at,
     tinted,
 )
-from ktpfl_pipeline.reports.words import CORRECTED, aggregates, over_seeds, plain, point_title
+from ktpfl_pipeline.reports.words import CORRECTED, aggregates, metric_title, over_seeds, plain
 
 TESTED = ("auc", "calibration_error")
 """Measures whose differences to local-only are tested."""
@@ -67,7 +67,7 @@ def adaptation(comparison: Comparison) -> list[Block]:
     )
     shown = [METHOD]
     for epochs, point in points.items():
-        title = point_title(point)
+        title = metric_title(point)
         gained = f"{MINUS_LOCAL.title} {title[0].lower()}{title[1:]}"
         shown += [accuracy_at(point, meaning=meaning if epochs else ""), gained_at(point, comparison, gained)]
     table = _table("adaptation", comparison, shown, f"Accuracy after adaptation: {meaning}")
@@ -303,14 +303,14 @@ def phases(comparison: Comparison) -> list[Block]:
 
 def minus_baselines(comparison: Comparison) -> list[Block]:
     """Return the difference of the report's subject to each baseline in points, paired by seed, one row each."""
-    main, lead = comparison.main, comparison.headline
-    found, before = comparison.leads(lead), comparison.leads(AFTER_LOCAL)
+    main, headline = comparison.main, comparison.headline
+    found, before = comparison.leads(headline), comparison.leads(AFTER_LOCAL)
 
     shown = [
         Column("minus", f"{main.title} minus"),
-        Column("difference", point_title(lead), "points"),
+        Column("difference", metric_title(headline), "points"),
         Column("std", "Std over seeds", "points"),
-        Column(AFTER_LOCAL, point_title(AFTER_LOCAL), "points"),
+        Column(AFTER_LOCAL, metric_title(AFTER_LOCAL), "points"),
         Column("seeds", "Seeds in common"),
     ]
     rows: list[dict[str, Entry]] = [

@@ -25,7 +25,7 @@ from ktpfl_pipeline.reports.paper import named
 from ktpfl_pipeline.reports.render import terminal
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import METHOD, PAPER, TRAFFIC, VARIANT, methods_table, runs, variant_columns
-from ktpfl_pipeline.reports.words import marked, point_title, signs
+from ktpfl_pipeline.reports.words import marked, metric_title, signs
 
 AGREES, DIFFERS, UNDECIDED = "agrees", "differs", "not significant"
 """The beginnings of a verdict on whether our result agrees with the paper's."""
@@ -178,7 +178,7 @@ def accuracy_table(name: str, cells: Sequence[Cell], point: str = AFTER_TRANSFER
         )
     ]
     full = name if point == AFTER_TRANSFER else f"{name}-{point}"
-    return methods_table(full, titles, shown, point_title(point))
+    return methods_table(full, titles, shown, metric_title(point))
 
 
 def beside_the_paper(cells: Sequence[Cell]) -> Table:
@@ -284,14 +284,14 @@ def _blocks(name: str, shows: str, cells: Sequence[Cell]) -> list[Block]:
     return [*shown, bytes_table(name, finished)] if shows == "bytes" else shown
 
 
-def bytes_table(name: str, settings: Mapping[str, Sequence[MethodResult]]) -> Table:
+def bytes_table(name: str, columns: Mapping[str, Sequence[MethodResult]]) -> Table:
     """Return the traffic of each method in each column in MB, by kind: public samples, parameters, predictions."""
     rows: list[Row] = [
         {
             **{"column": column, "method": result.title, TRAFFIC.key: megabytes(result.sent)},
             **{kind: megabytes(size) for kind, size in by_kind(result).items()},
         }
-        for column, results in settings.items()
+        for column, results in columns.items()
         for result in results
     ]
     kinds = [Column(kind, kind, "MB") for kind in KINDS]

@@ -20,7 +20,7 @@ from ktpfl_pipeline.reports.model import Block, Column, Picture, Section, Settin
 from ktpfl_pipeline.reports.numbers import Number, accuracy, hundredths, interval, mean, megabytes, signed, weight
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import MINUS_LOCAL, VARIANT, accuracy_at, runs
-from ktpfl_pipeline.reports.words import as_text, point_title
+from ktpfl_pipeline.reports.words import as_text, metric_title
 
 KNOWLEDGE = "knowledge"
 """The section whose values are compared by the bytes of predictions."""
@@ -126,12 +126,12 @@ def by_value(rows: Sequence[Row]) -> dict[str, list[tuple[str, Difference]]]:
     return found
 
 
-def _differences(rows: Sequence[Row], lead: str) -> list[Block]:
+def _differences(rows: Sequence[Row], headline: str) -> list[Block]:
     """Return a figure of the differences to local-only, if the setting describes the federation."""
     if not (found := by_value(rows)):
         return []
-    caption = f"Difference to local-only training{words.in_measure(lead)} at each value, {words.FILLED}."
-    return [Picture("differences", figures.differences_by_value(found, lead), f"{caption} {words.FEW}.")]
+    caption = f"Difference to local-only training{words.in_measure(headline)} at each value, {words.FILLED}."
+    return [Picture("differences", figures.differences_by_value(found, headline), f"{caption} {words.FEW}.")]
 
 
 def _matrices(variants: Sequence[Comparison], title: str) -> list[Block]:
@@ -177,12 +177,12 @@ def title_of(parameter: str) -> str:
 
 def table_rows(variants: Sequence[Comparison]) -> list[Row]:
     """Return the rows of the table, by method and value. A method with the same runs at all values has one row."""
-    rows, lead = list[Row](), Comparison([each for variant in variants for each in variant]).headline
+    rows, headline = list[Row](), Comparison([each for variant in variants for each in variant]).headline
     for method in variants[0].methods:
         best, own = study.chosen(variants, method), study.touched(variants, method)
         for variant in variants if own else variants[:1]:
             result, local = variant.methods[method], variant.methods.get("local")
-            gained = None if local is None or local is result else paired_difference(result, local, lead)
+            gained = None if local is None or local is result else paired_difference(result, local, headline)
             rows.append(Row(as_text(variant.value) if own else ANY, result, gained, variant is best))
     gains = holm({place: row.minus_local for place, row in enumerate(rows)})
     return [replace(row, minus_local=gains[place]) for place, row in enumerate(rows)]
@@ -197,8 +197,8 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
     chosen = any(row.chosen for row in rows)
     some = any(row.value == ANY for row in rows)
     averaged = words.averaged(len(rows[0].result.seeds), [row.result for row in rows])
-    lead = Comparison([row.result for row in rows]).headline
-    meanings = {point: measure.meaning for point, measure in words.MEASURES.items()}
+    headline = Comparison([row.result for row in rows]).headline
+    meanings = {metric: measure.meaning for metric, measure in words.MEASURES.items()}
     meanings[AFTER_TRANSFER] = f"{words.OWN_MODEL} {averaged}"
     shown = [
         tables.METHOD.but(value=lambda row: row.result.title),
@@ -206,15 +206,17 @@ def table(rows: Sequence[Row], title: str, latex: str = "") -> Table:
             "value", title, "", f"{ANY}: the setting makes no difference to the method." * some, lambda row: row.value
         ),
         *(
-            accuracy_at(point, meaning=meanings[point]).but(value=lambda row, at=point: accuracy(row.result.final[at]))
-            for point in dict.fromkeys((lead, AFTER_TRANSFER))
+            accuracy_at(metric, meaning=meanings[metric]).but(
+                value=lambda row, at=metric: accuracy(row.result.final[at])
+            )
+            for metric in dict.fromkeys((headline, AFTER_TRANSFER))
         ),
         tables.VALIDATION.but(
             meaning="the same accuracy on samples that are used neither for training nor for testing.",
             value=lambda row: accuracy(row.result.final.get(VALIDATION)),
         ),
         MINUS_LOCAL.but(
-            title=f"{MINUS_LOCAL.title}{words.in_measure(lead)}",
+            title=f"{MINUS_LOCAL.title}{words.in_measure(headline)}",
             meaning=f"at the same value, {words.CORRECTED} {words.FEW}.",
             value=lambda row: interval(row.minus_local),
         ),
@@ -263,12 +265,12 @@ def summary(variants: Sequence[Comparison], parameter: str, rows: Sequence[Row] 
     if not picked:
         none = f"No value of {title} was chosen: {study.no_choice(variants, variants[0].methods)}."
         return outcomes(rows, title) or none
-    lead = Comparison([row.result for row in rows]).headline
-    how = f"{point_title(AFTER_TRANSFER).lower()}{words.in_measure(lead)}"
+    headline = Comparison([row.result for row in rows]).headline
+    how = f"{metric_title(AFTER_TRANSFER).lower()}{words.in_measure(headline)}"
     sentences = []
     for row in picked:
         gain = f", {interval(row.minus_local)} percentage points to local-only at this value" if row.minus_local else ""
-        reached = f"{accuracy(row.result.final[lead])} % {how}{gain}"
+        reached = f"{accuracy(row.result.final[headline])} % {how}{gain}"
         sentences.append(f"Validation accuracy chooses {title} = {row.value} for {row.result.title}: {reached}.")
     for end, extreme in {"smallest": min, "largest": max}.items() if study.numeric(variants) else ():
         value = as_text(extreme(variant.value for variant in variants))
@@ -297,11 +299,11 @@ def _caption(variants: Sequence[Comparison], title: str, lean: bool) -> str:
     return caption
 
 
-def _csv(parameter: str, row: Row, lead: str) -> dict[str, Any]:
+def _csv(parameter: str, row: Row, headline: str) -> dict[str, Any]:
     """Return a row of the table with its numbers unrounded."""
     found: dict[str, Any] = {"method": row.result.method, parameter: row.value, "seeds": len(row.result.seeds)}
     finals = row.result.final
-    measured = {lead: finals[lead]} if lead != AFTER_TRANSFER else {}
+    measured = {headline: finals[headline]} if headline != AFTER_TRANSFER else {}
     for name, final in {"test": finals[AFTER_TRANSFER], **measured, "validation": finals.get(VALIDATION)}.items():
         found |= {name: final and final.mean, f"{name}_std": final and final.seed_std}
     for name, spread in {"minus_local": row.minus_local, "trust": study.trust(row.result)}.items():

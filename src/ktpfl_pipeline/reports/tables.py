@@ -29,7 +29,7 @@ from ktpfl_pipeline.reports.numbers import (
     percent,
     signed,
 )
-from ktpfl_pipeline.reports.words import marked, point_title
+from ktpfl_pipeline.reports.words import marked, metric_title
 
 METHOD = Column("method", "Method", value=marked)
 TITLE = METHOD.but(value=lambda of_method: of_method.title)
@@ -64,36 +64,36 @@ def gained(
     return MINUS_LOCAL.but(key=key, title=title, meaning=meaning, value=lambda row: interval(found.get(of(row))))
 
 
-def gained_at(point: str, comparison: Comparison, title: str, meaning: str = "") -> Column:
-    """Return the column of the corrected difference to local-only at an evaluation point, or in a measure."""
-    return gained(f"{point}_minus_local", title, comparison.gains(point), meaning)
+def gained_at(metric: str, comparison: Comparison, title: str, meaning: str = "") -> Column:
+    """Return the column of the corrected difference to local-only in a metric."""
+    return gained(f"{metric}_minus_local", title, comparison.gains(metric), meaning)
 
 
-def accuracy_at(point: str, best: MethodResult | None = None, meaning: str = "") -> Column:
-    """Return the column of the final accuracy at an evaluation point; `best` is set in bold."""
+def accuracy_at(metric: str, best: MethodResult | None = None, meaning: str = "") -> Column:
+    """Return the column of the final value of a metric; `best` is set in bold."""
     return Column(
-        point, point_title(point), "%", meaning, lambda result: accuracy(result.final.get(point), result is best)
+        metric, metric_title(metric), "%", meaning, lambda result: accuracy(result.final.get(metric), result is best)
     )
 
 
 def comparison_table(comparison: Comparison, latex: str = "") -> Table:
     """Return one row per method, the best first, and a row for the majority-class baseline if it is known."""
-    lead, settings = comparison.headline, comparison.settings
+    headline, settings = comparison.headline, comparison.settings
     cited = {} if paper.differences(settings) else paper.cited(settings, [result.method for result in comparison])
     minus = MINUS_LOCAL.meaning if comparison.local else NO_LOCAL
     shown = [
         METHOD,
         *(accuracy_at(key, comparison.clear_best(key), why) for key, why in meanings_of(comparison).items()),
-        gained(MINUS_LOCAL.key, f"{MINUS_LOCAL.title}{words.in_measure(lead)}", comparison.gains(lead), minus),
+        gained(MINUS_LOCAL.key, f"{MINUS_LOCAL.title}{words.in_measure(headline)}", comparison.gains(headline), minus),
         *(TRAFFIC, TIME),
         *([PAPER.but(meaning=words.LANDMARK, value=lambda result: cited.get(result.method))] if cited else []),
     ]
-    made = Table.of("table", shown, comparison.ranked(lead), latex=latex, tinted=tinted(comparison))
+    made = Table.of("table", shown, comparison.ranked(headline), latex=latex, tinted=tinted(comparison))
     if not (guesses := comparison.majority):
         return made
     local = comparison.local
     theirs = dict(zip(local.seeds, local.final[AFTER_TRANSFER].per_seed, strict=True)) if local else {}
-    found = paired(guesses, theirs) if lead == AFTER_TRANSFER else None  # not a method: shown and not tested
+    found = paired(guesses, theirs) if headline == AFTER_TRANSFER else None  # not a method: shown and not tested
     gain = signed(found.mean) if found else None
     row = {"method": words.MAJORITY.title, AFTER_TRANSFER: mean([*guesses.values()]), MINUS_LOCAL.key: gain}
     return replace(made, rows=[*made.rows, row])
@@ -102,9 +102,9 @@ def comparison_table(comparison: Comparison, latex: str = "") -> Table:
 def meanings_of(comparison: Comparison) -> dict[str, str]:
     """Return the meanings of the main table's columns of final values, by key, the headline first."""
     alike = ", ".join(result.title for result in comparison if _one_point(result))
-    lead = comparison.headline
+    headline = comparison.headline
     one = f" Both are equal for methods in which knowledge comes back only before training: {alike}." if alike else ""
-    found = {} if lead == AFTER_TRANSFER else {lead: words.MEASURES[lead].meaning}
+    found = {} if headline == AFTER_TRANSFER else {headline: words.MEASURES[headline].meaning}
     found[AFTER_TRANSFER] = (
         f"{words.OWN_MODEL} after knowledge came back by distillation or aggregation, whether the client was in the "
         "round's cohort or not."
@@ -113,7 +113,7 @@ def meanings_of(comparison: Comparison) -> dict[str, str]:
         "the same clients before any knowledge came back in that round. It can be far from accuracy after transfer, so "
         f"compare methods at the same point.{one}"
     )
-    return {**found, lead: f"{found[lead]} This is the headline."}
+    return {**found, headline: f"{found[headline]} This is the headline."}
 
 
 def _one_point(result: MethodResult) -> bool:

@@ -245,10 +245,10 @@ def aggregates(result: MethodResult) -> bool:
     return bool(models) and not sent["knowledge_down"] and sent["knowledge_up"] <= sent["parameters_up"]
 
 
-def point_title(point: str) -> str:
-    """Return the name of an evaluation point in a column."""
-    if point.startswith(ADAPTED):
-        return f"After {plural(int(point.removeprefix(ADAPTED)), 'extra epoch')}"
+def metric_title(metric: str) -> str:
+    """Return the name of a metric of `Comparison` in a column."""
+    if metric.startswith(ADAPTED):
+        return f"After {plural(int(metric.removeprefix(ADAPTED)), 'extra epoch')}"
     known = {
         AFTER_TRANSFER: "After transfer",
         AFTER_LOCAL: "After local training",
@@ -256,7 +256,7 @@ def point_title(point: str) -> str:
         VALIDATION: "Validation",
         **{name: measure.title for name, measure in MEASURES.items()},
     }
-    return known.get(point, point.capitalize())
+    return known.get(metric, metric.capitalize())
 
 
 def in_measure(headline: str) -> str:
