@@ -19,18 +19,7 @@ from ktpfl_pipeline.core.errors import plural
 from ktpfl_pipeline.core.identity import digest
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 from ktpfl_pipeline.data.sources.adaptation import converted
-from ktpfl_pipeline.reports import (
-    decisions,
-    figures,
-    measures,
-    newcomers,
-    notes,
-    paper,
-    tables,
-    theorem,
-    wire,
-    words,
-)
+from ktpfl_pipeline.reports import decisions, figures, measures, newcomers, notes, paper, tables, theorem, wire, words
 from ktpfl_pipeline.reports.answer import adapted, advice, summary, tiles
 from ktpfl_pipeline.reports.figures.accuracy import FEW
 from ktpfl_pipeline.reports.model import Block, Notes, Picture, Section, Settings, Table, Text

@@ -21,7 +21,6 @@ from ktpfl_pipeline.reports.numbers import (
     Number,
     duration,
     hundredths,
-    interval,
     mean,
     megabytes,
     percent,
@@ -306,24 +305,22 @@ def minus_baselines(comparison: Comparison) -> list[Block]:
     main, headline = comparison.main, comparison.headline
     found, before = comparison.leads(headline), comparison.leads(AFTER_LOCAL)
 
+    def std(other: MethodResult) -> Entry:
+        gain = found[other.method]
+        return percent(gain.std) if gain and gain.std is not None else None
+
+    def seeds(other: MethodResult) -> Entry:
+        return str(gain.seeds) if (gain := found[other.method]) else "0"
+
     shown = [
-        Column("minus", f"{main.title} minus"),
-        Column("difference", metric_title(headline), "points"),
-        Column("std", "Std over seeds", "points"),
-        Column(AFTER_LOCAL, metric_title(AFTER_LOCAL), "points"),
-        Column("seeds", "Seeds in common"),
-    ]
-    rows: list[dict[str, Entry]] = [
-        {
-            **{"minus": other.title, "difference": interval(gain), AFTER_LOCAL: interval(before[other.method])},
-            "std": percent(gain.std) if gain and gain.std is not None else None,
-            "seeds": str(gain.seeds if gain else 0),
-        }
-        for other in comparison.baselines
-        for gain in [found[other.method]]
+        Column("minus", f"{main.title} minus", value=lambda other: other.title),
+        gained("difference", metric_title(headline), found),
+        Column("std", "Std over seeds", "points", value=std),
+        gained(AFTER_LOCAL, metric_title(AFTER_LOCAL), before),
+        Column("seeds", "Seeds in common", value=seeds),
     ]
     caption = f"{main.title} minus each baseline, after transfer and after local training, {CORRECTED}"
-    return Table("differences", shown, rows).captioned(caption)
+    return Table.of("differences", shown, comparison.baselines).captioned(caption)
 
 
 def by_class(comparison: Comparison) -> list[Block]:

@@ -1,6 +1,6 @@
 """The check of Theorem 1 on a method's final models, as a figure and a table."""
 
-from collections.abc import Callable
+from functools import partial
 from statistics import fmean
 
 from ktpfl_pipeline.analysis.results import MethodResult
@@ -49,30 +49,27 @@ def table(result: MethodResult) -> Table:
     """
     checks = [(run.theorem, run.adversaries) for run in result.runs if run.theorem is not None]
 
-    def by_seed(of: str, mixture: str) -> list[float]:
+    def by_seed(mixture: str, of: str) -> list[float]:
         return [mean_over_clients(getattr(check, of)[mixture], adversaries) for check, adversaries in checks]
 
-    def loss(half: str) -> Callable[[str], Entry]:
-        return lambda mixture: mean(by_seed(half, mixture), "{:.3f}".format)
+    def loss(mixture: str, half: str) -> Entry:
+        return mean(by_seed(mixture, half), "{:.3f}".format)
 
-    def no_worse(half: str) -> Callable[[str], Entry]:
-        def value(mixture: str) -> Entry:
-            held: list[float] = []  # 1 if the mixture is at least as good
-            for check, liars in checks:
-                by = getattr(check, half)
-                slack = check.certificate if half == "fit" else [0.0] * len(check.certificate)
-                losses = zip(by[mixture], slack, by["own"], by["average"], strict=True)
-                held += benign([loss <= min(bounds) + more + TOLERANCE for loss, more, *bounds in losses], liars)
-            return None if mixture in ("own", "average") else f"{sum(held):.0f} of {len(held)}"
-
-        return value
+    def no_worse(mixture: str, half: str) -> Entry:
+        held: list[float] = []  # 1 if the mixture is at least as good
+        for check, liars in checks:
+            by = getattr(check, half)
+            slack = check.certificate if half == "fit" else [0.0] * len(check.certificate)
+            losses = zip(by[mixture], slack, by["own"], by["average"], strict=True)
+            held += benign([loss <= min(bounds) + more + TOLERANCE for loss, more, *bounds in losses], liars)
+        return None if mixture in ("own", "average") else f"{sum(held):.0f} of {len(held)}"
 
     shown = [
         Column("mixture", "Mixture", value=str.capitalize),
-        Column("fit_loss", "Loss, fitted half", "nats", value=loss("fit")),
-        Column("test_loss", "Loss, other half", "nats", value=loss("test")),
-        Column("test_accuracy", "Accuracy, other half", "%", value=lambda mixture: mean(by_seed("accuracy", mixture))),
-        Column("fit_no_worse", "No worse, fitted half", "clients", value=no_worse("fit")),
-        Column("test_no_worse", "No worse, other half", "clients", value=no_worse("test")),
+        Column("fit_loss", "Loss, fitted half", "nats", value=partial(loss, half="fit")),
+        Column("test_loss", "Loss, other half", "nats", value=partial(loss, half="test")),
+        Column("test_accuracy", "Accuracy, other half", "%", value=lambda mixture: mean(by_seed(mixture, "accuracy"))),
+        Column("fit_no_worse", "No worse, fitted half", "clients", value=partial(no_worse, half="fit")),
+        Column("test_no_worse", "No worse, other half", "clients", value=partial(no_worse, half="test")),
     ]
     return Table.of("theorem", shown, [each for each in MIXTURES if all(each in check.fit for check, _ in checks)])

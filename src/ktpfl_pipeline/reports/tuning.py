@@ -16,16 +16,7 @@ from ktpfl_pipeline.reports.notes import warned
 from ktpfl_pipeline.reports.numbers import NONE, Entry, accuracy, signed
 from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import CHOSEN, METHOD, VALIDATION
-from ktpfl_pipeline.reports.words import (
-    as_text,
-    as_texts,
-    averaged,
-    clients,
-    listed_seeds,
-    plain,
-    sentences,
-    too_few,
-)
+from ktpfl_pipeline.reports.words import as_text, as_texts, averaged, clients, listed_seeds, plain, sentences, too_few
 
 TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
 

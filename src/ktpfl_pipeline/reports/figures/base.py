@@ -106,15 +106,15 @@ _ARRANGED: "WeakSet[Any]" = WeakSet()
 """The figures whose layout is final. A layout takes longer than a drawing, so it is computed once."""
 
 
-def blank(height: float, width: float = WIDTH) -> Figure:
-    """Return an empty figure of this size in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+def blank(height: float) -> Figure:
+    """Return an empty figure as wide as a page; `height` is in inches."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)  # keeps one renderer; matplotlib would make one per measured text
     return figure
 
 
-def single(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
-    figure = blank(height, width)
+def single(height: float) -> tuple[Figure, Axes]:
+    figure = blank(height)
     return figure, figure.add_subplot()
 
 
