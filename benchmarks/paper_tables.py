@@ -12,6 +12,7 @@ for all rows of a column.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from studies import LOCAL, Tables, drawn, named, write
 
 from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.comparison import paired_difference
+from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.provenance import here_and_now
 from ktpfl_pipeline.analysis.results import MethodResult, summarize
 from ktpfl_pipeline.analysis.study import Cell
@@ -79,9 +81,52 @@ def keep(scale: str, finished: Path = FINISHED, kept: Path = KEPT) -> None:
     """Merge finished runs into the file of a scale, such as ``light``, and print their number."""
     found, place = evidence.load(finished), kept / f"{scale}.json.gz"
     if place.exists():
-        found = evidence.merged(evidence.load(place), found)
+        found = merged(evidence.load(place), found)
     evidence.save(found, place)
     print(f"{len({run.key for cell in found.cells for run in cell.runs})} finished runs of the scale {scale}")
+
+
+def merged(old: Evidence, new: Evidence) -> Evidence:
+    """Return the newer evidence with the further parts, cells and seeds of the older evidence.
+
+    Tables come first, in the order of their names, and then figures. The cells of a variant are adjacent.
+    """
+    found = {**old.parts, **new.parts}
+    parts = {name: found[name] for name in sorted(found, key=lambda name: (name.startswith("figure"), name))}
+    cells: dict[tuple[str, str, str, str], Cell] = {}
+    for cell in (*old.cells, *new.cells):
+        place = cell.part, cell.experiment, cell.label, cell.method
+        cells[place] = _together(cells[place], cell) if place in cells else cell
+    names, experiments, variants = list(parts), [place[:2] for place in cells], [place[:3] for place in cells]
+
+    def order(place: tuple[str, str, str, str]) -> tuple[int, int, int]:
+        return names.index(place[0]), experiments.index(place[:2]), variants.index(place[:3])
+
+    ordered = [cells[place] for place in sorted(cells, key=order)]
+    return Evidence(new.scale, parts, ordered, list(dict.fromkeys([*old.machines, *new.machines])))
+
+
+def _together(old: Cell, new: Cell) -> Cell:
+    """Return the newer cell with the further seeds of the older cell.
+
+    If their settings differ, the older cell is returned if it has more runs, else the newer. If one of the cells is
+    finished, only finished seeds are added, because tables leave a cell with a missing run empty.
+    """
+    before, now = (({**cell.settings, "seeds": []}, cell.hyperparameters) for cell in (old, new))
+    if before != now:
+        return old if len(old.runs) > len(new.runs) else new
+    runs = {run.seed: run for run in (*old.runs, *new.runs)}
+    finished = any(cell.runs and len(cell.runs) == len(cell.seeds) for cell in (old, new))
+    seeds = sorted(runs if finished else {*old.seeds, *new.seeds})
+    keys = {**old.keys, **new.keys, **{seed: run.key for seed, run in runs.items()}}
+    keys = {seed: keys[seed] for seed in seeds if seed in keys}
+    return replace(
+        new,
+        settings={**new.settings, "seeds": seeds},
+        seeds=seeds,
+        keys=keys,
+        runs=[runs[seed] for seed in seeds if seed in runs],
+    )
 
 
 def draw(kept: Path = KEPT, reports: Path = REPORTS) -> None:

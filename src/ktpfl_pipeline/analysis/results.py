@@ -41,7 +41,7 @@ TRAINED_SHARE = 0.95
 """The share of clients that must have taken part in training before an evaluation counts in a final value."""
 
 
-class Kept:
+class Stored:
     """A base class of dataclasses that are stored as plain values, including nested dataclasses."""
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
@@ -79,7 +79,7 @@ class TheoremCheck:
 
 
 @dataclass(frozen=True)
-class FinishedRun(Kept):
+class FinishedRun(Stored):
     """A finished run of one method on one experiment with one seed."""
 
     experiment: str  #: name of the experiment and of its pipeline
@@ -250,7 +250,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class MethodResult(Kept):
+class MethodResult(Stored):
     """The results of one method over its seeds."""
 
     method: str  #: registry name

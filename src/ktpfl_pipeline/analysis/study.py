@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ktpfl_pipeline.analysis.comparison import Comparison
-from ktpfl_pipeline.analysis.results import FinishedRun, Kept, MethodResult, summarize
+from ktpfl_pipeline.analysis.results import FinishedRun, MethodResult, Stored, summarize
 from ktpfl_pipeline.analysis.statistics import Difference, Final, difference
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.identity import differences, digest
@@ -34,7 +34,7 @@ def circumstances(settings: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Cell(Kept):
+class Cell(Stored):
     """One method in one variant of a study, with the runs that are finished."""
 
     part: str  #: table or figure of the paper; empty in other studies
@@ -87,7 +87,7 @@ class Cell(Kept):
 
 
 @dataclass(frozen=True)
-class Study(Kept):
+class Study(Stored):
     """The results of a sweep, a tuning or the paper's tables."""
 
     asked: dict[str, Any]  #: section of the study in conf/, as plain values
