@@ -4,8 +4,7 @@
 1, and losses are in nats.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -45,23 +44,19 @@ def of_runs(results: Sequence[MethodResult], left_out: Mapping[tuple[int, str | 
 
     `left_out` are the reasons of clients that do not count, by seed and name.
     """
-    made: dict[str, Callable[[FinishedRun, Collection[str]], Iterator[Row]]] = {
-        "runs": _finals,
-        "rounds": _rounds,
-        "clients": partial(_clients, left_out),
-        "classes": _classes,
-        "confusion": _confusion,
-        "theorem": _theorem,
-    }
-    tables = {
-        name: [
-            {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key, **row}
-            for result in results
-            for run in result.runs
-            for row in rows(run, result.curve)
-        ]
-        for name, rows in made.items()
-    }
+    tables: dict[str, list[Row]] = {}
+    for run, points in ((run, result.curve) for result in results for run in result.runs):
+        own = {"method": run.method, "seed": run.seed, "run_id": run.run_id, "key": run.key}
+        made = {
+            "runs": _finals(run, points),
+            "rounds": _rounds(run),
+            "clients": _clients(run, points, left_out),
+            "classes": _classes(run),
+            "confusion": _confusion(run),
+            "theorem": _theorem(run),
+        }
+        for name, rows in made.items():
+            tables.setdefault(name, []).extend({**own, **row} for row in rows)
     return {name: frame(rows) for name, rows in tables.items() if rows}
 
 
@@ -77,14 +72,14 @@ def _finals(run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
         yield {"point": point, **accuracy, **cost, **(measures if point == AFTER_TRANSFER else {})}
 
 
-def _rounds(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+def _rounds(run: FinishedRun) -> Iterator[Row]:
     for record in run.history:
         traffic = {category: sum(record.traffic.get(category, [])) for category in run.traffic}
         own = {f"metrics/{name}": value for name, value in record.metrics.items()}
         yield {"round": record.round, **run.means(record), **_bytes(traffic), **record.counts, **own}
 
 
-def _clients(left_out: Mapping[tuple[int, str | int], str], run: FinishedRun, points: Collection[str]) -> Iterator[Row]:
+def _clients(run: FinishedRun, points: Collection[str], left_out: Mapping[tuple[int, str | int], str]) -> Iterator[Row]:
     values = {**{point: run.final(point) for point in points}, **run.measures}
     if run.majority:
         values["majority_class"] = run.majority
@@ -97,20 +92,20 @@ def _clients(left_out: Mapping[tuple[int, str | int], str], run: FinishedRun, po
         yield {"client": client, **named, "architecture": architecture, **own}
 
 
-def _classes(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+def _classes(run: FinishedRun) -> Iterator[Row]:
     rows = zip(run.classes, run.confusion, recalls([run]), strict=True) if run.confusion else ()
     for label, (name, counts, recall) in enumerate(rows):
         yield {"class": label, "name": name, "test_samples": sum(counts), "accuracy": recall}
 
 
-def _confusion(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+def _confusion(run: FinishedRun) -> Iterator[Row]:
     for true, counts in zip(run.classes, run.confusion, strict=True) if run.confusion else ():
         for predicted, count in zip(run.classes, counts, strict=True):
             if count:
                 yield {"true": true, "predicted": predicted, "samples": count}
 
 
-def _theorem(run: FinishedRun, _: Collection[str]) -> Iterator[Row]:
+def _theorem(run: FinishedRun) -> Iterator[Row]:
     if (check := run.theorem) is not None:
         for place, (client, certificate) in enumerate(zip(run.client_ids, check.certificate, strict=True)):
             for mixture in check.fit:
