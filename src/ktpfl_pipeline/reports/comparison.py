@@ -89,8 +89,13 @@ def build(name: str, comparison: Comparison, made: Provenance | None = None) -> 
 def _sections(name: str, comparison: Comparison, table: Table, remarks: dict[str, str]) -> list[Section]:
     """Return the sections of the report in order. The `remarks` come before the notes of the main `table`."""
     main = comparison.main
+    other = "; ".join(paper.differences(comparison.settings))
+    not_shown = (
+        f"the paper's numbers are not shown, because its setting differs: {other}."
+        if other
+        else "the paper has no number for this setting."
+    )
     papers = paper.family(comparison.settings) in paper.DATASETS and not table.shows(tables.PAPER.key)
-    appendix = [Notes({"Paper": tables.papers_numbers(comparison)})] if papers else []
     explained = {**remarks, **table.meanings, **notes.general_notes(comparison)}
     traffic = [*measures.work(comparison), *measures.communication(comparison)]
     return [
@@ -122,7 +127,7 @@ def _sections(name: str, comparison: Comparison, table: Table, remarks: dict[str
         Section("Data of the clients", measures.data(main), folded=True),
         Section("Settings", [Settings(_groups(comparison.settings))], folded=True),
         Section("Hyperparameters", _hyperparameters(comparison), folded=True),
-        Section("Appendix: the paper's numbers", appendix, folded=True),
+        Section("Appendix: the paper's numbers", [Notes({"Paper": not_shown})] if papers else [], folded=True),
         tables.runs([(name, result) for result in comparison]),
     ]
 

@@ -123,15 +123,6 @@ def _one_point(result: MethodResult) -> bool:
     return both and all(record[AFTER_LOCAL] == record[AFTER_TRANSFER] for record in records)
 
 
-def papers_numbers(comparison: Comparison) -> str:
-    """Return the note on the paper's numbers: their source, or why they are not shown."""
-    settings = comparison.settings
-    if other := "; ".join(paper.differences(settings)):
-        return f"the paper's numbers are not shown, because its setting differs: {other}."
-    known = paper.cited(settings, [result.method for result in comparison])
-    return words.LANDMARK if known else "the paper has no number for this setting."
-
-
 def tinted(comparison: Comparison) -> list[str]:
     """Return the methods whose rows tables highlight: the report's subject and local-only."""
     return [result.method for result in (comparison.main, comparison.local) if result]
@@ -146,8 +137,8 @@ def variant_columns(
 ) -> list[Column]:
     """Return the columns of one variant in a table of methods by variant. A row is a method's registry name.
 
-    The first column is the final accuracy at an evaluation point. At the headline, a second column has the paper's
-    numbers if any are `cited`. The title must be unique in the table. `failed` methods cannot be finished.
+    The first column is the final accuracy at an evaluation point. For the point after transfer, a second column has the
+    paper's numbers if any are `cited`. The title must be unique in the table. `failed` methods cannot be finished.
     """
     best = comparison.clear_best(point) if len(comparison) else None
 
