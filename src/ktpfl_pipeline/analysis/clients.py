@@ -15,8 +15,8 @@ LEAST_GAIN = 0.005
 class Reached(NamedTuple):
     """The first evaluated round of a run in which the mean accuracy reached a target."""
 
-    rounds: int  # the number of rounds
-    sent: int  # the bytes that all clients sent and received up to then
+    rounds: int  #: the number of rounds
+    sent: int  #: the bytes that all clients sent and received up to then
 
 
 def reached(run: FinishedRun, target: float) -> Reached | None:
@@ -67,10 +67,10 @@ class Gain(NamedTuple):
     If their number is odd, the middle evaluation is not used.
     """
 
-    difference: Difference  # the gain over seeds, in -1..1
-    first: int  # the round of the first evaluation
-    last: int  # the round of the last evaluation
-    half: int  # the number of evaluations in each half
+    difference: Difference  #: the gain over seeds, in -1..1
+    first: int  #: the round of the first evaluation
+    last: int  #: the round of the last evaluation
+    half: int  #: the number of evaluations in each half
 
     @property
     def goes_on(self) -> bool:
