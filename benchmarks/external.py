@@ -178,16 +178,12 @@ def cells_by_setting() -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def settings() -> list[str]:
-    """Return the names of the settings with kept runs."""
-    return [name for name in cells_by_setting() if (KEPT / f"{name}.csv").exists()]
-
-
 def settings_by_source() -> dict[str, list[str]]:
     """Return the settings with kept runs of each source. A setting belongs to the source of its first cell."""
     found: dict[str, list[str]] = {}
-    for setting in settings():
-        found.setdefault(project(cells_by_setting()[setting][0]), []).append(setting)
+    for setting, cells in cells_by_setting().items():
+        if (KEPT / f"{setting}.csv").exists():
+            found.setdefault(project(cells[0]), []).append(setting)
     return found
 
 

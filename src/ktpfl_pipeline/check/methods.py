@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import Tensor
 
 from ktpfl_pipeline.check import toy
@@ -229,8 +230,6 @@ def takes_one_client(method: Method[Any], fed: Federation) -> None:
 
 def repeats(recorded: Recorded, run: Run) -> None:
     """Check that a run is equal, bit for bit, with another order of clients and other global random generators."""
-    import torch
-
     before = torch.get_rng_state()
     try:
         torch.manual_seed(99)  # no draw may depend on global generators or change them

@@ -21,14 +21,8 @@ logger = logging.getLogger(__name__)
 def take_over(job: Job, seed: int, settings: Mapping[str, Any], folder: Path, schedule: Schedule) -> None:
     """Write the checkpoint of a run that has none, from the longest equal run with fewer rounds, if there is one.
 
-    Apart from wall times, the result equals a run from round 1 bit for bit.
-
-    Args:
-        job: the method and its experiment.
-        seed: the seed of the run.
-        settings: the identity of the run.
-        folder: the folder of the run's checkpoint, next to the folders of the method's other runs.
-        schedule: the number of rounds and the evaluations of the run.
+    Apart from wall times, the result equals a run from round 1 bit for bit. `settings` is the identity of the run, and
+    `folder` that of its checkpoint, next to the folders of the method's other runs.
     """
     if (folder / CHECKPOINT).exists() or not rounds_are_equal(job):
         return
