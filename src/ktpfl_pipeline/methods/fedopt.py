@@ -36,8 +36,8 @@ class FedOpt(Shared):
 
     Attributes:
         optimizer: the rule for v: ``adam``, ``yogi`` or ``adagrad``.
-        server_rate: η, the step of the server; 0.01 in the paper's experiments on CIFAR-10, 0.1 with FedAdagrad.
-            Statistics of BatchNorm are always averages.
+        server_rate: η, the step of the server; 0.01, and 0.1 with FedAdagrad, in Flower's repetition of the paper's
+            experiments on CIFAR-10. Statistics of BatchNorm are always averages.
         beta1: β₁, the share of m that stays in a round; 0.9 in the paper, 0 with FedAdagrad.
         beta2: β₂, the same for v; 0.99 in the paper. FedAdagrad does not use it.
         tau: τ, which is added to √v; the larger it is, the less steps are adapted. 0.001 in the paper.
