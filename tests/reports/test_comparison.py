@@ -19,7 +19,7 @@ from ktpfl_pipeline.reports import comparison, measures
 from ktpfl_pipeline.reports.answer import advice, tiles
 from ktpfl_pipeline.reports.model import Column, Content, Links, Notes, Picture, Section, Table, Text
 from ktpfl_pipeline.reports.render import markdown
-from ktpfl_pipeline.reports.render.html import joined
+from ktpfl_pipeline.reports.render.html import unbroken
 from ktpfl_pipeline.reports.style import look, readable
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "use", "path", "rect", "image", "stop"}
@@ -232,7 +232,7 @@ def test_a_method_of_the_main_table_links_to_its_runs(built):
 
 def test_no_line_of_a_page_ends_within_a_percentage_or_an_interval():
     told = "+1.0 points, 95 % interval [−1.0, +3.0] over seeds 0, 1"
-    assert joined(told) == "+1.0 points, 95\N{NO-BREAK SPACE}% interval [−1.0,\N{NO-BREAK SPACE}+3.0] over seeds 0, 1"
+    assert unbroken(told) == "+1.0 points, 95\N{NO-BREAK SPACE}% interval [−1.0,\N{NO-BREAK SPACE}+3.0] over seeds 0, 1"
 
 
 class TestAccessible:

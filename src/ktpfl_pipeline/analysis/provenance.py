@@ -25,9 +25,9 @@ class Provenance:
     machine: str  # processor, cores, operating system
     versions: str  # of Python and torch
 
-    def told(self) -> dict[str, str]:
-        told = {"Made": self.date, "Command": self.command, "Commit": self.commit}
-        return {**told, "Machine": f"{self.machine}; {self.versions}"}
+    def by_title(self) -> dict[str, str]:
+        machine = f"{self.machine}; {self.versions}"
+        return {"Made": self.date, "Command": self.command, "Commit": self.commit, "Machine": machine}
 
 
 def here_and_now() -> Provenance:

@@ -13,7 +13,7 @@ from ktpfl_pipeline.core.metrics import AFTER_LOCAL, AFTER_TRANSFER
 from ktpfl_pipeline.reports import figures, words
 from ktpfl_pipeline.reports.answer import adapted
 from ktpfl_pipeline.reports.figures.accuracy import title_in
-from ktpfl_pipeline.reports.figures.traffic import joined
+from ktpfl_pipeline.reports.figures.traffic import on_line
 from ktpfl_pipeline.reports.model import Block, Column, Picture, Table, Text
 from ktpfl_pipeline.reports.numbers import (
     MB,
@@ -245,7 +245,7 @@ def communication(comparison: Comparison) -> list[Block]:
     over = f"over all rounds{over_seeds(comparison)}"
     sent = f"all clients {over}; {MB}, 1 kB = 10³. Up is from the clients to the server"
     if any(result.sent for result in comparison):
-        line = f"{words.FRONTIER} " if joined(comparison.results) else ""
+        line = f"{words.FRONTIER} " if on_line(comparison.results) else ""
         caption = (
             f"Final accuracy against the bytes of {sent}. Next to a name is its traffic in MB. "
             f"{line}Overlapping marks are moved sideways."

@@ -85,7 +85,7 @@ def build(evidence: Evidence, made: Provenance) -> Report:
         kind="Reproduction of KT-pFL (NeurIPS 2021)",
         summary=summary(cells, [beside, ordered, best]),
         facts=[plural(len(parts), "part"), plural(len(cells), "cell"), f"{took} of training", *evidence.machines],
-        made=made.told(),
+        made=made.by_title(),
         sections=sections,
         brief=[beside.without("part") if beside.rows else _by_column(cells)],
         warnings={"Left out": lacking, **warned(cell.result for cell in cells if cell.result)},
@@ -104,7 +104,7 @@ def compared(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
     return found, " ".join(texts)
 
 
-def told(cells: Sequence[Cell]) -> str:
+def plan_text(cells: Sequence[Cell]) -> str:
     """Return the plan as plain text: columns, finished and remaining runs, hours, and hardware."""
     lines = []
     for part, group in groupby(cells, key=lambda cell: cell.part):

@@ -67,7 +67,7 @@ def run(each: Planned, seed: int, key: str, folder: Path, parent: str = "") -> N
 def plan(paper: Paper, parameters: dict[str, Any], raw_folder: Path, folder: Path) -> list[Planned]:
     """Return the cells of the paper, and print every cell, its finished runs, and the remaining hours."""
     planned = study.plan(PAPER, parsing.paper_cells(paper, parameters), raw_folder)
-    print(reproduction.told(cells(planned, folder, {})))  # noqa: T201
+    print(reproduction.plan_text(cells(planned, folder, {})))  # noqa: T201
     for why in dict.fromkeys(each.cell.failed for each in planned if each.cell.failed):
         logger.error(why)  # the table shows only its first words
     return planned

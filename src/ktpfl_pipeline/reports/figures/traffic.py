@@ -144,7 +144,7 @@ def frontier(results: Sequence[MethodResult]) -> list[MethodResult]:
     return found
 
 
-def joined(results: Sequence[MethodResult]) -> list[MethodResult]:
+def on_line(results: Sequence[MethodResult]) -> list[MethodResult]:
     """Return the methods that the line joins: the frontier's methods with traffic, or none if there is only one."""
     found = [result for result in frontier(results) if result.sent]
     return found if len(found) > 1 else []
@@ -153,7 +153,7 @@ def joined(results: Sequence[MethodResult]) -> list[MethodResult]:
 def _scatter(axes: Axes, results: Sequence[MethodResult]) -> dict[str, Any]:
     """Draw the methods and the line, and return the legend entries."""
     handles: dict[str, Any] = {}
-    if best := joined(results):
+    if best := on_line(results):
         across, upward = zip(*((result.sent / 1e6, result.final[AFTER_TRANSFER].mean) for result in best), strict=True)
         (line,) = axes.plot(across, upward, color=MUTED, linewidth=0.9, drawstyle="steps-post", zorder=1)
         handles["most accurate for its traffic"] = line

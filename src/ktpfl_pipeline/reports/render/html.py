@@ -27,11 +27,11 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"kind": lambda block: type(block).__name__, "json": json.dumps}
-    environment.filters |= {each.__name__: each for each in (drawing, entry, head, joined, slug, sortable, texts)}
+    environment.filters |= {each.__name__: each for each in (drawing, entry, head, unbroken, slug, sortable, texts)}
     return environment.get_template("page.html.jinja")
 
 
-def joined(text: str) -> str:
+def unbroken(text: str) -> str:
     """Return text without line breaks inside percentages and intervals, such as ``95 %`` and ``[−1.0, +3.0]``."""
     return re.sub(r"(?<=\d) (?=%)|(?<=\d,) (?=[-−+]?[\d.]+\])", "\N{NO-BREAK SPACE}", text)
 
