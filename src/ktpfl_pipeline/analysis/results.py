@@ -382,10 +382,8 @@ def _curve(runs: Sequence[FinishedRun], point: str) -> Curve:
 def recalls(runs: Sequence[FinishedRun]) -> list[float | None]:
     """Return the recall of each class, (K,), in 0..1, over the test samples of all runs.
 
-    The value of a class without test samples is None. The list is empty if a run has no confusion matrix.
+    The value of a class without test samples is None. Every run must have a confusion matrix.
     """
-    if not all(run.confusion for run in runs):
-        return []
     classes = range(len(runs[0].confusion))
     samples = [sum(sum(run.confusion[label]) for run in runs) for label in classes]
     hits = [sum(run.confusion[label][label] for run in runs) for label in classes]

@@ -48,9 +48,6 @@ ACCURACY = (
 DIFFERENCES = (
     f"{words.CORRECTED} KT-pFL minus its simplest baseline is tested together with KT-pFL minus its other baselines."
 )
-RISING = (
-    "local-only still improves over the rounds of its final value, so longer training may change these comparisons:"
-)
 TRAFFIC = (
     f"Final accuracy against what all clients sent and received over the whole run, {MB}, means over seeds. "
     f"{words.FRONTIER} Scales differ."
@@ -282,7 +279,10 @@ def notes(columns: Columns) -> dict[str, str]:
         "Differences": DIFFERENCES,
         **signs(result for each in columns.values() for result in each.methods.values()),
         "Columns": "comparisons can differ in their settings, see below. Compare methods within a column.",
-        "Length of training": f"{RISING} {', '.join(rising)}." if rising else "",
+        "Length of training": "local-only still improves over the rounds of its final value, so longer training may "
+        f"change these comparisons: {', '.join(rising)}."
+        if rising
+        else "",
         "Paper": words.LANDMARK if len(differing) < len(columns) else "",
         "Not the paper's setting": _list(differing, every) if differing else "",
     }

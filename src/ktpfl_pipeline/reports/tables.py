@@ -182,4 +182,5 @@ def runs(
         for variant, result in results
         for place, seed in enumerate(result.seeds)
     ]
-    return Section("Runs", [Table("runs", shown, rows).filled(), Text(words.RUNS)], folded=True)
+    note = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
+    return Section("Runs", [Table("runs", shown, rows).filled(), Text(note)], folded=True)

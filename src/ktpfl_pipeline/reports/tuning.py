@@ -18,12 +18,11 @@ from ktpfl_pipeline.reports.report import Report
 from ktpfl_pipeline.reports.tables import CHOSEN, METHOD, VALIDATION
 from ktpfl_pipeline.reports.words import as_text, as_texts, averaged, clients, listed_seeds, plain, sentences, too_few
 
-TRIALS = "Each trial is one MLflow run per seed, below the tuning's run."
-
 
 def build(name: str, tuning: Study, values: str) -> Report:
     """Return the report on a tuning; `values` is the text of the chosen values that comparisons read."""
     settings, outcome = tuning.cells[0].settings, summary(tuning)
+    about = Text("Each trial is one MLflow run per seed, below the tuning's run.")
     main, (history, slices) = table(tuning, outcome), search(tuning)
     spaces = {
         title(method): {entry: _tried(tried) for entry, tried in space.items()}
@@ -54,7 +53,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
             Section("Accuracy by hyperparameter", slices, folded=len(slices) > 3),
             Section("What was searched", [Settings(spaces)]),
             Section("Settings of all trials", [Settings({"": as_texts(settings)})], folded=True),
-            Section("Trials", [trial_table(tuning), Text(TRIALS)], folded=True),
+            Section("Trials", [trial_table(tuning), about], folded=True),
         ],
         brief=[main.without("configured", "configured_validation", "candidates")],
         warnings=warned(cell.result for cell in tuning.cells if cell.result),

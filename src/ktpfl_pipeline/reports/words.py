@@ -25,11 +25,10 @@ INTERVALS = (
     "the differences of a column are tested together by Holm's step-down procedure, at 95 % for all of them, so an "
     f"interval has a level of 95 % or more. A difference whose interval excludes zero is significant. {FEW}."
 )
-BEST = (
+BOLD = (
     "the best accuracy of a column, if its differences to all others, paired by seed and corrected for their number, "
-    "are significant"
+    "are significant; and every significant difference. If nothing is bold, no difference is significant."
 )
-BOLD = f"{BEST}; and every significant difference. If nothing is bold, no difference is significant."
 BEST_VALIDATED = "mean over clients in the round with the highest mean validation accuracy"
 FRONTIER = "The line joins the methods that no other method equals in accuracy with less traffic."
 LANDMARK = (
@@ -89,7 +88,6 @@ MAJORITY = Measure(
 )
 NUMBERS = ("no", "one", "two", "three", "four", "five")
 """Small numbers in words, for the number of evaluations in a final value."""
-RUNS = "Every number above comes from these runs. In MLflow, runs with equal settings have equal keys."
 
 
 def clients(settings: Mapping[str, Any]) -> str:
