@@ -2,7 +2,7 @@
 
 from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.reports import notes, tables
-from ktpfl_pipeline.reports.model import Table
+from ktpfl_pipeline.reports.model import Table, without_empty
 from ktpfl_pipeline.reports.render.markdown import entry
 
 
@@ -33,4 +33,4 @@ def notes_of(comparison: Comparison) -> dict[str, str]:
     """Return the notes on the main table of a comparison."""
     made = tables.comparison_table(comparison)
     before = {**notes.alerts(comparison), **notes.remarks(comparison)}
-    return {**before, **made.meanings, **notes.general_notes(comparison)}
+    return without_empty({**before, **made.meanings, **notes.general_notes(comparison)})

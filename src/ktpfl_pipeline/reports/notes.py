@@ -13,14 +13,12 @@ from ktpfl_pipeline.reports.model import without_empty
 def alerts(comparison: Comparison) -> dict[str, str]:
     """Return the warnings of a comparison by kind: unequal treatment, clients left out, and the runs' own warnings."""
     unequal = inequalities(comparison)
-    return without_empty(
-        {
-            "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
-            "Left out": left_out(comparison),
-            "One class": one_class(comparison),
-            **warned(comparison),
-        }
-    )
+    return {
+        "Not like for like": f"{'; '.join(unequal)}." if unequal else "",
+        "Left out": left_out(comparison),
+        "One class": one_class(comparison),
+        **warned(comparison),
+    }
 
 
 def warned(results: Iterable[MethodResult]) -> dict[str, str]:
@@ -46,11 +44,11 @@ def one_class(comparison: Comparison) -> str:
 
     If all models do, the summary says so, and this is empty.
     """
-    titles = {result.method: result.title for result in comparison}
     found = {method: counts for method, counts in comparison.constant.items() if 10 * counts[0] > counts[1]}
     if not found or comparison.all_constant:
         return ""
-    listed = ", ".join(f"{number} of {every} with {titles[method]}" for method, (number, every) in found.items())
+    methods = comparison.methods
+    listed = ", ".join(f"{number} of {every} with {methods[name].title}" for name, (number, every) in found.items())
     return f"models predict one class for all of their client's test samples, which have several: {listed}. {CAUSES}"
 
 
@@ -111,15 +109,13 @@ def final_values(comparison: Comparison) -> str:
 
 def general_notes(comparison: Comparison) -> dict[str, str]:
     """Return the notes on the main table that do not belong to a column."""
-    return without_empty(
-        {
-            "Final values": final_values(comparison),
-            "Intervals": words.INTERVALS if len(comparison) > 1 else "",
-            "Bold": words.BOLD if len(comparison) > 1 and not words.too_few(len(comparison.results[0].seeds)) else "",
-            words.MAJORITY.title: words.MAJORITY.meaning if comparison.majority else "",
-            **words.signs(comparison),
-        }
-    )
+    return {
+        "Final values": final_values(comparison),
+        "Intervals": words.INTERVALS if len(comparison) > 1 else "",
+        "Bold": words.BOLD if len(comparison) > 1 and not words.too_few(len(comparison.results[0].seeds)) else "",
+        words.MAJORITY.title: words.MAJORITY.meaning if comparison.majority else "",
+        **words.signs(comparison),
+    }
 
 
 def inequalities(comparison: Comparison) -> list[str]:

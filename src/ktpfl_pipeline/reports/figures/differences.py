@@ -35,9 +35,8 @@ def differences(results: Comparison | Sequence[MethodResult]) -> Figure:
     Raises ValueError without local-only, or without another method that has a seed in common with it.
     """
     comparison = Comparison.of(results)
-    titles = {result.method: result.title for result in comparison}
-    found = comparison.gains(comparison.headline)
-    own = [(titles[name], each) for name, each in found.items() if each]
+    gains = comparison.gains(comparison.headline)
+    own = [(comparison.methods[name].title, each) for name, each in gains.items() if each]
     if not own:
         raise ValueError("Differences to local-only need local-only and another method with a seed in common.")
     return _drawn({"": own}, comparison.headline, comparison.main.title)
