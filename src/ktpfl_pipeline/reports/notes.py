@@ -1,6 +1,6 @@
 """The notes of a comparison: its limitations, the meanings of its columns, and the origin of its numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ktpfl_pipeline.analysis.comparison import Comparison, warnings
 from ktpfl_pipeline.analysis.results import TRAINED_SHARE, FinishedRun, MethodResult
@@ -69,16 +69,13 @@ def left_out(comparison: Comparison) -> str:
     )
 
 
-def participation(runs: Sequence[FinishedRun]) -> str:
+def participation(run: FinishedRun) -> str:
     """Return how many clients were never trained, and what to do; empty where almost all were in some cohort."""
-    least = min(runs, key=lambda run: run.sampled_share)
-    if least.sampled_share >= TRAINED_SHARE:
+    if run.sampled_share >= TRAINED_SHARE:
         return ""
-    seed = f" with seed {least.seed}" * (len({run.sampled_share for run in runs}) > 1)
     return (
-        f"only {100 * least.sampled_share:.0f} % of the clients were in any round's cohort{seed}, so others have a "
-        "model that was never trained, and comparisons leave them out: run more rounds, or set "
-        "evaluation.closing_round to true."
+        f"only {100 * run.sampled_share:.0f} % of the clients were in any round's cohort, so others have a model that "
+        "was never trained, and comparisons leave them out: run more rounds, or set evaluation.closing_round to true."
     )
 
 

@@ -77,7 +77,7 @@ def run_seed(job: Job, seed: int, progress: Progress) -> FinishedRun:
         finished = _conclude(job, made, fed, facts, result, shown.trained, known)
         from ktpfl_pipeline.reports import notes
 
-        if few := notes.participation([finished]):
+        if few := notes.participation(finished):
             warn("Participation", f"{job.name}: {few}")
         shown.tell(mean_over_clients(finished.final(progress.point), finished.adversaries))
         kept = {"first": {min(job.experiment.seeds)}, "all": {seed}, "none": set()}[tracking.current().models]
