@@ -29,13 +29,6 @@ def build(name: str, tuning: Study, values: str) -> Report:
         for method, space in tuning.asked["spaces"].items()
         if method in tuning.methods
     }
-    rows = [
-        {
-            **{"method": cell.method, "trial": number, "values": _changes(cell) or "", "validation": cell.score},
-            **{"chosen": int(chosen), "run_ids": " ".join(_run_ids(cell))},
-        }
-        for number, cell, chosen in trials(tuning)
-    ]
     return Report(
         name=name,
         title=name,
@@ -57,7 +50,7 @@ def build(name: str, tuning: Study, values: str) -> Report:
         ],
         brief=[main.without("configured", "configured_validation", "candidates")],
         warnings=warned(cell.result for cell in tuning.cells if cell.result),
-        data={"trials.csv": to_csv(frame(rows)), "hyperparameters.json": values},
+        data={"trials.csv": to_csv(frame(trials(tuning)[1])), "hyperparameters.json": values},
     )
 
 
@@ -159,21 +152,21 @@ def table(tuning: Study, latex: str = "") -> Table:
 
 def trial_table(tuning: Study) -> Table:
     """Return one row per trial: its values, its validation accuracy, and the ids of its runs in MLflow."""
-    rows: list[dict[str, Entry]] = [
-        {
-            **{"method": cell.title, "trial": str(number), "values": _changes(cell), "validation": _validation(cell)},
-            **{"chosen": "chosen" * chosen, "run_ids": ", ".join(filter(None, _run_ids(cell))) or NONE},
-        }
-        for number, cell, chosen in trials(tuning)
-    ]
     shown = [Column("trial", "Trial"), Column("values", "Values"), VALIDATION, CHOSEN, Column("run_ids", "MLflow runs")]
-    return Table("trials", [METHOD, *shown], rows)
+    return Table("trials", [METHOD, *shown], trials(tuning)[0])
 
 
-def trials(tuning: Study) -> list[tuple[int, Cell, bool]]:
-    """Return all candidates: the position in the search, from 1, the cell, and whether it is chosen."""
-    of_methods = tuning.methods.values()
-    return [(number, cell, cell is highest(cells)) for cells in of_methods for number, cell in enumerate(cells, 1)]
+def trials(tuning: Study) -> tuple[list[dict[str, Entry]], list[dict[str, Any]]]:
+    """Return one row per candidate, in the order of the search: for the table, and unrounded for the CSV file."""
+    rows, unrounded = list[dict[str, Entry]](), list[dict[str, Any]]()
+    for cells in tuning.methods.values():
+        for number, cell in enumerate(cells, 1):
+            chosen, values, ids = cell is highest(cells), _changes(cell), cell.result.run_ids if cell.result else []
+            shown = {"method": cell.title, "trial": str(number), "values": values, "validation": _validation(cell)}
+            rows.append({**shown, "chosen": "chosen" * chosen, "run_ids": ", ".join(filter(None, ids)) or NONE})
+            numbers = {"method": cell.method, "trial": number, "values": values or "", "validation": cell.score}
+            unrounded.append({**numbers, "chosen": int(chosen), "run_ids": " ".join(ids)})
+    return rows, unrounded
 
 
 def _changes(cell: Cell) -> str | None:
@@ -182,10 +175,6 @@ def _changes(cell: Cell) -> str | None:
 
 def _validation(cell: Cell) -> Entry:
     return accuracy(cell.validation) or "diverged"
-
-
-def _run_ids(cell: Cell) -> list[str]:
-    return cell.result.run_ids if cell.result else []
 
 
 def _tried(tried: Any) -> str:
