@@ -1,6 +1,6 @@
 """Does learning the coefficients help? KT-pFL with its learned matrix against matrices that are not learned.
 
-    python benchmarks/learned_coefficients.py run                           everything that is missing, about ten hours
+    python benchmarks/learned_coefficients.py run                           what is missing, about eight hours
     python benchmarks/learned_coefficients.py run --cells cifar10,two_labels --rows learned,frozen --seeds 100,101
     python benchmarks/learned_coefficients.py plan                          the number of runs that are missing
     python benchmarks/learned_page.py                                       the page and its figure, from the kept runs
@@ -9,9 +9,8 @@ The clients, rounds and networks are those of benchmarks/converged.py. η₂ and
 cell by the accuracy on images that no result uses, with one seed: the best of `RATES` at T = 1, and then the better of
 1 and `TEMPERATURE` at this rate. So every row has six runs of design in a cell. `run` may be stopped at any time and
 started several times at once: a finished run is one line of benchmarks/results/learned_coefficients.csv, and no run is
-repeated, unless its design has changed. Until commit 4b789054 images were in `contiguous`, now in the default order.
-The datasets are read from the npz files fashion_mnist, fashion_mnist_full, mnist, cifar10 and cifar100 in the folder
-KTPFL_REAL_DATA, or in data/01_raw without this variable.
+repeated, unless its design has changed. The datasets are read from the npz files fashion_mnist, fashion_mnist_full,
+mnist, cifar10 and cifar100 in the folder KTPFL_REAL_DATA, or in data/01_raw without this variable.
 """
 
 import argparse
