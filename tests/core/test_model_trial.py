@@ -322,9 +322,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "draws with NumPy, whose global generator no run seeds",
     ),
     "unseeded draws": (
-        lambda: Net(
-            lambda m, x: m.net(x + np.random.default_rng().random((8, 8), "f") if m.training else x)
-        ),
+        lambda: Net(lambda m, x: m.net(x + np.random.default_rng().random((8, 8), "f") if m.training else x)),
         "returned other logits for the same inputs, weights and seed: draw with torch's global generator",
     ),
     # the batch
