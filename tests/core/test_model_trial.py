@@ -355,7 +355,7 @@ def tried(make: Callable[[], Any]) -> ModelFacts:
 def test_what_makes_results_wrong_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, said = REFUSED[kind]
     monkeypatch.setattr(Net, "total", 0)
-    random.seed(0)  # two draws may, rarely, be too close to each other to be told apart
+    random.seed(0)  # two unseeded draws are sometimes nearly equal
     np.random.seed(0)
     with pytest.raises(InputError) as error:
         tried(make)

@@ -209,9 +209,8 @@ def mix(models: Sequence[Params], weights: Tensor) -> list[Params]:
     counts = weights != 0  # (r, n)
     for name, first in models[0].items():
         if first.is_floating_point():
-            rows = torch.cat(
-                [(weights @ block).to(first.dtype) for block in _blocks(models, name)], dim=1
-            )  # (r, numel)
+            parts = [(weights @ block).to(first.dtype) for block in _blocks(models, name)]  # (r, m) each
+            rows = torch.cat(parts, dim=1)  # (r, numel)
         else:
             counters = torch.stack([model[name].flatten() for model in models])  # (n, numel)
             rows = torch.where(counts[..., None], counters, counters.amin(dim=0)).amax(dim=1)
