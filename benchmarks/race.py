@@ -10,8 +10,9 @@ or in data/01_raw; the second has only 10,000, so clients share them. MNIST's cl
 images, because PFLlib leaves out an incomplete batch. PFLlib uses all cores for one client, and also runs without its
 evaluation, which includes training images. The others compute two clients at once, and evaluate on test images.
 
-Each turn is a new process. Its first round counts as start-up, less the mean of the others. Prints a table and writes
-it, with the raw times, to benchmarks/results/<date>-<work>-race.md.
+Each turn is a new process. Its first round counts as start-up, less the mean of the others. If only the last round is
+evaluated, as in `pfl`, a second table leaves this round out. Prints the tables and writes them, with the raw times, to
+benchmarks/results/<date>-<work>-race.md.
 """
 
 import argparse
@@ -44,11 +45,19 @@ WORKS: dict[str, dict[str, Any]] = {"mnist": MNIST, "blazefl": BLAZEFL, "pfl": P
 
 
 class Turn(NamedTuple):
-    """The seconds of the rounds after the first, and of the start-up."""
+    """When a process was started and when each round ended, in seconds, and the last accuracy."""
 
-    seconds: float
-    startup: float
+    start: float
+    marks: list[float]
     accuracy: float
+
+    def seconds(self, rounds: int) -> float:
+        """Return the seconds of this many rounds after the first."""
+        return self.marks[rounds] - self.marks[0]
+
+    def startup(self, rounds: int) -> float:
+        """Return the seconds of the first round without the mean of the rounds after it."""
+        return self.marks[0] - self.start - self.seconds(rounds) / rounds
 
 
 def network(work: str) -> nn.Module:
@@ -91,12 +100,11 @@ def clients(work: str, number: int, images: int) -> Iterator[tuple[list[torch.Te
         yield tuple([torch.from_numpy(each[part]).contiguous() for each in (pixels, labels)] for part in parts)
 
 
-def turn(command: list[str], rounds: int) -> Turn:
+def turn(command: list[str]) -> Turn:
     start, environment = time.time(), os.environ | {"FLWR_TELEMETRY_ENABLED": "0"}
     printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     found = json.loads(printed.splitlines()[-1])
-    first, *_, last = found["marks"]
-    return Turn(last - first, first - start - (last - first) / rounds, found["accuracy"])
+    return Turn(start, found["marks"], found["accuracy"])
 
 
 def interval(reference: list[float], taken: list[float]) -> str:
@@ -111,11 +119,13 @@ def table(turns: dict[str, list[Turn]], rounds: int) -> list[str]:
     rivals = [name for name in turns if not name.startswith("ours")]
     heads = ["", "seconds a round", *(f"× {name}" for name in rivals), "start-up", "accuracy", "seconds of each turn"]
     lines = [heads]
+    spent = {name: [each.seconds(rounds) for each in found] for name, found in turns.items()}
     for name, found in turns.items():
-        seconds, startup, accuracy = (list(each) for each in zip(*found, strict=True))
-        ratios = [interval([each.seconds for each in turns[one]], seconds) if one != name else "1" for one in rivals]
-        shown = [f"{statistics.median(seconds) / rounds:.2f}", *ratios, f"{statistics.median(startup):.1f}"]
-        lines.append([name, *shown, f"{statistics.mean(accuracy):.1%}", " ".join(f"{each:.2f}" for each in seconds)])
+        ratios = [interval(spent[one], spent[name]) if one != name else "1" for one in rivals]
+        startup = statistics.median(each.startup(rounds) for each in found)
+        shown = [f"{statistics.median(spent[name]) / rounds:.2f}", *ratios, f"{startup:.1f}"]
+        accuracy = statistics.mean(each.accuracy for each in found)
+        lines.append([name, *shown, f"{accuracy:.1%}", " ".join(f"{each:.2f}" for each in spent[name])])
     return markdown(lines).replace("|  |", "| |").splitlines()
 
 
@@ -140,8 +150,11 @@ def race(asked: argparse.Namespace, batch: int) -> list[str]:
         for _ in range(asked.turns):
             for name, python in ways.items():
                 command = [python, *(launcher if name == "pfl" else []), script, name, folder]
-                turns[name].append(turn(command, asked.rounds))
-    return [f"## Batches of {batch}", "", *table(turns, asked.rounds), ""]
+                turns[name].append(turn(command))
+    lines = [f"## Batches of {batch}", "", *table(turns, asked.rounds), ""]
+    if not work["always"] and asked.rounds > 1:
+        lines += ["Without the last round, the only one with an evaluation:", "", *table(turns, asked.rounds - 1), ""]
+    return lines
 
 
 def main() -> None:

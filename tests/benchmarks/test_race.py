@@ -51,7 +51,10 @@ def test_clients_have_two_shards_of_one_class_or_random_images_which_are_never_t
 
 def test_table_has_each_way_with_its_ratios_startup_and_accuracy() -> None:
     names = ("flower", "blazefl", "ours")
-    turns = {name: [race.Turn(8.0 / place, place, 0.5)] * 2 for place, name in enumerate(names, 1)}
+    turns = {}
+    for place, name in enumerate(names, 1):
+        first, each = place + 4.0 / place, 4.0 / place
+        turns[name] = [race.Turn(0.0, [first, first + each, first + 2 * each], 0.5)] * 2
     heads, _, first, second, third = race.table(turns, 2)
     assert heads == "| | seconds a round | × flower | × blazefl | start-up | accuracy | seconds of each turn |"
     assert first == "| flower | 4.00 | 1 | 0.50 | 1.0 | 50.0% | 8.00 8.00 |"
@@ -67,3 +70,12 @@ def test_a_turn_of_ours_counts_the_rounds_after_the_first(monkeypatch: pytest.Mo
     *_, plain, last, _ = race.race(asked, 8)
     assert plain.startswith("| ours | ")
     assert plain.split(" | ")[3] == last.split(" | ")[3], "the accuracies"
+
+
+@pytest.mark.usefixtures("cifar")
+def test_the_only_round_with_an_evaluation_is_left_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third round after the first takes five seconds, the others one."""
+    monkeypatch.setattr(race, "turn", lambda _: race.Turn(0.0, [2.0, 3.0, 4.0, 9.0], 0.5))
+    asked = argparse.Namespace(work="pfl", rivals=[], pfllib="", clients=2, images=16, rounds=3, turns=1)
+    shown = [line.split(" | ")[1] for line in race.race(asked, 8) if line.startswith("| ours | ")]
+    assert shown == ["2.33", "1.00"]
