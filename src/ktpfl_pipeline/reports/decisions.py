@@ -4,7 +4,7 @@ from ktpfl_pipeline.analysis.comparison import Comparison
 from ktpfl_pipeline.analysis.decisions import ALONE, COLLABORATE, OPEN, RELEVANT, Decision
 from ktpfl_pipeline.analysis.results import MethodResult
 from ktpfl_pipeline.analysis.statistics import FEWEST_SEEDS
-from ktpfl_pipeline.core.errors import plural
+from ktpfl_pipeline.core.errors import listed, plural
 from ktpfl_pipeline.core.metrics import AFTER_TRANSFER, CHOSEN, VALIDATION
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.model import Block, Column, Table, Text
@@ -24,7 +24,7 @@ def outcome(comparison: Comparison) -> str:
         return ""
     named = {each: [str(one.client) for one in found if one.decision == each] for each in (COLLABORATE, ALONE, OPEN)}
     listed = [
-        f"{len(clients)} should {decision} ({words.few(clients)})"
+        f"{len(clients)} should {decision} ({listed(clients)})"
         for decision, clients in named.items()
         if clients and decision != OPEN
     ]
@@ -212,9 +212,9 @@ def choice(comparison: Comparison) -> list[Block]:
         for low, high in ((0, 1), (1, how.minimum))
     )
     notes = {
-        "Without validation samples": f"{words.few(without)}. They have no choice and keep their own model."
+        "Without validation samples": f"{listed(without)}. They have no choice and keep their own model."
         * bool(without),
-        "Too few validation samples": f"{words.few(few)}: fewer than {how.minimum}. They keep their own model."
+        "Too few validation samples": f"{listed(few)}: fewer than {how.minimum}. They keep their own model."
         * bool(few),
         **words.signs(others),
     }

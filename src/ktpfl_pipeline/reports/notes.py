@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from ktpfl_pipeline.analysis.comparison import Comparison, warnings
 from ktpfl_pipeline.analysis.results import TRAINED_SHARE, FinishedRun, MethodResult
+from ktpfl_pipeline.core.errors import listed
 from ktpfl_pipeline.core.metrics import LEADING
 from ktpfl_pipeline.reports import words
 from ktpfl_pipeline.reports.answer import CAUSES
@@ -59,7 +60,7 @@ def left_out(comparison: Comparison) -> str:
         seed = f" (seed {each.seed})" * (max(len(result.seeds) for result in comparison) > 1)
         found.setdefault((each.whole, each.text), []).append(f"{each.client}{seed}")
     whole, partly = (
-        "; ".join(f"{words.few(names)}: {why}" for (of, why), names in found.items() if of == all_)
+        "; ".join(f"{listed(names)}: {why}" for (of, why), names in found.items() if of == all_)
         for all_ in (True, False)
     )
     apart = " Without any other client, methods are not compared." * bool(comparison.fresh.apart)

@@ -146,11 +146,6 @@ def sentences(*parts: str) -> str:
     return " ".join(filter(None, parts))
 
 
-def few(names: Sequence[str], most: int = 10) -> str:
-    more = f" and {len(names) - most} others" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
-
-
 def too_few(seeds: int) -> str:
     """Return why there is no interval: ``2 seeds, and an interval needs at least 3``; empty if there is an interval."""
     return "" if seeds >= FEWEST_SEEDS else f"{plural(seeds, 'seed')}, and an interval needs at least {FEWEST_SEEDS}"
