@@ -26,10 +26,11 @@ HYPERPARAMETERS: dict[str, dict[str, Any]] = {name: {"steps": 2} for name in ("f
 
 
 class Plain(nn.Module):
-    """Two hidden layers with one weight, which is named once; the head is registered last."""
+    """Two hidden layers with one weight, which is named once; a mask is registered first and the head last."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("mask", torch.ones(8, 8, dtype=torch.bool))
         parts = self.parts()
         for name in self.order():
             self.add_module(name, parts[name])
@@ -49,7 +50,7 @@ class Plain(nn.Module):
         return inputs.mul(0.8).add(0.1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        hidden = F.relu(self.a(F.relu(self.first(self.shown(inputs).flatten(1)))))
+        hidden = F.relu(self.a(F.relu(self.first((self.shown(inputs) * self.mask).flatten(1)))))
         found: Tensor = self.head(F.relu(self.second(hidden)))
         return found
 

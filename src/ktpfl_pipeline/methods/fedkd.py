@@ -19,6 +19,7 @@ from ktpfl_pipeline.core.client.features import features
 from ktpfl_pipeline.core.federation import Federation
 from ktpfl_pipeline.core.method import Personal, PersonalState, RoundReport, SmallCommon
 from ktpfl_pipeline.core.metrics import Traffic
+from ktpfl_pipeline.core.setting import DTYPES
 from ktpfl_pipeline.core.transfer import on_host, sent
 from ktpfl_pipeline.core.weights import Models, Params, params_of, wire_bytes
 from ktpfl_pipeline.methods.shared.mutual import Losses, train_pair
@@ -72,7 +73,7 @@ class FedKD(SmallCommon, Personal):
     def init(self, fed: Federation) -> FedKDState:
         """Start from the initial models and identity maps; no client has received the mentee yet."""
         common = fed.initial_model(self.architecture(fed))
-        identity = torch.eye(self.dimension, device=fed.device, dtype=next(iter(common.values())).dtype)
+        identity = torch.eye(self.dimension, device=fed.device, dtype=DTYPES[fed.compute.dtype])
         nobody = torch.zeros(len(fed.clients), dtype=torch.int64, device=fed.device)
         maps: Models = {client.id: {"weight": identity} for client in fed.clients}
         return FedKDState(fed.initial_models(), common, maps, nobody, nobody.sum())
@@ -89,7 +90,10 @@ class FedKD(SmallCommon, Personal):
         mean = fed.average({n: decoded(update, state.common) for n, update in uploads.items()})
         update = encoded(mean, energy)
         applied = decoded(update, state.common)
-        common = {name: value + applied[name] for name, value in state.common.items()}
+        common = {
+            name: value + applied[name] if value.is_floating_point() else applied[name]
+            for name, value in state.common.items()
+        }
         rows = fed.rows(cohort)
         last = state.last[rows]
         current = (last == state.last.max()) & (last > 0)  # clients that lack only the last update of the mentee
@@ -149,7 +153,10 @@ def train_client(
 
         outcome = train_pair(space, n, own, common, t, architecture, loss, also=(between,))
     mentor, mentee = outcome.value
-    update = {name: tensor - common[name] for name, tensor in mentee.items()}
+    update = {
+        name: tensor - common[name] if tensor.is_floating_point() else tensor  # counters and masks are sent whole
+        for name, tensor in mentee.items()
+    }
     return outcome.giving((mentor, params_of(between), encoded(update, energy)))
 
 
@@ -163,7 +170,7 @@ def encoded(update: Params, energy: float) -> Params:
     kept: dict[str, Tensor] = {}
     device = next(iter(update.values())).device
     for (name, tensor), here in zip(update.items(), on_host(update), strict=True):
-        if here.ndim < 2 or not here.isfinite().all():  # other code reports divergence
+        if here.ndim < 2 or not (here.is_floating_point() and here.isfinite().all()):  # other code reports divergence
             kept[name] = tensor
             continue
         matrix = here.flatten(1)
