@@ -238,12 +238,15 @@ def test_groups_of_samples_that_are_given_stay_together() -> None:
         assert sum(map(len, sides)) == len(set.union(*sides)), "standardized, they still are one number per group"
 
 
-def test_what_looks_wrong_in_the_data_is_kept_by_the_run() -> None:
+def test_what_looks_wrong_in_the_data_is_kept_by_the_run(caplog: pytest.LogCaptureFixture) -> None:
     data = {"features": torch.randn(280, 12, 3), "labels": np.array(["No", "no", "yes", "maybe"])[np.arange(280) % 4]}
     fed = federation(data, 2, "mlp", "iid", public={"source": "none"})
     found = run("local", fed, rounds=1).runs[0].warnings
     assert [each.kind for each in found] == ["Names alike", "Axes"]
     assert found[1].text.startswith("python: samples are 12 channels of 3 steps.")
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [
+        each.text for each in found
+    ]
 
 
 def test_errors_name_no_file_of_ones_own_arrays() -> None:
@@ -275,6 +278,17 @@ class Stream(torch.utils.data.IterableDataset[Any]):
         yield torch.zeros(3), 0
 
 
+class LongStream(Stream):
+    def __len__(self) -> int:
+        return 1
+
+
+class Noisy(Samples):
+    def __getitem__(self, place: int) -> Any:
+        inputs, label = self.samples[place]
+        return inputs + np.random.default_rng().normal(size=3), label
+
+
 TABLE = pd.DataFrame({"age": np.arange(60) * 7 % 60, "pulse": range(60)})
 COUNTS = np.arange(300).reshape(60, 5) % 40
 VALUES = np.random.default_rng(0).normal(size=(60, 3))
@@ -289,7 +303,14 @@ MARKED = LabeledDataset(torch.zeros(6, 3), torch.arange(6), test=torch.arange(6)
         (Samples([(np.zeros(3), 0), (np.zeros(4), 1)]), r"inputs of the shapes \(3,\), \(4,\): bring them to one"),
         (Samples([]), "has no samples, or samples that are not pairs"),
         (Samples([{"x": 1}]), "has no samples, or samples that are not pairs"),
-        (Stream(), "has no length, so it is a stream"),
+        (Stream(), "is a stream, or has no length"),
+        (LongStream(), "is a stream, or has no length"),
+        (Noisy([(np.zeros(3), 0), (np.ones(3), 1)]), "gives sample 0 another input when it is read again"),
+        ((np.ma.masked_greater(VALUES, 1), np.arange(60) % 3), "The inputs have masked values: fill them"),
+        ((TABLE.assign(day=pd.Timestamp("2026-01-01")), TABLE["age"] % 2), "The inputs have Timestamp.*: give numbers"),
+        ((TABLE.assign(city="Rome"), TABLE["age"] % 2), "The inputs have 'Rome' and 0: give only numbers"),
+        ((VALUES, ["a", None] * 30), "The labels have None, a NoneType: give numbers, or names"),
+        (((row for row in VALUES), np.arange(60) % 3), "The inputs have <generator .*, a generator: give numbers"),
         ([(VALUES, np.zeros(60)), (VALUES[:9], np.zeros(9))], "The inputs have several lengths: .* 'clients'"),
         ((torch.zeros(6, 32, 32, 3, dtype=torch.uint8), np.arange(6)), r"give images\.permute\(0, 3, 1, 2\)"),
         ((VALUES > 0, np.arange(60)), r"'features' in the given data is bool .*: save \.astype\('float32'\)"),
@@ -312,8 +333,11 @@ def test_samples_that_would_be_read_as_others_are_refused(data: Any, told: str) 
         Samples([(torch.tensor(row, requires_grad=True), "abc"[n % 3]) for n, row in enumerate(VALUES)]),
         (torch.from_numpy(VALUES).bfloat16(), np.arange(60) % 3),
         (pd.DataFrame({"age": range(60), "pulse": range(60, 120)}), pd.Series(np.arange(60) % 3)),
+        (pd.DataFrame({"age": VALUES[:, 0], "ill": VALUES[:, 1] > 0}), pd.Series(["a", "b", "c"] * 20)),
+        (pd.DataFrame({"age": range(60)}, dtype="Int64"), pd.Series(["a", "b", "c"] * 20, dtype="category")),
+        (torch.from_numpy(VALUES).to_sparse(), np.array([0, 1, 2] * 20, dtype=object)),
     ],
-    ids=["names of classes", "bfloat16", "a table of integers"],
+    ids=["names of classes", "bfloat16", "a table of integers", "objects", "pandas' own types", "a sparse tensor"],
 )
 def test_features_may_come_in_any_form(data: Any) -> None:
     fed = federation(data, 2, "mlp", "iid", public={"source": "none"})

@@ -28,6 +28,7 @@ from ktpfl_pipeline.core.errors import InputError, listed, unknown
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.machine.files import replacing
 from ktpfl_pipeline.core.validation import Fraction, Rule, Seed, parse, value_of
+from ktpfl_pipeline.core.warnings import spelled
 from ktpfl_pipeline.methods import METHODS, create, title
 from ktpfl_pipeline.models import for_texts
 from ktpfl_pipeline.reports.style import PAGE
@@ -116,21 +117,26 @@ def federation(
 
     with tempfile.TemporaryDirectory() as place:
         source = data if isinstance(data, str) else stored(data, Path(place))
+
+        def shown(text: str) -> str:
+            """Return a text without the name of the file that the given samples were stored in."""
+            if source == data:
+                return text
+            return text.replace(source, PYTHON).replace(source.removeprefix("npz:"), "the given data")
+
         given = deep_merge(section, {"private": {"source": source}})
         try:
             experiment = parsing.parse("federation", given, together=False)
             checks.check_together("federation", experiment)  # not with KT-pFL, which may not be run
             if source != data and not all(map(for_texts, experiment.models())):
                 check_meant(data, source)
-            made = prepare(experiment, Path(folder))
+            with spelled(shown):
+                made = prepare(experiment, Path(folder))
         except InputError as error:
             if source == data:
                 raise
-            text = str(error).replace(source, PYTHON).replace(source.removeprefix("npz:"), "the given data")
-            raise InputError(text) from error
+            raise InputError(shown(str(error))) from error
     if source != data:
-        here = [replace(each, text=each.text.replace(source, PYTHON)) for each in made.warnings]
-        made = replace(made, warnings=tuple(here))
         experiment = replace(experiment, private=replace(experiment.private, source=PYTHON))
     return replace(assemble(experiment, made, seed), origin=Origin(experiment, made))
 

@@ -10,7 +10,7 @@ docs/reference/warnings.md is made from `KINDS`.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -58,6 +58,7 @@ class Warned:
 Found = dict[Warned, None]
 """Different warnings in the order in which they were first given."""
 _open: ContextVar[tuple[Found, ...]] = ContextVar("open", default=())
+_spelled: ContextVar[Callable[[str], str]] = ContextVar("spelled", default=printable)
 
 
 def warn(kind: str, text: str) -> None:
@@ -67,7 +68,7 @@ def warn(kind: str, text: str) -> None:
     """
     if kind not in KINDS:
         raise ValueError(f"{kind!r} is not a kind of warning: add it to KINDS")
-    one = Warned(kind, printable(text))
+    one = Warned(kind, printable(_spelled.get()(text)))
     if not any(one in found for found in _open.get()):
         logger.warning(one.text)
     recall([one])
@@ -89,6 +90,16 @@ def collected() -> Iterator[Found]:
         yield found
     finally:
         _open.reset(token)
+
+
+@contextmanager
+def spelled(spell: Callable[[str], str]) -> Iterator[None]:
+    """Give ``spell(text)`` in place of the text of each warning in this context."""
+    token = _spelled.set(spell)
+    try:
+        yield
+    finally:
+        _spelled.reset(token)
 
 
 def start_command() -> None:

@@ -1,6 +1,7 @@
 """Samples that are given in Python, in the form of an ``.npz`` file, so that one reader checks all arrays."""
 
 from collections.abc import Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from ktpfl_pipeline.core.dataset import LabeledDataset
 from ktpfl_pipeline.core.errors import InputError, listed
 from ktpfl_pipeline.data.owned import OwnedDataset
 from ktpfl_pipeline.data.sources import npz
+
+REREAD = 16
+"""The samples of a dataset of torch that are read twice, to find random transforms."""
 
 
 def stored(data: Any, folder: Path) -> str:
@@ -70,8 +74,8 @@ def _check_rows(inputs: Any, labels: Any) -> None:
 
 def _pairs(data: Any) -> list[Any]:
     """Return the inputs, (N, ...), and the labels, (N,), of a dataset of torch."""
-    if not hasattr(data, "__len__"):
-        raise InputError("The dataset has no length, so it is a stream of samples: give a dataset that numbers them.")
+    if isinstance(data, torch.utils.data.IterableDataset) or not hasattr(data, "__len__"):
+        raise InputError("The dataset is a stream, or has no length: give a dataset that numbers its samples.")
     pairs = [data[place] for place in range(len(data))]
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) > 1 for pair in pairs):
         raise InputError(
@@ -80,6 +84,13 @@ def _pairs(data: Any) -> list[Any]:
     inputs, labels = ([_array(pair[place], "a sample") for pair in pairs] for place in (0, 1))
     if len(shapes := {each.shape for each in inputs}) > 1:
         raise InputError(f"The dataset has inputs of the shapes {listed(sorted(shapes))}: bring them to one shape.")
+    for place, first in enumerate(inputs[:REREAD]):
+        if _array(data[place][0], "a sample").tobytes() != first.tobytes():
+            raise InputError(
+                f"The dataset gives sample {place} another input when it is read again, as random transforms do: leave "
+                "them out, because they would change test and public samples too; training.augmentation changes only "
+                "training samples."
+            )
     if odd := next((each.shape for each in labels if each.size != 1), None):
         raise InputError(f"The dataset has a label of shape {odd}: give each sample one class, a number or a name.")
     values = [int(label.item()) if label.dtype == bool else label.item() for label in labels]
@@ -100,7 +111,7 @@ def _inputs(inputs: Any) -> dict[str, Any]:
 def _array(values: Any, name: str) -> Any:
     """Return values as an array. Images of a tensor, (N, C, H, W), become (N, H, W, C)."""
     if isinstance(values, Tensor):
-        values = values.detach().cpu()
+        values = values.detach().cpu().to_dense()
         array = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
         if name != "images" or array.ndim != 4:
             return array
@@ -110,10 +121,26 @@ def _array(values: Any, name: str) -> Any:
                 "images.permute(0, 3, 1, 2), or images.numpy()."
             )
         return array.transpose(0, 2, 3, 1)
+    if np.ma.is_masked(values):
+        raise InputError(f"The {name} have masked values: fill them, or leave out their samples.")
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError as error:  # lists of several lengths
         raise InputError(
             f"The {name} have several lengths: give an array of samples of one shape. The samples of all clients go "
             "into one array, with the owner of each: {'features': ..., 'labels': ..., 'clients': ...}."
         ) from error
+    return array if array.dtype != object else _plain(array, name)
+
+
+def _plain(objects: Any, name: str) -> Any:
+    """Return an array of Python objects, as pandas has texts, as an array of text or numbers."""
+    texts = [each for each in objects.flat if isinstance(each, str)]
+    numbers = [each for each in objects.flat if isinstance(each, Real | np.bool_)]
+    if len(texts) + len(numbers) < objects.size:
+        odd = next(each for each in objects.flat if not isinstance(each, str | Real | np.bool_))
+        raise InputError(f"The {name} have {odd!r:.80}, a {type(odd).__name__}: give numbers, or names as texts.")
+    if texts and numbers:
+        raise InputError(f"The {name} have {texts[0]!r:.80} and {numbers[0]!r}: give only numbers, or only texts.")
+    whole = all(isinstance(each, Integral) for each in numbers)
+    return objects.astype(str if texts else np.int64 if whole else np.float64)
