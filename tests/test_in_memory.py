@@ -150,10 +150,10 @@ class Untitled(Local):
         ("local", ["digits"], 1, "A federation is 'digits'; give what federation(...) returns."),
         ("local", [["digits"]], 1, "The federations are in a list; give each by itself"),
         ("local", [...], 1, "The federations have the seeds [1, 1]; give each another one, federation(..., seed=1)."),
-        ("local", [], 0, "rounds is 0; it must be an integer of at least 1."),
+        ("local", [], 0, "rounds is 0; it must be an integer from 1"),
         ("local", [], -1, "rounds is -1; it must be"),
         ("local", [], 2.5, "rounds is 2.5; it must be"),
-        ("local", [], True, "rounds is True; it must be"),
+        ("local", [], True, "rounds is true; it must be"),
     ],
 )
 def test_arguments_of_another_kind(fed: Federation, method: Any, others: list[Any], rounds: Any, told: str) -> None:
@@ -236,6 +236,15 @@ def test_groups_of_samples_that_are_given_stay_together() -> None:
     for client in fed.clients:
         sides = [set(part.inputs.flatten().tolist()) for part in (client.train, client.validation, client.test)]
         assert sum(map(len, sides)) == len(set.union(*sides)), "standardized, they still are one number per group"
+
+
+def test_numbers_of_numpy_are_settings() -> None:
+    size, lr = np.arange(5)[4], np.float64(0.1)
+    fed = federation(
+        "digits", size, "mlp", "iid", np.int64(3), public={"source": "none"}, training={"learning_rate": lr}
+    )
+    assert (fed.seed, type(fed.seed), len(fed.clients), fed.training.learning_rate) == (3, int, 4, 0.1)
+    assert run("local", fed, rounds=np.int64(1)).rounds == 1
 
 
 def test_what_looks_wrong_in_the_data_is_kept_by_the_run(caplog: pytest.LogCaptureFixture) -> None:

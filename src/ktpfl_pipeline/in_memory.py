@@ -27,7 +27,7 @@ from ktpfl_pipeline.core.architectures import Architectures
 from ktpfl_pipeline.core.errors import InputError, listed, unknown
 from ktpfl_pipeline.core.identity import differences
 from ktpfl_pipeline.core.machine.files import replacing
-from ktpfl_pipeline.core.validation import Fraction, Rule, Seed, parse, value_of
+from ktpfl_pipeline.core.validation import Count, Fraction, Rule, Seed, parse, value_of
 from ktpfl_pipeline.core.warnings import spelled
 from ktpfl_pipeline.methods import METHODS, create, title
 from ktpfl_pipeline.models import for_texts
@@ -96,7 +96,7 @@ def federation(
     for group in settings:
         if group not in SETTINGS:
             raise unknown("setting of a federation", group, SETTINGS)
-    value_of(Rule.of(Seed), seed, "federation.seed")
+    seed = value_of(Rule.of(Seed), seed, "federation.seed")
     given = {
         **SETTINGS,
         "private": {"source": data if isinstance(data, str) else "npz"},
@@ -188,9 +188,9 @@ def _result(
     from ktpfl_pipeline.runs.run import run_all
 
     made = create(method) if isinstance(method, str) else method
-    _check_arguments(made, federations, rounds)
+    _check_arguments(made, federations)
     asked = {
-        "rounds": rounds,
+        "rounds": value_of(Rule.of(Count), rounds, "rounds"),
         "participation": value_of(Rule.of(Fraction), participation, "participation"),
         "evaluation": parse(Evaluation, FEW if evaluation is None else evaluation, "evaluation"),
         "theorem_samples": 0 if evaluation is None else Experiment.theorem_samples,
@@ -304,7 +304,8 @@ def compare(
     if not titles:
         raise InputError("methods is empty. List at least one method, for example ['kt_pfl', 'local'].")
     for method in methods:
-        _check_arguments(create(method) if isinstance(method, str) else method, federations, rounds)
+        _check_arguments(create(method) if isinstance(method, str) else method, federations)
+    value_of(Rule.of(Count), rounds, "rounds")
     from ktpfl_pipeline.reports.comparison import build
 
     expect(len(methods), progress)
@@ -322,7 +323,7 @@ def _name_of(method: Any) -> str:
     return next(iter([*equal, *named]), str(getattr(method, "title", method)))
 
 
-def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> None:
+def _check_arguments(method: Any, federations: tuple[Any, ...]) -> None:
     from ktpfl_pipeline.core.federation import Federation
     from ktpfl_pipeline.core.method import Method
     from ktpfl_pipeline.runs.given import experiment_of
@@ -354,5 +355,3 @@ def _check_arguments(method: Any, federations: tuple[Any, ...], rounds: Any) -> 
                 f"The federations have other settings ({changes}), and their mean would be of neither: give "
                 "federations that differ only in the seed."
             )
-    if type(rounds) is not int or rounds < 1:
-        raise InputError(f"rounds is {rounds!r}; it must be an integer of at least 1.")

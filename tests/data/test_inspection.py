@@ -179,6 +179,12 @@ class TestEqualSamples:
         clients[0] = ClientIndices(SPLIT[2], SPLIT[1], SPLIT[0])
         assert "0 of them one of their own client" in told(owned(rows, labels), clients)["Equal samples"]
 
+    def test_a_client_may_have_one_test_sample(self) -> None:
+        clients = {
+            n: ClientIndices(torch.tensor([n, n + 4]), torch.tensor([n + 8]), torch.tensor([n + 12])) for n in range(4)
+        }
+        assert told(owned(), clients) == {}
+
     def test_of_one_client_are_named(self) -> None:
         rows, labels = ROWS.clone(), LABELS.clone()
         rows[OWNERS == 1], labels[OWNERS == 1] = ROWS[1], LABELS[1]

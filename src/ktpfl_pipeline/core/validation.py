@@ -253,7 +253,7 @@ def check_some(kind: type, values: Mapping[str, Any], where: str) -> dict[str, A
 
 def value_of(rule: Rule, given: Any, where: str) -> Any:
     """Return the value of one setting in its full form; InputError names its path, `where`, if it is not allowed."""
-    value = given
+    value = given.item() if getattr(given, "shape", None) == () else given  # a number of numpy or torch
     for each in rule.metadata:
         if isinstance(each, Reads):
             try:

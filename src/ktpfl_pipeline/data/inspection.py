@@ -231,7 +231,7 @@ def _leak(samples: LabeledDataset, split: _Split) -> tuple[float, str]:
     """Find test samples whose inputs equal those of a training sample, more than `_by_chance`."""
     copies, train, test = samples.copies.numpy(), split.joined("train").numpy(), split.joined("test").numpy()
     leaked = np.isin(copies[test], copies[train])
-    own = [np.isin(copies[each.test], copies[each.train]) for each in split.clients]
+    own = [np.isin(copies[each.test.numpy()], copies[each.train.numpy()]) for each in split.clients]
     shares = [(int(each.sum()), len(each)) for each in own]
     if leaked.mean() <= CHANCE and not _named(split, shares)[0]:
         return 0.0, ""
