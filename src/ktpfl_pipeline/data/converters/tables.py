@@ -35,7 +35,12 @@ POINTS = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}|[+-]?\d{1,3}", re.ASCII)
 CODE = re.compile(r"0\d+|\d+[eE]\d+", re.ASCII)
 """A number as codes are written: 0123, or 1E5 for a place on a plate."""
 ID = re.compile(r"(?i:(.*[\W_])?id)|.*[a-z]I[Dd]")
-DATE = re.compile(r"\d{4}-\d\d?-\d\d?([ T]\d\d?:\d\d.*)?|\d\d?([./-])\d\d?\2(\d\d|\d{4})", re.ASCII)
+MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+TIME = r"\d\d?:\d\d"
+NUMBERED = r"\d{4}([./-])\d\d?\2\d\d?|\d\d?([./-])\d\d?\3\d\d(\d\d)?"
+NAMED = rf"\d\d?[. -]+{MONTH}[. -]+\d\d(\d\d)?|{MONTH}\.? \d\d?,? \d{{4}}"
+DATE = re.compile(rf"({NUMBERED}|{NAMED})([ T,]+{TIME}.*)?|{TIME}(:\d\d)?( ?[ap]m)?", re.ASCII | re.IGNORECASE)
+"""A date, also with the name of a month, with or without a time; or a time of the day."""
 UNIT = re.compile(r"([€$£¥]?\s*)(\S*\d|\d)(\D*)")
 """A number with a currency before it, or with a unit after it."""
 Arrays = dict[str, "np.ndarray[Any, Any]"]
@@ -315,7 +320,7 @@ def _measured(values: Sequence[str], decimal: str) -> str:
     """Return what texts are that are all dates, numbers with one unit, or digits of another script; empty if none."""
     become = f"such as {values[0]!r}, which would become a feature for each value: write"
     if all(map(DATE.fullmatch, values)):
-        return f"dates {become} a number, for example days since a fixed day"
+        return f"dates or times {become} a number, for example days since a fixed day"
     parts = [UNIT.fullmatch(value) for value in values]
     digits = [each and "".join(str(unicodedata.decimal(sign, sign)) for sign in each[2]) for each in parts]
     units = {each and (each[1].strip(), each[3].strip()) for each in parts}
