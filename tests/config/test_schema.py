@@ -411,8 +411,10 @@ def test_an_experiment_that_is_no_section() -> None:
 def test_several_architectures_where_models_are_combined() -> None:
     assert refusal("exchange", "parameters") == (
         "mine.architectures is lenet, mlp, which excludes kt_pfl_params: models are combined, which needs one "
-        "architecture. Set one architecture, as in [lenet], or choose methods that exchange predictions."
+        "architecture. Set one architecture, as in [lenet], or choose methods that exchange predictions. A comparison "
+        "always has kt_pfl_params; with exchange: predictions it has kt_pfl in its place."
     )
+    assert "with exchange: parameters it has kt_pfl_params in its place" in refusal("public.source", "none")
     for one in (["mlp"], ["mlp", "mlp"]):
         given = {**changed("architectures", one), "exchange": "parameters"}
         assert parsing.parse("mine", given).architectures == one

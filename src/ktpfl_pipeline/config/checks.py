@@ -170,13 +170,17 @@ def warn_of_unlisted(name: str, experiment: Experiment) -> None:
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Check that each of `methods` supports the settings. If `methods` is empty, check KT-pFL instead."""
-    default = compared(one_architecture=experiment.exchange == "parameters")[:1]
+    default, other = ALWAYS[:2]
+    instead = "parameters"
+    if experiment.exchange == instead:
+        default, other, instead = other, default, "predictions"
     excluded: dict[Conflict, list[str]] = {}
-    for method in (*methods,) or default:
+    for method in (named := (*methods,)) or [default]:
         for conflict in conflicts(find(method).kind, experiment):
             excluded.setdefault(conflict, []).append(method)
     for conflict, of in excluded.items():
-        raise InputError(f"{name}.{conflict.text(of)}")
+        always = f" A comparison always has {default}; with exchange: {instead} it has {other} in its place."
+        raise InputError(f"{name}.{conflict.text(of)}{'' if named else always}")
 
 
 def check_configured(name: str, experiment: Experiment, study: str) -> None:
