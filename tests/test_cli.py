@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from kedro.io import DatasetError
+from kedro.pipeline import Pipeline, node
 
 from ktpfl_pipeline import cli, hooks
 from ktpfl_pipeline.core import errors
@@ -67,6 +68,16 @@ def test_a_catalog_that_cannot_be_read_is_one_sentence(monkeypatch: pytest.Monke
     found = CliRunner().invoke(cli.run, [])
     assert found.exit_code == 1
     assert "The catalog cannot be read (Class 'builtins.dict' not found.): correct" in found.output
+
+
+def test_pipelines_that_cannot_be_one_run_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**given: object) -> None:
+        Pipeline([node(len, f"in {given}", f"out {each}", name="train") for each in range(2)])
+
+    monkeypatch.setattr(cli.run, "callback", fail)
+    found = CliRunner().invoke(cli.run, ["--pipelines=compare_a,compare_b"])
+    assert found.exit_code == 2
+    assert "--pipelines has compare_a, compare_b, which have steps of the same names" in " ".join(found.output.split())
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -60,12 +60,22 @@ class RunCommand(click.Command):
             ) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Raises ClickException if a warning was raised as an error, or the catalog cannot be read."""
+        """Run the command. Raises ClickException if a warning was raised as an error, or the catalog cannot be read.
+
+        Raises UsageError if several pipelines are given that cannot be one run.
+        """
         show_any_character()
         os.environ["MPLBACKEND"] = "agg"  # runs open no window; matplotlib cannot be imported with an invalid backend
         before = hooks.started()
         try:
             return super().invoke(ctx)
+        except ValueError as error:
+            if hooks.started() > before or "must have unique names" not in str(error):
+                raise
+            raise click.UsageError(
+                f"--pipelines has {', '.join(ctx.params['pipelines'])}, which have steps of the same names: give one "
+                "command for each."
+            ) from error
         except Warning as error:
             raise click.ClickException(
                 f"Python was asked to take warnings for errors (-W error or PYTHONWARNINGS), and a package warned: "
