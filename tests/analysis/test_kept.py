@@ -135,7 +135,10 @@ def test_an_image_gets_the_size_and_the_channels_of_training(place: Path) -> Non
 def test_a_series_is_one_file_or_one_of_an_array(place: Path) -> None:
     model = kept.load(place / "arrays")
     np.testing.assert_allclose(model.inputs.of_file(place / "series.csv"), np.load(place / "series.npy")[:1], rtol=1e-6)
-    assert model.predict(model.inputs.of_file(place / "series.npy")).shape == (3, 3)
+    expected = model.predict(model.inputs.of_file(place / "series.npy"))
+    assert expected.shape == (3, 3)
+    np.save(place / "other.npy", np.load(place / "series.npy").astype(">f4"))
+    assert torch.equal(model.predict(model.inputs.of_file(place / "other.npy")), expected)
 
 
 @pytest.mark.parametrize(

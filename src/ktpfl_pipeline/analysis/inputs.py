@@ -159,7 +159,8 @@ class Inputs:
             return self._adapted(npz.unlabeled(str(file.absolute()), Path(), self._reading)[0], file)
         if suffix == ".npy" and form == "arrays":
             with readable(file, "is not an array of numbers", "save it with numpy.save"):
-                return self._shaped(torch.from_numpy(np.load(file, allow_pickle=False)))
+                array = np.load(file, allow_pickle=False)
+                return self._shaped(torch.from_numpy(array.astype(array.dtype.newbyteorder("="))))
         if suffix == ".csv" and form != "images":
             return self._of_table(file, decimal, missing)
         raise InputError(f"{file} cannot be used: the model takes {self.described}.")

@@ -83,14 +83,14 @@ def tokenized(texts: Sequence[str], reading: Reading, where: str, folder: Path, 
     if unknown is None and (odd := next((row for row, each in enumerate(rows) if None in each), None)) is not None:
         raise InputError(
             f"{where} has {parts[odd][rows[odd].index(None)]!r}, which the private vocabulary lacks, in text {odd + 1}:"
-            " choose public texts of the same characters or words."
+            " take texts of the same characters or words."
         )
     total, strange = sum(map(len, rows)), sum(row.count(unknown) for row in rows)
     if strange > total / 2:
         warn(
             "Unknown words",
-            f"{where}: {strange:,} of {total:,} tokens ({name}) are not in the vocabulary of the private texts: choose "
-            "public texts of the same kind, or set text.tokenizer.",
+            f"{where}: {strange:,} of {total:,} tokens ({name}) are not in the vocabulary of the private texts: take "
+            "texts of the same kind, or train with another text.tokenizer.",
         )
     return _filled(rows, known, how.length, where)
 
