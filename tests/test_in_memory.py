@@ -11,6 +11,7 @@ import torch
 from bad_data import IMAGES, LABELS, configuration
 from project_copy import EXPERIMENT, ROOT
 from rich.console import Console
+from torch import Tensor
 
 from ktpfl_pipeline import models
 from ktpfl_pipeline.config import parsing
@@ -381,6 +382,33 @@ def test_what_a_notebook_shows_is_short(fed: Federation) -> None:
 
 
 class TestComparisons:
+    @pytest.mark.parametrize(
+        ("part", "told"),
+        [
+            ({"labels": torch.tensor([0, 1, 9])}, "not one class number in int64, 0 to 2, for each of its 3 samples"),
+            ({"labels": torch.tensor([0.0, 1.0, 2.0])}, "not one class number in int64"),
+            ({"labels": torch.tensor([0, 1])}, "not one class number in int64"),
+            ({"inputs": torch.zeros(3, 4)}, r"that are features of shape \(4,\), and the first client features of"),
+            ({"inputs": torch.tensor([[1.0] * 5, [2.0] * 5, [torch.nan] * 5])}, "test samples, has nan in row 2"),
+        ],
+        ids=["no class", "floats", "fewer", "another shape", "not finite"],
+    )
+    def test_samples_of_another_form_in_a_federation_made_by_hand(self, part: dict[str, Tensor], told: str) -> None:
+        data = torch.randn(60, 5), torch.arange(60) % 3
+        made = federation(data, 2, "mlp", "iid", public={"source": "none"})
+        one, other = made.clients
+        test = replace(other.test.take(torch.arange(3)), **part)
+        with pytest.raises(InputError, match=f"^Client 1.* {told}"):
+            run("local", replace(made, clients=(one, replace(other, test=test))), rounds=1)
+
+    def test_public_samples_of_another_form_in_a_federation_made_by_hand(self, fed: Federation) -> None:
+        with pytest.raises(InputError, match=r"^The federation has public samples that are features of shape"):
+            run("fedmd", replace(fed, public=fed.public.flatten(1).float()), rounds=1)
+
+    def test_a_group_of_settings_is_no_mapping(self, fed: Federation) -> None:
+        with pytest.raises(InputError, match=r"^training is \{'epochs': 1\}; .* with dataclasses\.replace"):
+            run("local", replace(fed, training={"epochs": 1}), rounds=1)  # type: ignore[arg-type]
+
     def test_a_federation_made_by_hand_is_compared(self, fed: Federation) -> None:
         by_hand = replace(fed, origin=None, training=LocalTraining(epochs=1, batch_size=8))
         found = compare(["kt_pfl", "local"], by_hand, rounds=1)

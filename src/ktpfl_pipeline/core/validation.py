@@ -230,6 +230,8 @@ def parse(kind: type[Group], values: Any, where: str) -> Group:
 
 def check(group: Any, where: str) -> None:
     """Check the settings of a group that was built in Python; raise InputError for the first that is not allowed."""
+    if not is_dataclass(group):
+        raise InputError(f"{where} is {written(group)}; change the settings of a group with dataclasses.replace.")
     check_some(type(group), {entry.name: getattr(group, entry.name) for entry in fields(group) if entry.init}, where)
 
 

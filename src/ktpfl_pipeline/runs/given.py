@@ -3,17 +3,20 @@
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 from torch import Tensor
 
 from ktpfl_pipeline.config.schema import NO_PUBLIC, Experiment, Private, Public
+from ktpfl_pipeline.core import kinds
+from ktpfl_pipeline.core.errors import InputError, plural
 from ktpfl_pipeline.core.federation import Federation
-from ktpfl_pipeline.core.setting import Client
+from ktpfl_pipeline.core.setting import Client, Split
 from ktpfl_pipeline.data.federated import Facts, FederatedData
 from ktpfl_pipeline.data.partition import NATURAL
 from ktpfl_pipeline.data.settings import Partition
+from ktpfl_pipeline.data.sources.parts import check_finite
 from ktpfl_pipeline.runs.identity import Job
 
 PYTHON = "python"
@@ -39,6 +42,7 @@ class GivenJob(Job):
 
     def federation(self, seed: int, checkpoints: Path | None) -> tuple[Federation, Facts]:
         fed = self.federations[seed]
+        _check_samples(fed)
         first, known = fed.clients[0].train, fed.origin and fed.origin.data.private
         counts = label_counts(fed)
         return replace(fed, rounds=self.experiment.rounds), Facts(
@@ -60,6 +64,25 @@ class GivenJob(Job):
 
     def create(self) -> Any:
         return self.made
+
+
+def _check_samples(fed: Federation) -> None:
+    """Raise InputError if the samples of a federation made by hand are not of one form, or a label is no class."""
+    form = kinds.described(fed.clients[0].train.inputs) if fed.clients else ""
+    parts = [(f"Client {own.id}", name, getattr(own, name)) for own in fed.clients for name in get_args(Split)]
+    for who, name, part in parts:
+        known = part.labels.dtype == torch.int64 and part.labels.shape == part.inputs.shape[:1]
+        if not known or ((part.labels < 0) | (part.labels >= fed.classes)).any():
+            raise InputError(
+                f"{who} has {name} labels that are not one class number in int64, 0 to {fed.classes - 1}, for each of "
+                f"its {plural(len(part), 'sample')}: correct them, or the number of classes."
+            )
+    inputs = [(who, f"{name} samples", part.inputs) for who, name, part in parts]
+    for who, what, each in (*inputs, *([("The federation", "public samples", fed.public)] * fed.has_public())):
+        if (other := kinds.described(each)) != form:
+            raise InputError(f"{who} has {what} that are {other}, and the first client {form}: give all one form.")
+        if each.is_floating_point():
+            check_finite(each, f"{who}, {what},")
 
 
 def _fingerprint(fed: Federation) -> str:
