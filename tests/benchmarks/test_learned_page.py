@@ -73,7 +73,7 @@ def test_every_table_is_made() -> None:
     assert all(table.splitlines()[0].count("|") == table.splitlines()[-1].count("|") for table in made.values())
     ours = "| KT-pFL (joint) | 5 | 61.0 ± 0.0 | 61.0 ± 0.0 | 61.0 ± 0.0 |  |  |"
     assert all(ours in made[f"**Joint: {page.title(cell)}**\n"] for cell in CELLS)
-    assert "| FedDF" + " | 0.26 MB, 1,272" * 4 + " |" in page.costs(page.values(given)).splitlines()
+    assert "| FedDF | 0.26 | 1,272 |" in page.costs(page.values(given)).splitlines()
     axes = page.picture(page.values(lines({}))).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()][:2] == [
         "Fashion-MNIST, all classes",
