@@ -54,7 +54,7 @@ def configure(project: Project, methods: dict[str, Any]) -> None:
     """Give methods to the experiment under conf/test."""
     file = project.folder / "conf" / "test" / "parameters_hetero.yml"
     sections = yaml.safe_load(file.read_text())
-    sections[EXPERIMENT] |= {"methods": methods, "compare": PATH, "seeds": [0], "rounds": 1, "theorem_samples": 0}
+    sections[EXPERIMENT] |= {"methods": methods, "compare": PATH, "seeds": [0], "rounds": 1}
     file.write_text(yaml.safe_dump(sections))
 
 
@@ -72,7 +72,7 @@ def test_it_joins_the_comparison_and_its_report(project: Project) -> None:
 
 def test_a_method_that_diverges_leaves_the_others(untracked: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"compare_{EXPERIMENT}"
-    settings: dict[str, Any] = {"compare": ["local"], "seeds": [0, 1], "rounds": 1, "theorem_samples": 0}
+    settings: dict[str, Any] = {"compare": ["local"], "seeds": [0, 1], "rounds": 1}
 
     def diverge(*_: Any) -> None:
         raise DivergedError({3: "its train loss is nan"})

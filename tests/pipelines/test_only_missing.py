@@ -8,7 +8,7 @@ import pytest
 from click import ClickException
 from project_copy import EXPERIMENT, Project
 
-SETTINGS: dict[str, Any] = {"seeds": [0], "rounds": 1, "clients": 5, "theorem_samples": 0}
+SETTINGS: dict[str, Any] = {"seeds": [0], "rounds": 1, "clients": 5}
 OUTPUTS = {
     "partition": f"data/03_primary/{EXPERIMENT}/partition.csv",
     "result": f"data/07_model_output/{EXPERIMENT}/kt_pfl/result.json",

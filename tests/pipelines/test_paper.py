@@ -27,7 +27,7 @@ def project(untracked: Project) -> Project:
 def paper(project: Project, lost: str = "", **settings: Any) -> str:
     """Run the pipeline, which ends with an error where cells are `lost`, and return its page."""
     with pytest.raises(ClickException, match=f"^{lost} failed, and the report") if lost else nullcontext():
-        project.run("paper", others={"paper": settings}, rounds=1, private={"samples": 300}, theorem_samples=0)
+        project.run("paper", others={"paper": settings}, rounds=1, private={"samples": 300})
     return (project.folder / "data/08_reporting/paper/report.md").read_text("utf-8")
 
 

@@ -14,7 +14,7 @@ from toy import same
 from ktpfl_pipeline.tracking.mlflow import MlflowRun
 
 SEED, ROUNDS = 3, 3
-SETTINGS = {"seeds": [SEED], "rounds": ROUNDS, "theorem_samples": 20}
+SETTINGS = {"seeds": [SEED], "rounds": ROUNDS}
 MOMENTS = [
     "before a point",  # the checkpoint knows of the round, MLflow does not yet
     "before the end is logged",  # every round is there; figures, matrix and final numbers are not

@@ -15,7 +15,7 @@ from ktpfl_pipeline.tracking import PARENT
 
 NAME = "sweep_rho"
 VALUES = [0.1, 0.7]  # of conf/test, with two seeds
-ONE_SEED: dict[str, Any] = {"hetero_digits": {"seeds": [0], "theorem_samples": 0}}
+ONE_SEED: dict[str, Any] = {"hetero_digits": {"seeds": [0]}}
 
 
 def checkpoints(project: Project, name: str = NAME) -> dict[str, tuple[int, int]]:

@@ -16,7 +16,7 @@ from ktpfl_pipeline.core.engine import Schedule
 from ktpfl_pipeline.methods import METHODS, create
 from ktpfl_pipeline.runs.more_rounds import as_scheduled, rounds_are_equal
 
-SETTINGS = {"seeds": [0], "theorem_samples": 0}
+SETTINGS = {"seeds": [0]}
 
 
 @pytest.fixture(scope="module")
