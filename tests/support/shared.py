@@ -4,6 +4,7 @@ import atexit
 import gc
 import inspect
 import logging
+import os
 import sys
 from collections.abc import Iterator
 
@@ -23,6 +24,7 @@ def stack(context: int = 1) -> list[inspect.FrameInfo]:
 
 
 inspect.stack = stack  # Kedro calls it four times per run, only for file names
+os.fsync = lambda descriptor: None  # type: ignore[assignment]  # each checkpoint waits for the disk; no test cuts the power
 
 
 def pytest_collection_finish() -> None:
