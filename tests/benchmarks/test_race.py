@@ -1,9 +1,16 @@
 """Tests of `benchmarks/race.py`."""
 
 import argparse
+import contextlib
+import io
 import math
+import runpy
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import forked
 import numpy as np
 import pytest
 import race
@@ -62,9 +69,22 @@ def test_table_has_each_way_with_its_ratios_startup_and_accuracy() -> None:
     assert third.startswith("| ours | 1.33 | 3.00 | 1.50 | 3.0 | ")
 
 
+def run_forked(command: list[str], **_: Any) -> SimpleNamespace:
+    """Run a Python script in a fork of this process, where subprocess.run would import torch again."""
+
+    def printed() -> str:
+        sys.argv = command[1:]
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            runpy.run_path(command[1], run_name="__main__")
+        return output.getvalue()
+
+    return SimpleNamespace(stdout=forked.result(printed))
+
+
 @pytest.mark.usefixtures("cifar")
 def test_a_turn_of_ours_counts_the_rounds_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours in both layouts trains the same clients from the same weights."""
+    monkeypatch.setattr(race.subprocess, "run", run_forked)
     monkeypatch.setitem(race.WORKS["blazefl"], "epochs", 1)
     asked = argparse.Namespace(work="blazefl", rivals=[], pfllib="", clients=2, images=16, rounds=1, turns=1)
     *_, plain, last, _ = race.race(asked, 8)
