@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import toy
 from ktpfl_pipeline.core import engine
 from ktpfl_pipeline.core.errors import InputError
 from ktpfl_pipeline.core.executors.processes import ProcessesExecutor
+from ktpfl_pipeline.core.executors.serial import SerialExecutor
 from ktpfl_pipeline.core.metrics import VALIDATION, RoundRecord
 from ktpfl_pipeline.core.rounds import early_stopping
 from ktpfl_pipeline.methods import create
@@ -82,9 +84,14 @@ def method(request: Any) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
-def stopped(method: str) -> engine.Run:
+@cache
+def ended(method: str) -> engine.Run:
     return run(method)
+
+
+@pytest.fixture
+def stopped(method: str) -> engine.Run:
+    return ended(method)
 
 
 def test_a_run_is_that_of_all_rounds_until_it_ends(method: str, stopped: engine.Run) -> None:
@@ -102,13 +109,13 @@ def test_a_run_is_that_of_all_rounds_until_it_ends(method: str, stopped: engine.
 
 
 def test_some_run_ends_early() -> None:
-    assert any(len(run(method).history) < 8 for method in METHODS)
+    assert any(len(ended(method).history) < 8 for method in METHODS)
 
 
 def test_workers_and_a_resumed_run_end_there_too(method: str, stopped: engine.Run, tmp_path: Path) -> None:
-    with closing(ProcessesExecutor(2)) as executor:
-        others = [run(method, fed=federation(method, executor=executor))]
-    for last in (1, len(stopped.history)):  # in the middle, and after the round at which it ended
+    """Workers continue the run that was stopped in its first round."""
+    others = []
+    for last in (1, len(stopped.history)):  # the latter is the round at which it ended
         file = tmp_path / f"{last}.pt"
 
         def stop(record: RoundRecord, last: int = last) -> None:
@@ -117,7 +124,8 @@ def test_workers_and_a_resumed_run_end_there_too(method: str, stopped: engine.Ru
 
         with pytest.raises(KeyboardInterrupt):
             run(method, checkpoint_file=file, observer=engine.Observer(round=stop))
-        others.append(run(method, checkpoint_file=file))
+        with closing(ProcessesExecutor(2) if last == 1 else SerialExecutor()) as executor:
+            others.append(run(method, fed=federation(method, executor=executor), checkpoint_file=file))
     for other in others:
         assert [record.accuracy for record in other.history] == [record.accuracy for record in stopped.history]
         assert toy.same(models(method, other), models(method, stopped))
