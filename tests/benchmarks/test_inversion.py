@@ -86,9 +86,7 @@ def test_certain_predictions_give_their_classes_away() -> None:
     """And predictions that are the same for all images do not: each image is then closest to any class."""
     clients, public = scene("digits", 1)
     known = means([public] * 3, clients)
-    told, blind = (
-        invert(clients, public, [certain(labels)] * 3, 0, 3.0) for labels in (public.labels, 0 * public.labels)
-    )
+    told, blind = (invert(clients, public, [certain(labels)], 0, 3.0) for labels in (public.labels, 0 * public.labels))
     (like, _, hits), (unlike, _, chance) = (scores(found, known) for found in (told, blind))
     assert like > unlike + 0.2
     assert hits > chance + 0.4

@@ -21,9 +21,9 @@ def launches(architecture: str, **compute: Any) -> int:
     """Return the launches of one step of a client's local training, inside the context of the emulated GPU."""
 
     def made(name: str) -> torch.nn.Module:
-        return build(name, (3, 32, 32), 4)
+        return build(name, (3, 16, 16), 4)
 
-    samples = LabeledDataset(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.arange(4))
+    samples = LabeledDataset(torch.zeros(4, 3, 16, 16, dtype=torch.uint8), torch.arange(4))
     fed = Federation(
         clients=(Client(0, architecture, samples, samples, samples),),
         public=samples.inputs,
