@@ -201,14 +201,15 @@ def asked(names: Collection[str], sections: dict[str, Any]) -> Collection[str]:
     return names or [next(name for name in DEFAULT if name.removeprefix("compare_") in sections)]
 
 
-def check(
-    environment: str | None,
-    names: Collection[str],
-    parameters: dict[str, Any],
-    written: dict[str, Any] | None = None,
-) -> None:
-    """Check all sections with these parameters, and what is `written` into conf/, as a run of these pipelines does."""
-    sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
+def merged(
+    environment: str | None, parameters: dict[str, Any], written: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return all sections of an environment with these parameters, and with what is `written` into conf/."""
+    return parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
+
+
+def check(sections: dict[str, Any], names: Collection[str]) -> None:
+    """Check all sections as a run of these pipelines does."""
     parsing.check(sections)
     run = {
         section for name in asked(names, sections) for section in (name, *map(name.removeprefix, ("compare_", "tune_")))
@@ -216,14 +217,8 @@ def check(
     list(parsing.used(run & sections.keys(), sections))
 
 
-def unused(
-    environment: str | None,
-    names: Collection[str],
-    parameters: dict[str, Any],
-    written: dict[str, Any] | None = None,
-) -> set[str]:
+def unused(sections: dict[str, Any], names: Collection[str], parameters: dict[str, Any]) -> set[str]:
     """Return the sections that are given parameters, although the pipelines of these names do not run them."""
-    sections = parsing.merged(inheritance.deep_merge(configured(environment or "base"), written or {}), parameters)
     run = [name.removeprefix("compare_") for name in asked(names, sections)]
     given = {name for name in parameters if not name.startswith("_")}
     return given - related([name for name in run if name in sections], sections)
@@ -245,21 +240,25 @@ class TestCommands:
         written = {name: section for name, section in sections_of(page).items() if name not in known}
         own = {f"{prefix}{name}" for name in written for prefix in ("", "compare_", "tune_")}
         assert set(names) <= pipelines(given["env"] or "base") | own
-        check(given["env"], names, given["params"], written)
-        assert unused(given["env"], names, given["params"], written) == set()
+        sections = merged(given["env"], given["params"], written)
+        check(sections, names)
+        assert unused(sections, names, given["params"]) == set()
 
     @pytest.mark.parametrize("page", [page for page in PAGES if "# conf/" in page.read_text("utf-8")], ids=by_path)
     def test_its_sections_are_allowed_in_conf(self, page: Path) -> None:
         written = sections_of(page)
-        check(None, [name for name in written if not name.startswith("_")], {}, written)
+        check(merged(None, {}, written), [name for name in written if not name.startswith("_")])
 
     def test_a_wrong_command_is_noticed(self) -> None:
         with pytest.raises(InputError, match="did you mean 'rounds'"):
-            check("test", [], {"hetero_digits": {"round": 3}})
+            check(merged("test", {"hetero_digits": {"round": 3}}), [])
         with pytest.raises(InputError, match="new clients are evaluated among benign clients"):
-            check("test", [], {"hetero_digits": {"newcomers": 0.2, "adversaries": {"share": 0.2}}})
-        assert unused(None, [], {"hetero_cifar": {"rounds": 3}}) == {"hetero_cifar"}
-        assert unused(None, ["sweep_rho"], {"hetero_digits": {"rounds": 3}}) == set()
+            check(merged("test", {"hetero_digits": {"newcomers": 0.2, "adversaries": {"share": 0.2}}}), [])
+        for parameters, names, expected in (
+            ({"hetero_cifar": {"rounds": 3}}, [], {"hetero_cifar"}),
+            ({"hetero_digits": {"rounds": 3}}, ["sweep_rho"], set()),
+        ):
+            assert unused(merged(None, parameters), names, parameters) == expected
 
 
 @pytest.mark.parametrize("kind", ["experiments", "augmentations", "sweeps", "tunings", "paper", "parts"])
