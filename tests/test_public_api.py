@@ -80,6 +80,7 @@ def test_making_and_running_a_federation_loads_no_library_of_tables_and_figures(
     assert done.stdout.strip() == "set()"
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_comparison_shows_itself_and_writes_the_report(tmp_path: Path) -> None:
     fed = kt.federation("digits", clients=5, architectures="mlp", training={"epochs": 1})
     found = kt.compare(["kt_pfl", "local"], fed, rounds=1)
