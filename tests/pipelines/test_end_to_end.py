@@ -73,7 +73,7 @@ def project(tracked: Callable[[], Project]) -> Project:
 @pytest.fixture(scope="module")
 def first(project: Project) -> Snapshot:
     """Four methods with two seeds; three of them are looked at."""
-    project.run(COMPARE, theorem_samples=20)
+    project.run(COMPARE, drawn=True, theorem_samples=20)
     return Snapshot.of(project)
 
 

@@ -86,7 +86,7 @@ def test_from_a_file_to_a_report_and_the_clients_models(
     common["compute"] = {"executor": "serial", "memory_format": "channels_last"}  # the latter as in conf/quick
     common["public"] = {"batch": 12}
     project.configure("parameters_federations", **{name: {**section, **common}})
-    project.run(f"compare_{name}", experiment=name)
+    project.run(f"compare_{name}", experiment=name, drawn=True)
 
     place = project.folder / "data" / "08_reporting" / f"compare_{name}"
     (report,) = place.iterdir()

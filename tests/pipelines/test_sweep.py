@@ -46,7 +46,7 @@ def sections() -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def swept(tracked: Callable[[], Project]) -> Project:
     project = tracked()
-    project.run(NAME)
+    project.run(NAME, drawn=True)
     return project
 
 

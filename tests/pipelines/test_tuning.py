@@ -36,7 +36,7 @@ def sections() -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def tuned(tracked: Callable[[], Project]) -> Project:
     project = tracked()
-    project.run(NAME)
+    project.run(NAME, drawn=True)
     return project
 
 

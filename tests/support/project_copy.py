@@ -2,7 +2,7 @@
 
 Starting `kedro run` takes about six seconds, so most tests run a session in this process. A test of the command line
 forks this process. Most of a short run would be reading the configuration and drawing figures. The copy therefore has
-one experiment and the sections that a test needs, and figures are blank.
+one experiment and the sections that a test needs, and figures are empty.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ import forked
 import pytest
 import torch
 import yaml
-from blank import blank_figures
+from blank import blank_figures, no_figures
 from kedro.config import OmegaConfigLoader
 from kedro.framework.cli.cli import main
 from kedro.framework.project import configure_project
@@ -89,13 +89,18 @@ class Project:
         only_missing: bool = False,
         namespaces: list[str] | None = None,
         others: dict[str, Any] | None = None,
+        drawn: bool = False,
         **settings: Any,
     ) -> None:
-        """Do `kedro run --env=test` in this process, with `settings` of the experiment and settings of `others`."""
+        """Do `kedro run --env=test` in this process, with `settings` of the experiment and settings of `others`.
+
+        Figures are empty. With `drawn` they are made from the results, but blank.
+        """
         configure_project("ktpfl_pipeline")
         parameters = {**(others or {}), **({experiment: settings} if settings else {})}
         with (
             blank_figures(),
+            contextlib.nullcontext() if drawn else no_figures(),
             quick_yaml(),
             contextlib.chdir(self.folder),
             KedroSession.create(project_path=self.folder, env="test", runtime_params=parameters) as session,
