@@ -385,9 +385,9 @@ class TestComparisons:
     @pytest.mark.parametrize(
         ("part", "told"),
         [
-            ({"labels": torch.tensor([0, 1, 9])}, "not one class number in int64, 0 to 2, for each of its 3 samples"),
-            ({"labels": torch.tensor([0.0, 1.0, 2.0])}, "not one class number in int64"),
-            ({"labels": torch.tensor([0, 1])}, "not one class number in int64"),
+            ({"labels": torch.tensor([0, 1, 9])}, "test labels that are wrong: give 3 class numbers in int64, 0 to 2"),
+            ({"labels": torch.tensor([0.0, 1.0, 2.0])}, "test labels that are wrong"),
+            ({"labels": torch.tensor([0, 1])}, "test labels that are wrong"),
             ({"inputs": torch.zeros(3, 4)}, r"that are features of shape \(4,\), and the first client features of"),
             ({"inputs": torch.tensor([[1.0] * 5, [2.0] * 5, [torch.nan] * 5])}, "test samples, has nan in row 2"),
         ],

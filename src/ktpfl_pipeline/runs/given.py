@@ -67,15 +67,15 @@ class GivenJob(Job):
 
 
 def _check_samples(fed: Federation) -> None:
-    """Raise InputError if the samples of a federation made by hand are not of one form, or a label is no class."""
+    """Raise InputError if the samples of a federation made by hand have several forms, or a label is wrong."""
     form = kinds.described(fed.clients[0].train.inputs) if fed.clients else ""
     parts = [(f"Client {own.id}", name, getattr(own, name)) for own in fed.clients for name in get_args(Split)]
     for who, name, part in parts:
         known = part.labels.dtype == torch.int64 and part.labels.shape == part.inputs.shape[:1]
         if not known or ((part.labels < 0) | (part.labels >= fed.classes)).any():
             raise InputError(
-                f"{who} has {name} labels that are not one class number in int64, 0 to {fed.classes - 1}, for each of "
-                f"its {plural(len(part), 'sample')}: correct them, or the number of classes."
+                f"{who} has {name} labels that are wrong: give {plural(len(part), 'class number')} in int64, 0 to "
+                f"{fed.classes - 1}, one per sample."
             )
     inputs = [(who, f"{name} samples", part.inputs) for who, name, part in parts]
     for who, what, each in (*inputs, *([("The federation", "public samples", fed.public)] * fed.has_public())):
