@@ -202,18 +202,37 @@ def after_local(kept: Kept) -> str:
 
 
 def losses(kept: Kept) -> str:
-    """Return what methods reached after transfer, and after local training, of those that ran with several losses."""
+    """Return what methods reached after transfer, and after local training, with several losses and on equal seeds."""
     lines: list[list[Entry]] = [["method", "loss", *(name.replace(" with", ",") for name in COLUMNS)]]
+    points, baseline = (AFTER_TRANSFER, AFTER_LOCAL), {"": (TABLE_1, LOCAL)}
     for method in DISTILLED:
-        rows: list[list[Entry]] = []
-        for part, shown in LOSSES.items():
-            found = [finished(kept.of(part, *place), [method]).get(method) for place in COLUMNS.values()]
-            points = AFTER_TRANSFER, AFTER_LOCAL
-            line = [f"{reached(own, *points)}, {plural(len(own.runs), 'seed')}" if own else "" for own in found]
-            if any(line):
-                rows.append([named(method), shown, *line])
-        lines += rows if len(rows) > 1 else []
+        ways = {shown: (part, method) for part, shown in LOSSES.items()} | baseline
+        cells = {
+            shown: [kept.of(part, *place).get(name) for place in COLUMNS.values()]
+            for shown, (part, name) in ways.items()
+        }
+        columns = [
+            common(dict(zip(cells, each, strict=True)), LOSSES[TABLE_1]) for each in zip(*cells.values(), strict=True)
+        ]
+        for shown, (_, name) in ways.items():
+            found = [each.get(shown) for each in columns]
+            if any(found):
+                seeds = [f"{reached(own, *points)}, {plural(len(own.runs), 'seed')}" if own else "" for own in found]
+                lines.append([named(name), shown, *seeds])
     return drawn(lines)
+
+
+def common(cells: Mapping[str, Cell | None], reference: str) -> dict[str, MethodResult]:
+    """Return the results of cells on the seeds that all have, without empty cells; none if only one way was trained.
+
+    A way that was not trained is left out, unless it is the `reference`.
+    """
+    there = {shown: cell for shown, cell in cells.items() if cell and cell.runs}
+    seeds = set.intersection(*({run.seed for run in cell.runs} for cell in there.values())) if there else set()
+    if reference not in there or not there.keys() - {reference, ""} or not seeds:
+        return {}
+    kept = {shown: [run for run in cell.runs if run.seed in seeds] for shown, cell in there.items()}
+    return {shown: summarize(runs, there[shown].hyperparameters, there[shown].settings) for shown, runs in kept.items()}
 
 
 def differences(cells: dict[str, Cell], others: Sequence[tuple[str, str]]) -> str:
