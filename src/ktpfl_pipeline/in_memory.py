@@ -110,6 +110,8 @@ def federation(
         given["image"] = None  # given inputs keep their form
     section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
     parsing.spelled("federation", section)
+    if "source" in settings.get("private", {}):
+        raise InputError("federation.private.source: the argument data is the source; give one of the two.")
     from ktpfl_pipeline.data.given import check_meant, stored
     from ktpfl_pipeline.runs.assembly import assemble
     from ktpfl_pipeline.runs.given import PYTHON, Origin
