@@ -23,16 +23,16 @@ def outcome(comparison: Comparison) -> str:
     if not found or candidate is None:
         return ""
     named = {each: [str(one.client) for one in found if one.decision == each] for each in (COLLABORATE, ALONE, OPEN)}
-    listed = [
+    parts = [
         f"{len(clients)} should {decision} ({listed(clients)})"
         for decision, clients in named.items()
         if clients and decision != OPEN
     ]
     best = f"{candidate.title} is the best method in which clients exchange anything."
-    if not listed:
+    if not parts:
         return f"{best} There is {OPEN} for any client to decide. More seeds or more test samples may give it."
-    listed += [f"for {len(named[OPEN])} there is {OPEN}"] if named[OPEN] else []
-    return f"{best} With it, of {plural(len(found), 'client')}: {'; '.join(listed)}."
+    parts += [f"for {len(named[OPEN])} there is {OPEN}"] if named[OPEN] else []
+    return f"{best} With it, of {plural(len(found), 'client')}: {'; '.join(parts)}."
 
 
 def decisions(comparison: Comparison) -> list[Block]:

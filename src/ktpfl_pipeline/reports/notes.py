@@ -49,8 +49,8 @@ def one_class(comparison: Comparison) -> str:
     if not found or comparison.all_constant:
         return ""
     methods = comparison.methods
-    listed = ", ".join(f"{number} of {every} with {methods[name].title}" for name, (number, every) in found.items())
-    return f"models predict one class for all of their client's test samples, which have several: {listed}. {CAUSES}"
+    which = ", ".join(f"{number} of {every} with {methods[name].title}" for name, (number, every) in found.items())
+    return f"models predict one class for all of their client's test samples, which have several: {which}. {CAUSES}"
 
 
 def left_out(comparison: Comparison) -> str:
