@@ -204,35 +204,31 @@ def after_local(kept: Kept) -> str:
 def losses(kept: Kept) -> str:
     """Return what methods reached after transfer, and after local training, with several losses and on equal seeds."""
     lines: list[list[Entry]] = [["method", "loss", *(name.replace(" with", ",") for name in COLUMNS)]]
-    points, baseline = (AFTER_TRANSFER, AFTER_LOCAL), {"": (TABLE_1, LOCAL)}
     for method in DISTILLED:
-        ways = {shown: (part, method) for part, shown in LOSSES.items()} | baseline
-        cells = {
-            shown: [kept.of(part, *place).get(name) for place in COLUMNS.values()]
-            for shown, (part, name) in ways.items()
-        }
-        columns = [
-            common(dict(zip(cells, each, strict=True)), LOSSES[TABLE_1]) for each in zip(*cells.values(), strict=True)
-        ]
-        for shown, (_, name) in ways.items():
+        columns = []
+        for place in COLUMNS.values():
+            cells = {shown: kept.of(part, *place).get(method) for part, shown in LOSSES.items()}
+            columns.append(on_common_seeds(cells, kept.of(TABLE_1, *place).get(LOCAL)))
+        for shown in (*LOSSES.values(), ""):
             found = [each.get(shown) for each in columns]
             if any(found):
-                seeds = [f"{reached(own, *points)}, {plural(len(own.runs), 'seed')}" if own else "" for own in found]
-                lines.append([named(name), shown, *seeds])
+                entries = [reached(own, AFTER_TRANSFER, AFTER_LOCAL) for own in found]
+                seeds = [f", {plural(len(own.runs), 'seed')}" if own else "" for own in found]
+                lines.append([named(method if shown else LOCAL), shown, *map(str.__add__, entries, seeds)])
     return drawn(lines)
 
 
-def common(cells: Mapping[str, Cell | None], reference: str) -> dict[str, MethodResult]:
-    """Return the results of cells on the seeds that all have, without empty cells; none if only one way was trained.
+def on_common_seeds(cells: Mapping[str, Cell | None], local: Cell | None) -> dict[str, MethodResult]:
+    """Return a method's results by loss, and under "" local-only training's, on the seeds that all of them have.
 
-    A way that was not trained is left out, unless it is the `reference`.
+    Nothing is returned unless two losses or more have finished runs.
     """
-    there = {shown: cell for shown, cell in cells.items() if cell and cell.runs}
+    there = {loss: cell for loss, cell in {**cells, "": local}.items() if cell and cell.runs}
     seeds = set.intersection(*({run.seed for run in cell.runs} for cell in there.values())) if there else set()
-    if reference not in there or not there.keys() - {reference, ""} or not seeds:
+    if len(there.keys() - {""}) < 2 or not seeds:
         return {}
-    kept = {shown: [run for run in cell.runs if run.seed in seeds] for shown, cell in there.items()}
-    return {shown: summarize(runs, there[shown].hyperparameters, there[shown].settings) for shown, runs in kept.items()}
+    kept = {loss: [run for run in cell.runs if run.seed in seeds] for loss, cell in there.items()}
+    return {loss: summarize(runs, there[loss].hyperparameters, there[loss].settings) for loss, runs in kept.items()}
 
 
 def differences(cells: dict[str, Cell], others: Sequence[tuple[str, str]]) -> str:

@@ -14,6 +14,7 @@ from ktpfl_pipeline.analysis import evidence
 from ktpfl_pipeline.analysis.evidence import Evidence
 from ktpfl_pipeline.analysis.results import FinishedRun
 from ktpfl_pipeline.analysis.study import Cell
+from ktpfl_pipeline.core.metrics import AFTER_TRANSFER
 
 PARTS = {"table1": ("several architectures", "table"), "figure2": ("by round", "curves"), "figure5": ("", "bytes")}
 
@@ -120,3 +121,18 @@ def test_of_other_settings_the_cell_with_more_runs_is_kept(cells: list[Cell], ch
         (fewer, cells[0], cells[0]),
     ):
         assert paper_tables.merged(Evidence("", PARTS, [old]), Evidence("", PARTS, [new])).cells == [kept]
+
+
+def test_losses_are_compared_on_the_seeds_that_all_have(
+    run: Callable[..., FinishedRun], paper_settings: dict[str, Any]
+) -> None:
+    def made(method: str, reached: dict[int, float]) -> Cell:
+        runs = [run(method, seed, [(value, value)]) for seed, value in reached.items()]
+        return Cell("table1", "hetero_x", "all", method, paper_settings, {}, list(reached), {}, runs)
+
+    squared, local = made("kt_pfl", {0: 0.2, 1: 0.4}), made("local", {0: 0.1, 1: 0.3, 2: 0.5})
+    cells = {"T²": squared, "plain": made("kt_pfl", {1: 0.6, 2: 0.8}), "mean": made("kt_pfl", {})}
+    found = paper_tables.on_common_seeds(cells, local)
+    assert {loss: each.final[AFTER_TRANSFER].mean for loss, each in found.items()} == {"T²": 0.4, "plain": 0.6, "": 0.3}
+    assert paper_tables.on_common_seeds({**cells, "plain": None}, local) == {}, "one loss has none to be compared with"
+    assert paper_tables.on_common_seeds({**cells, "plain": made("kt_pfl", {2: 0.8})}, local) == {}, "no common seed"
