@@ -488,7 +488,7 @@ def test_clients_are_called_as_their_source_calls_them(tmp_path: Path) -> None:
         ({"training": {"epochs": -1}}, "federation.training.epochs is -1"),
         ({"seed": -1}, "federation.seed is -1; it must be an integer from 0 to"),
         ({"public": {"batch": 10_000}}, "lower public.batch to 539 or less"),
-        ({"private": {"source": "mnist"}}, "federation.private.source: the argument data is the source"),
+        ({"private": {"source": "mnist"}}, "federation.private.source is set, and so is data"),
     ],
     ids=str,
 )

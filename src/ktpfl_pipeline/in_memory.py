@@ -111,7 +111,9 @@ def federation(
     section = parsing.merged({"federation": given}, {"federation": settings})["federation"]
     parsing.spelled("federation", section)
     if "source" in settings.get("private", {}):
-        raise InputError("federation.private.source: the argument data is the source; give one of the two.")
+        raise InputError(
+            "federation.private.source is set, and so is data, which names the samples: leave private.source out."
+        )
     from ktpfl_pipeline.data.given import check_meant, stored
     from ktpfl_pipeline.runs.assembly import assemble
     from ktpfl_pipeline.runs.given import PYTHON, Origin

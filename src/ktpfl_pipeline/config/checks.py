@@ -170,15 +170,14 @@ def warn_of_unlisted(name: str, experiment: Experiment) -> None:
 
 def check_methods(name: str, experiment: Experiment, methods: Iterable[str]) -> None:
     """Check that each of `methods` supports the settings. If `methods` is empty, check KT-pFL instead."""
-    default, other = ALWAYS[:2]
-    instead = "parameters"
-    if experiment.exchange == instead:
-        default, other, instead = other, default, "predictions"
+    one = experiment.exchange == "parameters"
+    default, other = (compared(one_architecture)[0] for one_architecture in (one, not one))
     excluded: dict[Conflict, list[str]] = {}
     for method in (named := (*methods,)) or [default]:
         for conflict in conflicts(find(method).kind, experiment):
             excluded.setdefault(conflict, []).append(method)
     for conflict, of in excluded.items():
+        instead = "predictions" if one else "parameters"
         always = f" A comparison always has {default}; with exchange: {instead} it has {other} in its place."
         raise InputError(f"{name}.{conflict.text(of)}{'' if named else always}")
 
